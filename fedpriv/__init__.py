@@ -1,0 +1,66 @@
+"""fedpriv: a JAX-native laboratory for differentially private federated learning."""
+
+from fedpriv import datasets, models, partition
+from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
+from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
+from fedpriv.codecs import Wire
+from fedpriv.cohort import (
+    Cohort,
+    Sampler,
+    Shard,
+    everyone,
+    fixed_size,
+    for_each_client,
+    poisson,
+    put,
+    take,
+)
+from fedpriv.federation import Federation
+from fedpriv.local import epochs, full_batch, mean_grad, steps, train
+from fedpriv.mechanisms import Mechanism, gaussian
+from fedpriv.privacy import Certificate, Claim, Release, certify
+from fedpriv.simulate import DivergedError, Evaluation, History, simulate
+from fedpriv.strategy import Strategy
+from fedpriv.types import Algorithm, ModelState
+
+__all__ = [
+    "Algorithm",
+    "Certificate",
+    "Claim",
+    "Cohort",
+    "DivergedError",
+    "Evaluation",
+    "Federation",
+    "History",
+    "Mechanism",
+    "ModelState",
+    "Release",
+    "Sampler",
+    "Shard",
+    "Strategy",
+    "Wire",
+    "certify",
+    "datasets",
+    "dp_fed_avg",
+    "epochs",
+    "everyone",
+    "fed_avg",
+    "fed_avg_sparse",
+    "fed_sgd",
+    "fed_smp",
+    "fixed_size",
+    "for_each_client",
+    "full_batch",
+    "gaussian",
+    "mean_grad",
+    "models",
+    "partition",
+    "poisson",
+    "put",
+    "select_rand_k",
+    "select_top_k",
+    "simulate",
+    "steps",
+    "take",
+    "train",
+]

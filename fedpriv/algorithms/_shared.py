@@ -1,0 +1,77 @@
+"""What the algorithms that release a clipped, perturbed sum of client updates have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.codecs import Wire
+from fedpriv.cohort import Cohort, Sampler
+from fedpriv.federation import Federation
+from fedpriv.mechanisms import Mechanism
+from fedpriv.privacy import Claim, Release, fed_smp_claim
+from fedpriv.types import Metrics, ModelState, Params
+
+
+def starting_from(sampler: Sampler) -> Callable[[Params, Federation], ModelState]:
+    """`Algorithm.init` for a state that is the model alone.
+
+    Raises:
+      ValueError: the sampler was made for another number of clients.
+    """
+
+    def init(params: Params, federation: Federation) -> ModelState:
+        population = sampler.accounting.population
+        if population != federation.num_clients:
+            raise ValueError(
+                f"sampler: made for {population} clients, but the federation has "
+                f"{federation.num_clients}; give both the same number"
+            )
+        return ModelState(params, jnp.int32(0))
+
+    return init
+
+
+def client_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], tuple[Release, ...]]:
+    """`Algorithm.releases` of a perturbed sum of bounded client updates, one sum per round.
+
+    A server that sees each message in clear sees it with its own share of the noise only, 1 / r of the variance.
+    """
+    share = mechanism.multiplier / math.sqrt(sampler.expected_size)
+    multipliers = {
+        "third_party": mechanism.multiplier,
+        "server": share,
+        "server_secagg": mechanism.multiplier,
+    }
+
+    def releases(rounds: int) -> tuple[Release, ...]:
+        return tuple(
+            Release(
+                view, "client", multiplier, sampler.accounting, rounds, reason=mechanism.reason
+            )
+            for view, multiplier in multipliers.items()
+        )
+
+    return releases
+
+
+def claimed_by_fed_smp(
+    mechanism: Mechanism, sampler: Sampler
+) -> Callable[[int, float], Claim | None]:
+    """`Algorithm.claim`: Theorem 1 of Fed-SMP, as the paper evaluates it."""
+    return lambda rounds, delta: fed_smp_claim(
+        mechanism.multiplier, sampler.accounting, rounds, delta
+    )
+
+
+def measured(cohort: Cohort, uplink: Wire, norms: jax.Array) -> Metrics:
+    """The metrics of a round; `norms` (f32[slots]) are the updates' norms before clipping."""
+    size = jnp.sum(cohort.mask)
+    return {
+        "cohort_size": size.astype(jnp.int32),
+        "uplink": jax.tree.map(jnp.int32, uplink),
+        "diagnostics": {"mean_update_norm": jnp.sum(norms) / jnp.maximum(size, 1)},
+    }

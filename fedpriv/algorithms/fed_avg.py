@@ -1,0 +1,111 @@
+"""FedAvg, FedSGD and DP-FedAvg.
+
+FedAvg, FedSGD: H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas, "Communication-Efficient Learning of
+Deep Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629.
+DP-FedAvg: H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, "Learning Differentially Private Recurrent Language Models",
+ICLR 2018, arXiv:1710.06963; here as Algorithm 1 of R. Hu, Y. Guo, Y. Gong, "Federated Learning with Sparsified Model
+Perturbation", arXiv:2202.07178, equation numbers from there.
+
+Clients count equally, whatever their size (eq. 2 and 4 of Fed-SMP); a client's weight that depended on its size would
+have to be bounded by the privacy analysis as well.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedpriv.algorithms._shared import (
+    claimed_by_fed_smp,
+    client_releases,
+    measured,
+    starting_from,
+)
+from fedpriv.codecs import Wire, dimension
+from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.federation import Federation
+from fedpriv.local import Batches, Schedule, full_batch, mean_grad, train
+from fedpriv.mechanisms import Mechanism, gaussian
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, PyTree
+
+
+def fed_avg(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    optimizer: Schedule,
+    batches: Batches,
+    mechanism: Mechanism | None = None,
+) -> Algorithm:
+    """Federated averaging; with a `mechanism`, of bounded and perturbed updates.
+
+    Args:
+      loss: loss of one example.
+      sampler: draws the cohort.
+      optimizer: round -> the clients' optimiser.
+      batches: a client's batches.
+      mechanism: what bounds a client's update and perturbs the sum; None for neither.
+    """
+    mechanism = mechanism or gaussian(math.inf, 0)
+    grad = mean_grad(loss)
+
+    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
+        theta, t = state
+        cohort_key, local_key, noise_key = jax.random.split(key, 3)
+        cohort = sampler.draw(cohort_key)
+
+        def client_update(key: Key, shard: Shard) -> tuple[PyTree, jax.Array]:
+            theta_i = train(
+                key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
+            )  # (3)
+            delta = jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
+            return mechanism.clip(delta)  # line 17
+
+        total, norms = for_each_client(client_update, local_key, cohort, federation)
+        # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
+        total = mechanism.perturb(noise_key, total)
+        theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
+        return ModelState(theta, t + 1), measured(cohort, Wire(dimension(theta)), norms)
+
+    return Algorithm(
+        starting_from(sampler),
+        round,
+        client_releases(mechanism, sampler),
+        lambda rounds, delta: None,
+    )
+
+
+def fed_sgd(loss: LossFn, *, sampler: Sampler, learning_rate: optax.ScalarOrSchedule) -> Algorithm:
+    """FedSGD: one gradient over all of a client's records, one step on the cohort's mean of them."""
+    rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+    return fed_avg(
+        loss, sampler=sampler, optimizer=lambda t: optax.sgd(rate(t)), batches=full_batch()
+    )
+
+
+def dp_fed_avg(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    optimizer: Schedule,
+    batches: Batches,
+    clip_norm: float,
+    noise_multiplier: float,
+) -> Algorithm:
+    """DP-FedAvg with client-level privacy (Fed-SMP, Algorithm 1).
+
+    Args:
+      clip_norm: C, bound on the l2 norm of a client's update.
+      noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r per coordinate.
+
+    Raises:
+      ValueError: C <= 0 or sigma < 0, or noise without a finite C.
+    """
+    mechanism = gaussian(clip_norm, noise_multiplier)
+    plain = fed_avg(
+        loss, sampler=sampler, optimizer=optimizer, batches=batches, mechanism=mechanism
+    )
+    return plain._replace(claim=claimed_by_fed_smp(mechanism, sampler))

@@ -1,0 +1,179 @@
+"""Fed-SMP: federated learning with sparsified model perturbation.
+
+R. Hu, Y. Guo, Y. Gong, "Federated Learning with Sparsified Model Perturbation: Improving Accuracy under Client-Level
+Differential Privacy", IEEE Transactions on Mobile Computing 2023, arXiv:2202.07178. Equation and line numbers are those
+of Algorithm 2 there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.algorithms._shared import (
+    claimed_by_fed_smp,
+    client_releases,
+    measured,
+    starting_from,
+)
+from fedpriv.codecs import Wire, dimension, flatten, gather, rand_k, scatter, top_k
+from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.federation import Federation
+from fedpriv.local import Batches, GradFn, Schedule, mean_grad, train
+from fedpriv.mechanisms import Mechanism, gaussian
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, PyTree
+
+
+class Sparsifier(NamedTuple):
+    """How the server chooses the coordinates of a round, the same for the whole cohort.
+
+    Attributes:
+      kept: (d) -> k, the number of coordinates.
+      select: (key, theta, federation, grad, optimizer) -> i32[k], sorted.
+      scale: (d, k) -> factor on the kept coordinates.
+      needs_public: whether the federation must have public examples.
+    """
+
+    kept: Callable[[int], int]
+    select: Callable[..., jax.Array]
+    scale: Callable[[int, int], float]
+    needs_public: bool
+
+
+def select_rand_k(p: float) -> Sparsifier:
+    """k = round(p d) coordinates uniformly at random, scaled by d / k, which keeps the mean unbiased (eq. 5).
+
+    Raises:
+      ValueError: p outside (0, 1].
+    """
+
+    def select(key: Key, theta: Params, *_: object) -> jax.Array:
+        d = dimension(theta)
+        return rand_k(key, d, _kept(p, d))  # line 16
+
+    return Sparsifier(_checked(p), select, lambda d, k: d / k, False)
+
+
+def select_top_k(p: float, batches: Batches) -> Sparsifier:
+    """The k = round(p d) coordinates that training on the public examples moves most (eq. 6).
+
+    Args:
+      p: k / d.
+      batches: of the public training; the paper's is `epochs(E, B)` with the clients' own E and B, "the same local
+        update period" being counted in epochs.
+
+    Raises:
+      ValueError: p outside (0, 1].
+    """
+
+    def select(
+        key: Key, theta: Params, federation: Federation, grad: GradFn, optimizer: object
+    ) -> jax.Array:
+        rows = federation.public
+        public = Shard(
+            jax.tree.map(lambda leaf: leaf[rows], federation.examples), jnp.int32(len(rows))
+        )
+        theta_p = train(key, theta, public, grad=grad, optimizer=optimizer, batches=batches)  # type: ignore[arg-type]
+        delta_p = flatten(jax.tree.map(jnp.subtract, theta, theta_p))  # line 23
+        return top_k(jnp.abs(delta_p), _kept(p, delta_p.size))  # line 24
+
+    return Sparsifier(_checked(p), select, lambda d, k: 1.0, True)
+
+
+def _kept(p: float, d: int) -> int:
+    k = round(p * d)
+    if not 1 <= k <= d:
+        raise ValueError(f"p: {p} keeps k = {k} of d = {d} coordinates; choose p so that 1 <= k <= d")
+    return k
+
+
+def _checked(p: float) -> Callable[[int], int]:
+    if not 0 < p <= 1:
+        raise ValueError(f"p: {p} is not in (0, 1], so that k would not be in 1..d")
+    return lambda d: _kept(p, d)
+
+
+def fed_avg_sparse(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    optimizer: Schedule,
+    batches: Batches,
+    sparsifier: Sparsifier,
+    mechanism: Mechanism | None = None,
+) -> Algorithm:
+    """FedAvg-rand_k and FedAvg-top_k, the paper's baselines; with a `mechanism`, Fed-SMP.
+
+    Args:
+      sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
+    """
+    mechanism = mechanism or gaussian(math.inf, 0)
+    grad = mean_grad(loss)
+
+    def init(params: Params, federation: Federation) -> ModelState:
+        sparsifier.kept(dimension(params))
+        if sparsifier.needs_public and federation.public.shape[-1] == 0:
+            raise ValueError("public: top_k needs public examples and the federation has none")
+        return starting_from(sampler)(params, federation)
+
+    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
+        theta, t = state
+        cohort_key, local_key, noise_key, select_key = jax.random.split(key, 4)
+        cohort = sampler.draw(cohort_key)  # line 3
+        kept = sparsifier.select(select_key, theta, federation, grad, optimizer(t))  # lines 4-8
+        scale = sparsifier.scale(dimension(theta), kept.size)
+
+        def client_update(key: Key, shard: Shard) -> tuple[PyTree, jax.Array]:
+            theta_i = train(
+                key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
+            )  # lines 26-30
+            delta = jax.tree.map(jnp.subtract, theta, theta_i)
+            return mechanism.clip(scale * gather(delta, kept))  # lines 33-38
+
+        total, norms = for_each_client(client_update, local_key, cohort, federation)
+        # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
+        total = mechanism.perturb(noise_key, total)
+        step = scatter(total / sampler.expected_size, kept, theta)
+        theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
+        return ModelState(theta, t + 1), measured(cohort, Wire(kept.size), norms)
+
+    return Algorithm(
+        init, round, client_releases(mechanism, sampler), lambda rounds, delta: None
+    )
+
+
+def fed_smp(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    optimizer: Schedule,
+    batches: Batches,
+    sparsifier: Sparsifier,
+    clip_norm: float,
+    noise_multiplier: float,
+) -> Algorithm:
+    """Fed-SMP with rand_k or top_k (Algorithm 2): sparsify, then clip, then perturb the kept coordinates.
+
+    Args:
+      sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
+      clip_norm: C, bound on the l2 norm of a client's sparsified update.
+      noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r on each kept
+        coordinate and is exactly 0 elsewhere.
+
+    Raises:
+      ValueError: C <= 0 or sigma < 0, or noise without a finite C; at `init`, k = 0 or no public examples for top_k.
+    """
+    mechanism = gaussian(clip_norm, noise_multiplier)
+    sparse = fed_avg_sparse(
+        loss,
+        sampler=sampler,
+        optimizer=optimizer,
+        batches=batches,
+        sparsifier=sparsifier,
+        mechanism=mechanism,
+    )
+    return sparse._replace(claim=claimed_by_fed_smp(mechanism, sampler))

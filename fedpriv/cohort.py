@@ -1,0 +1,118 @@
+"""Who takes part in a round, and the loop over those who do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.federation import Federation
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.strategy import sum_over
+from fedpriv.types import Example, Key, PyTree
+
+
+class Cohort(NamedTuple):
+    """The clients of one round.
+
+    Attributes:
+      ids: i32[slots]; equal to the number of clients in a slot that nobody fills, so that `take` and `put` cannot
+        touch another client's state.
+      mask: bool[slots], True where a client takes part.
+    """
+
+    ids: jax.Array
+    mask: jax.Array
+
+
+class Sampler(NamedTuple):
+    """How a cohort is drawn, and how that is accounted for: made together, so that the two cannot differ.
+
+    Attributes:
+      draw: key -> Cohort.
+      expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
+      accounting: the same sampling as the accountant sees it.
+    """
+
+    draw: Callable[[Key], Cohort]
+    expected_size: float
+    accounting: Everyone | FixedSize | Poisson
+
+
+def everyone(population: int) -> Sampler:
+    """All clients, every round."""
+    accounting = Everyone(population)
+    cohort = Cohort(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
+    return Sampler(lambda key: cohort, float(population), accounting)
+
+
+def fixed_size(population: int, size: int) -> Sampler:
+    """`size` of `population` clients, uniformly without replacement."""
+    accounting = FixedSize(population, size)
+
+    def draw(key: Key) -> Cohort:
+        ids = jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[:size]
+        return Cohort(ids, jnp.ones(size, bool))
+
+    return Sampler(draw, float(size), accounting)
+
+
+def poisson(population: int, rate: float, capacity: int) -> Sampler:
+    """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
+
+    The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
+    """
+    accounting = Poisson(population, rate, capacity)
+    slots = min(capacity, population)
+
+    def draw(key: Key) -> Cohort:
+        u = jax.random.uniform(key, (population,))
+        # Given u < rate the u are independent and uniform, so the lowest of them are a uniform subset.
+        order = jnp.argsort(u)[:slots].astype(jnp.int32)
+        mask = u[order] < rate
+        return Cohort(jnp.where(mask, order, population), mask)
+
+    return Sampler(draw, population * rate, accounting)
+
+
+class Shard(NamedTuple):
+    """The records of one client: leaves [capacity, ...], of which the first `size` are real."""
+
+    examples: Example
+    size: jax.Array
+
+
+def for_each_client(
+    fn: Callable[..., tuple[PyTree, PyTree]],
+    key: Key,
+    cohort: Cohort,
+    federation: Federation,
+    *per_client: PyTree,
+) -> tuple[PyTree, PyTree]:
+    """Runs `fn(key, shard, *own)` for each client of the cohort; `own` is its slice of `per_client` ([slots, ...]).
+
+    A client's key depends on `key` and its id alone, so that results depend neither on chunks nor on devices.
+
+    Returns:
+      (total, kept): the sum over the cohort of the first thing `fn` returns, streamed, and the second thing stacked
+      ([slots, ...], zeros in empty slots).
+    """
+
+    def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
+        rows = federation.rows[i]
+        examples = jax.tree.map(lambda leaf: leaf[rows], federation.examples)
+        return fn(jax.random.fold_in(key, i), Shard(examples, federation.size[i]), *own)
+
+    return sum_over(client, cohort.mask, cohort.ids, *per_client)
+
+
+def take(store: PyTree, cohort: Cohort) -> PyTree:
+    """The cohort's rows of per-client state [clients, ...]; an empty slot gets some row, which `put` drops."""
+    return jax.tree.map(lambda leaf: leaf.at[cohort.ids].get(mode="clip"), store)
+
+
+def put(store: PyTree, cohort: Cohort, new: PyTree) -> PyTree:
+    """The store with the cohort's rows replaced by `new` ([slots, ...]); empty slots change nothing."""
+    return jax.tree.map(lambda leaf, row: leaf.at[cohort.ids].set(row, mode="drop"), store, new)

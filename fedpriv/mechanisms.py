@@ -1,0 +1,66 @@
+"""Mechanisms: bound one contribution, perturb a sum of bounded contributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedpriv.codecs import dimension, unflatten
+from fedpriv.types import Key, PyTree
+
+
+class Mechanism(NamedTuple):
+    """A mechanism does not know its privacy unit: the unit is the axis it is summed over.
+
+    Attributes:
+      clip: contribution -> (bounded contribution, its norm before).
+      perturb: (key, sum) -> noisy sum.
+      multiplier: noise standard deviation of the sum over the most one contribution can move it; 0 where nothing is
+        hidden.
+      reason: why nothing is hidden, where the multiplier is 0.
+    """
+
+    clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
+    perturb: Callable[[Key, PyTree], PyTree]
+    multiplier: float
+    reason: str = ""
+
+
+def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
+    """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each coordinate of the sum.
+
+    `clip_norm = inf` with `noise_multiplier = 0` is no mechanism at all.
+
+    Formal guarantees:
+      In exact arithmetic a clipped contribution has norm at most C, so that removing one moves the sum by at most C:
+      the sum is a Gaussian mechanism with multiplier sigma per contribution removed or added (and sigma / 2 per
+      contribution replaced). Floating-point rounding of the norm (relative 1e-6) is not accounted for.
+
+    Raises:
+      ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
+    """
+    if not clip_norm > 0:
+        raise ValueError(f"clip_norm: {clip_norm} is not positive; use inf for no clipping")
+    if not 0 <= noise_multiplier < math.inf:
+        raise ValueError(f"noise_multiplier: {noise_multiplier} is not in [0, inf); use 0 for no noise")
+    if noise_multiplier > 0 and clip_norm == math.inf:
+        raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
+
+    def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
+        norm = optax.tree.norm(update)
+        scale = jnp.minimum(1.0, clip_norm / norm)
+        return jax.tree.map(lambda leaf: leaf * scale, update), norm
+
+    def perturb(key: Key, total: PyTree) -> PyTree:
+        if noise_multiplier == 0:
+            return total
+        noise = clip_norm * noise_multiplier * jax.random.normal(key, (dimension(total),))
+        return jax.tree.map(jnp.add, total, unflatten(noise, total))
+
+    reason = "" if noise_multiplier > 0 else "no noise is added"
+    return Mechanism(clip, perturb, float(noise_multiplier), reason)

@@ -1,0 +1,158 @@
+"""The models of the papers, in flax.linen, and the bundle of functions the laboratory needs of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedpriv.conv import conv_general_dilated
+from fedpriv.pooling import max_pool_2x2
+from fedpriv.types import Example, Key, LossFn, Params
+
+
+class Model(NamedTuple):
+    """A model as functions; any library's model becomes one by writing these three.
+
+    Attributes:
+      init: key -> params.
+      loss: (params, example) -> f32[], for ONE example.
+      score: (params, example) -> {"correct", "loss", "weight"}, each f32[], for ONE example: what evaluation sums;
+        accuracy is correct / weight.
+    """
+
+    init: Callable[[Key], Params]
+    loss: LossFn
+    score: Callable[[Params, Example], dict[str, jax.Array]]
+
+
+def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
+    """A `Model` of examples {"image": [height, width, channels], "label": i32[]} with cross-entropy loss."""
+
+    def logits(params: Params, example: Example) -> jax.Array:
+        return module.apply(params, example["image"])  # type: ignore[return-value]
+
+    def loss(params: Params, example: Example) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits(params, example), example["label"]
+        )
+
+    def score(params: Params, example: Example) -> dict[str, jax.Array]:
+        z = logits(params, example)
+        cross_entropy = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+        correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
+        return {"correct": correct, "loss": cross_entropy, "weight": jnp.ones(())}
+
+    return Model(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)), loss, score)
+
+
+def as_float(image: jax.Array) -> jax.Array:
+    """Bytes 0..255 become 0..1; floats stay as they are."""
+    return image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image
+
+
+class LogisticRegression(nn.Module):
+    """Multinomial logistic regression on the flattened input."""
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.Dense(self.classes)(as_float(x).reshape(-1))
+
+
+class MLP(nn.Module):
+    """Dense layers with ReLU on the flattened input."""
+
+    hidden: Sequence[int]
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = as_float(x).reshape(-1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        return nn.Dense(self.classes)(x)
+
+
+class CNN(nn.Module):
+    """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
+
+    `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters), which Fed-SMP
+    uses on Fashion-MNIST; `CNN((64, 128), (384, 192), 10)` on 32 x 32 x 3 the one it uses on SVHN (3,431,754).
+    """
+
+    filters: Sequence[int]
+    hidden: Sequence[int]
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = as_float(x)[None]
+        for features in self.filters:
+            x = nn.Conv(features, (5, 5), conv_general_dilated=conv_general_dilated)(x)
+            x = nn.relu(max_pool_2x2(x))
+        x = x.reshape(-1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        return nn.Dense(self.classes)(x)
+
+
+def fashion_mnist_cnn() -> Model:
+    """Fed-SMP's network for Fashion-MNIST, d = 1,663,370."""
+    return classifier(CNN((32, 64), (512,), 10), (28, 28, 1))
+
+
+def svhn_cnn() -> Model:
+    """Fed-SMP's network for SVHN, d = 3,431,754."""
+    return classifier(CNN((64, 128), (384, 192), 10), (32, 32, 3))
+
+
+class CharacterLSTM(nn.Module):
+    """Embedding, two LSTM layers, a linear output at every position."""
+
+    vocabulary: int
+    embedding: int
+    hidden: int
+
+    @nn.compact
+    def __call__(self, characters: jax.Array) -> jax.Array:
+        x = nn.Embed(self.vocabulary, self.embedding)(characters.astype(jnp.int32))
+        for _ in range(2):
+            x = nn.RNN(nn.OptimizedLSTMCell(self.hidden))(x)
+        return nn.Dense(self.vocabulary)(x)
+
+
+def shakespeare_lstm() -> Model:
+    """Fed-SMP's next-character network: embedding 8, 2 x LSTM 256, dense 90; d = 820,522.
+
+    Table 3's 46.02 MB imply 822,570: 2 x 4 x 256 more, the second bias vector that PyTorch gives an LSTM layer, which
+    adds nothing to what the layer can compute.
+
+    Examples are {"text": [80] character ids, "label": i32[80] next characters, "mask": bool[80]}.
+    """
+    module = CharacterLSTM(90, 8, 256)
+
+    def per_character(params: Params, example: Example) -> tuple[jax.Array, jax.Array, jax.Array]:
+        z: Any = module.apply(params, example["text"])
+        losses = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+        return z, losses, example["mask"].astype(jnp.float32)
+
+    def loss(params: Params, example: Example) -> jax.Array:
+        _, losses, mask = per_character(params, example)
+        return jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
+
+    def score(params: Params, example: Example) -> dict[str, jax.Array]:
+        z, losses, mask = per_character(params, example)
+        correct = (jnp.argmax(z, -1) == example["label"]) * mask
+        return {
+            "correct": jnp.sum(correct),
+            "loss": jnp.sum(losses * mask),
+            "weight": jnp.sum(mask),
+        }
+
+    return Model(lambda key: module.init(key, jnp.zeros(80, jnp.int32)), loss, score)

@@ -1,0 +1,239 @@
+"""Partitions of a dataset among clients, on the host.
+
+Every function returns a list with one array of row numbers (int64) per client, for
+`Federation.from_arrays`. Every distributed row is given to exactly one client; none is dropped.
+
+One convention throughout: the second argument describes *all* examples (their number, their labels
+i[N], or their keys), and `rows` names those to be distributed (default: all N). So public rows are
+taken out first::
+
+    public, rest = hold_out(rng, total, 1000)
+    clients = shards(rng, labels, 100, 2, rows=rest)
+
+The generator is a `numpy.random.Generator`; the same seed gives the same partition.
+"""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+_TRIES = 100  # draws of the Dirichlet proportions before giving up
+
+
+def hold_out(
+    rng: Generator, total_or_rows: int | ArrayLike, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws `count` rows without replacement, for the server or for validation.
+
+    Args:
+        total_or_rows: the number of examples, or the row numbers to draw from.
+
+    Returns:
+        (the rows held out, the remaining rows), both in the given order.
+
+    Raises:
+        ValueError: count outside [0, number of rows].
+    """
+    rows = _as_rows(total_or_rows)
+    if not 0 <= count <= len(rows):
+        raise ValueError(f"count={count} is outside [0, {len(rows)}]; hold out fewer rows")
+    out = np.zeros(len(rows), bool)
+    out[rng.choice(len(rows), count, replace=False)] = True
+    return rows[out], rows[~out]
+
+
+def iid(
+    rng: Generator, total_or_rows: int | ArrayLike, clients: int, *, rows: ArrayLike | None = None
+) -> list[np.ndarray]:
+    """Uniformly at random, in sizes that are equal up to one.
+
+    Args:
+        total_or_rows: the number of examples, or the row numbers to distribute.
+        rows: the row numbers to distribute, if a number of examples is given.
+
+    Raises:
+        ValueError: clients < 1 or more than there are rows.
+    """
+    own = _as_rows(total_or_rows)
+    if rows is not None:
+        own = _as_rows(rows, len(own))
+    _check_clients(clients, len(own))
+    return np.array_split(rng.permutation(own), clients)
+
+
+def shards(
+    rng: Generator,
+    labels: ArrayLike,
+    clients: int,
+    shards_per_client: int,
+    *,
+    rows: ArrayLike | None = None,
+) -> list[np.ndarray]:
+    """Label-sorted shards: each client gets a few, so few classes (McMahan et al., 2017, Sec. 3).
+
+    H. B. McMahan et al., "Communication-efficient learning of deep networks from decentralized
+    data", AISTATS 2017, arXiv:1602.05629, use 100 clients with 2 shards of 300 each on MNIST.
+    Shard sizes are equal up to one.
+
+    Raises:
+        ValueError: clients < 1; shards_per_client < 1; more shards than rows.
+    """
+    labels, own = _labels_and_rows(labels, rows)
+    _check_clients(clients, len(own))
+    if shards_per_client < 1:
+        raise ValueError(f"shards_per_client={shards_per_client} is below 1; give at least 1")
+    total = clients * shards_per_client
+    if total > len(own):
+        raise ValueError(
+            f"clients * shards_per_client = {total} exceeds the {len(own)} rows; "
+            "use fewer clients or shards"
+        )
+    pieces = np.array_split(_sort_by_label(rng, labels, own), total)
+    dealt = rng.permutation(total).reshape(clients, shards_per_client)
+    return [np.concatenate([pieces[j] for j in hand]) for hand in dealt]
+
+
+def similar(
+    rng: Generator,
+    labels: ArrayLike,
+    clients: int,
+    percent: float,
+    *,
+    rows: ArrayLike | None = None,
+) -> list[np.ndarray]:
+    """gamma%-similar data: gamma% of each client's rows i.i.d., the others sorted by label.
+
+    S. P. Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning",
+    ICML 2020, arXiv:1910.06378, Sec. 7; also used by DP-SCAFFOLD. 100 is i.i.d., 0 sorted by label.
+    Sizes are equal up to one. The i.i.d. share of all rows is rounded once, so it can differ from
+    `percent` by one row in a client. Client i's sorted part comes before that of client i + 1.
+
+    Raises:
+        ValueError: clients < 1 or more than there are rows; percent outside [0, 100].
+    """
+    labels, own = _labels_and_rows(labels, rows)
+    _check_clients(clients, len(own))
+    if not 0 <= percent <= 100:
+        raise ValueError(f"percent={percent} is outside [0, 100]; give a percentage")
+    shuffled = rng.permutation(own)
+    ends = np.cumsum([len(part) for part in np.array_split(shuffled, clients)])
+    mixed_ends = np.floor(ends * (percent / 100) + 0.5).astype(int)
+    mixed = np.split(shuffled[: mixed_ends[-1]], mixed_ends[:-1])
+    by_label = _sort_by_label(rng, labels, shuffled[mixed_ends[-1] :])
+    ordered = np.split(by_label, (ends - mixed_ends)[:-1])
+    return [np.concatenate(parts) for parts in zip(mixed, ordered, strict=True)]
+
+
+def dirichlet(
+    rng: Generator,
+    labels: ArrayLike,
+    clients: int,
+    alpha: float,
+    min_size: int = 1,
+    *,
+    rows: ArrayLike | None = None,
+) -> list[np.ndarray]:
+    """Each class is divided among the clients in proportions drawn from Dirichlet(alpha).
+
+    The idea of a Dirichlet label skew is that of T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the
+    effects of non-identical data distribution for federated visual classification",
+    arXiv:1909.06335, who draw each client's class proportions and keep its size fixed, so that some
+    examples are left over. Here the proportions are drawn per class over the clients (M. Yurochkin
+    et al., "Bayesian nonparametric federated learning of neural networks", ICML 2019,
+    arXiv:1905.12022), which gives every row to exactly one client; sizes differ. Proportions are
+    drawn anew until every client has `min_size` rows.
+
+    Args:
+        alpha: concentration; large is i.i.d., small is one class per client.
+
+    Raises:
+        ValueError: clients < 1 or more than there are rows; alpha <= 0; min_size < 1; min_size
+            not reached in 100 draws.
+    """
+    labels, own = _labels_and_rows(labels, rows)
+    _check_clients(clients, len(own))
+    if not (alpha > 0 and np.isfinite(alpha)):
+        raise ValueError(f"alpha={alpha} is not a positive number; give e.g. 0.5")
+    if min_size < 1 or clients * min_size > len(own):
+        raise ValueError(
+            f"min_size={min_size} is impossible for {clients} clients and {len(own)} rows; "
+            f"give 1 to {len(own) // clients}"
+        )
+    shuffled = rng.permutation(own)
+    classes = [shuffled[labels[shuffled] == c] for c in np.unique(labels[own])]
+    for _ in range(_TRIES):
+        cuts = [_cuts(rng, len(members), clients, alpha) for members in classes]
+        sizes = sum(
+            np.diff(c, prepend=0, append=len(m)) for c, m in zip(cuts, classes, strict=True)
+        )
+        if np.min(sizes) >= min_size:
+            parts = [np.split(m, c) for m, c in zip(classes, cuts, strict=True)]
+            return [np.concatenate(own_parts) for own_parts in zip(*parts, strict=True)]
+    raise ValueError(
+        f"min_size={min_size} was not reached by all {clients} clients in {_TRIES} draws with "
+        f"alpha={alpha}; raise alpha or lower clients or min_size"
+    )
+
+
+def natural(keys: ArrayLike, *, rows: ArrayLike | None = None) -> list[np.ndarray]:
+    """One client per distinct key (a writer, a speaking role), in order of first appearance.
+
+    Args:
+        keys: [N], the key of every example, of any type that sorts.
+
+    Raises:
+        ValueError: keys is not 1-d; no rows.
+    """
+    keys = np.asarray(keys)
+    if keys.ndim != 1:
+        raise ValueError(f"keys has shape {keys.shape}; give one key per example")
+    own = _as_rows(len(keys) if rows is None else rows, len(keys))
+    if len(own) == 0:
+        raise ValueError("rows is empty; give at least one row to distribute")
+    _, first, client = np.unique(keys[own], return_index=True, return_inverse=True)
+    order = np.argsort(client, kind="stable")
+    groups = np.split(own[order], np.cumsum(np.bincount(client))[:-1])
+    return [groups[c] for c in np.argsort(first)]
+
+
+def _cuts(rng: Generator, count: int, clients: int, alpha: float) -> np.ndarray:
+    """Where to cut `count` rows into `clients` parts of Dirichlet proportions: i[clients - 1]."""
+    shares = rng.dirichlet(np.full(clients, alpha))
+    return np.minimum(np.floor(np.cumsum(shares)[:-1] * count + 0.5).astype(int), count)
+
+
+def _sort_by_label(rng: Generator, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    shuffled = rng.permutation(rows)  # at random within a class
+    return shuffled[np.argsort(labels[shuffled], kind="stable")]
+
+
+def _as_rows(total_or_rows: int | ArrayLike, total: int | None = None) -> np.ndarray:
+    rows = np.asarray(total_or_rows)
+    if rows.ndim == 0:
+        rows = np.arange(int(rows))
+    if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
+        raise ValueError(f"rows is {rows.dtype}{list(rows.shape)}; give a 1-d array of row numbers")
+    rows = rows.astype(np.int64)
+    if rows.size and (rows.min() < 0 or (total is not None and rows.max() >= total)):
+        raise ValueError(
+            f"rows holds {rows.min()} to {rows.max()}, outside [0, {total}); give row numbers"
+        )
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError("rows holds a row number twice; give each at most once")
+    return rows
+
+
+def _labels_and_rows(labels: ArrayLike, rows: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(
+            f"labels is {labels.dtype}{list(labels.shape)}; give one integer label per example"
+        )
+    return labels, _as_rows(len(labels) if rows is None else rows, len(labels))
+
+
+def _check_clients(clients: int, rows: int) -> None:
+    if clients < 1:
+        raise ValueError(f"clients={clients} is below 1; give at least 1")
+    if clients > rows:
+        raise ValueError(f"clients={clients} exceeds the {rows} rows; use at most {rows} clients")

@@ -1,0 +1,89 @@
+"""Views that know who takes part: no amplification, but a client counts only when it takes part.
+
+The neighbouring relation is *zero-out*: the unit's contributions become zero while its
+participation stays as it is. (Adding or removing a client could not be hidden from a view that sees
+the cohort.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedpriv.privacy.gaussian import Floats, epsilon_of_mixture
+from fedpriv.privacy.release import Certificate, Release
+from fedpriv.privacy.sampling import Everyone
+
+_TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
+
+
+def certificate(releases: Sequence[Release], delta: float, view: str) -> Certificate:
+    """Certificate for a view that sees the participation pattern; every multiplier positive.
+
+    Formal guarantees: delta(eps) = E_n[delta_Gauss(eps; sqrt(sum_k n_k / multiplier_k^2))], n_k ~
+    Bin(steps_k, rate_k) independent, solved for eps, is an upper bound, attained by a unit that
+    always contributes in one direction at full norm.
+
+    *Why the mixture is right.* The output is the pair (B, Y): the pattern B of who took part, and
+    the releases Y. Under zero-out B has the same law for both neighbours, because cohorts are drawn
+    without looking at the data. So H_a((B, Y) || (B, Y')) = sum_b Pr[b] H_a(Y | b || Y' | b): no
+    pattern has to be bounded by the worst one, and the average is an identity, not an
+    approximation. Given b with n participations, the rounds without the unit have the same
+    conditional law given the past, and each of the n others is a Gaussian release of a unit of
+    whitened norm at most 1 / multiplier that may depend on the past; adaptively composed they are
+    dominated by one Gaussian with separation sqrt(n) / multiplier (Dong, Roth and Su 2022). A
+    larger norm only increases every term.
+
+    The number is an average over the draw of the cohorts. Once they are drawn, a client that took
+    part n times has lost delta_Gauss(eps; sqrt(n) / multiplier), more than this if n is above the
+    average.
+
+    A cohort cut to a capacity is counted at the rate before the cut: the true count is
+    stochastically smaller.
+    """
+    precisions, weights, missing = participations(releases)
+    everyone = all(isinstance(release.sampling, Everyone) for release in releases)
+    return Certificate(
+        epsilon=epsilon_of_mixture(precisions, weights, missing, delta),
+        delta=delta,
+        view=view,
+        unit=releases[0].unit,
+        relation="zero_out",
+        accountant="closed form" if everyone else "closed form (participation mixture)",
+        bound="upper, attained in the worst case: analytic Gaussian curve, root rounded up",
+        assumptions=_assumptions(everyone, view),
+    )
+
+
+def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
+    """Distribution of the summed precision sum_k n_k / multiplier_k^2 over the draw of the cohorts.
+
+    Returns:
+        The possible values, their probabilities, and the probability of the values left out (below
+        1e-29).
+    """
+    from scipy.stats import binom
+
+    values, weights, missing = np.zeros(1), np.ones(1), 0.0
+    for release in releases:
+        count = binom(release.steps, release.sampling.rate)
+        low, high = int(count.ppf(_TAIL)), int(count.isf(_TAIL))
+        n = np.arange(max(low, 0), high + 1)
+        missing += float(count.cdf(n[0] - 1) + count.sf(n[-1]))
+        values = np.add.outer(values, n / release.multiplier**2).ravel()
+        weights = np.multiply.outer(weights, count.pmf(n)).ravel()
+        values, where = np.unique(values, return_inverse=True)
+        weights = np.bincount(where, weights).astype(np.float64)
+    return values, weights, missing
+
+
+def _assumptions(everyone: bool, view: str) -> tuple[str, ...]:
+    noise = "the noise is fresh in every round, and what hides the unit is unknown to the view"
+    if everyone:
+        return ("every unit takes part in every round", noise)
+    pattern = "who takes part is visible, and is drawn without looking at the data"
+    average = "delta is an average over the draw of the cohorts, independent from round to round"
+    if view == "server_secagg":
+        return (pattern, average, noise, "secure aggregation shows nothing but the sum")
+    return (pattern, average, noise)

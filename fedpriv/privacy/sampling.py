@@ -1,0 +1,75 @@
+"""How a cohort is drawn, as the accountant sees it.
+
+Every object describes *one* round; rounds draw independently of one another and of all data. The
+simulator's samplers say which of these they are, so that what is run and what is accounted for
+cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedpriv.privacy._checks import require, require_count
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """All `population` clients take part in every round; there is no amplification by sampling."""
+
+    population: int
+
+    def __post_init__(self) -> None:
+        require_count("population", self.population, 1)
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a round: 1."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """A cohort of exactly `size` of the `population` clients, uniform without replacement."""
+
+    population: int
+    size: int
+
+    def __post_init__(self) -> None:
+        require_count("population", self.population, 1)
+        require_count("size", self.size, 1)
+        remedy = f"give at most the population, {self.population}"
+        require(self.size <= self.population, "size", self.size, remedy)
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a round: size / population."""
+        return self.size / self.population
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each of the `population` clients joins with probability `rate`, independently of the others.
+
+    `capacity` is the number of slots that the simulator has: a larger cohort is cut down to a
+    uniformly random subset of `capacity` clients. The cut makes clients depend on one another and
+    has to be accounted for. `None`: no cut. `rate` is then the probability of joining before the
+    cut.
+    """
+
+    population: int
+    rate: float
+    capacity: int | None = None
+
+    def __post_init__(self) -> None:
+        require_count("population", self.population, 1)
+        require(0 < self.rate <= 1, "rate", self.rate, "give a probability in (0, 1]")
+        if self.capacity is not None:
+            require_count("capacity", self.capacity, 1)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a cohort can exceed the capacity."""
+        return self.capacity is not None and self.capacity < self.population
+
+
+Sampling = Everyone | FixedSize | Poisson

@@ -1,0 +1,245 @@
+"""Whole training runs: a compiled scan over rounds, evaluation every n of them, a leading axis of seeds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fedpriv.codecs import Wire
+from fedpriv.federation import Federation, stack
+from fedpriv.strategy import Strategy, default, spmd, sum_over, use
+from fedpriv.types import Algorithm, Example, Key, Params, PyTree, State
+
+Score = Callable[[Params, Example], dict[str, jax.Array]]
+
+
+class Evaluation(NamedTuple):
+    """What is known after `round` rounds; arrays have one entry per seed.
+
+    Attributes:
+      round: rounds done.
+      accuracy: f64[seeds], on the test examples, 0..1.
+      loss: f64[seeds], mean cross-entropy there.
+      uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
+      diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
+      seconds: wall-clock time of those rounds, evaluation and (the first time) compilation included.
+    """
+
+    round: int
+    accuracy: np.ndarray
+    loss: np.ndarray
+    uplink_mb: np.ndarray
+    diagnostics: dict[str, np.ndarray]
+    seconds: float
+
+
+@dataclass
+class History:
+    """A run's evaluations, oldest first, and the state it ended in (leaves with a leading axis of seeds)."""
+
+    seeds: tuple[int, ...]
+    evaluations: list[Evaluation] = field(default_factory=list)
+    state: State = None
+
+    @property
+    def rounds(self) -> np.ndarray:
+        return np.array([e.round for e in self.evaluations])
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """f64[evaluations, seeds]."""
+        return np.array([e.accuracy for e in self.evaluations])
+
+    @property
+    def loss(self) -> np.ndarray:
+        """f64[evaluations, seeds]."""
+        return np.array([e.loss for e in self.evaluations])
+
+    @property
+    def uplink_mb(self) -> np.ndarray:
+        """f64[evaluations, seeds]."""
+        return np.array([e.uplink_mb for e in self.evaluations])
+
+
+class DivergedError(FloatingPointError):
+    """The model became NaN or infinite; `history` keeps what was recorded before."""
+
+    def __init__(self, message: str, history: History):
+        super().__init__(message)
+        self.history = history
+
+
+def simulate(
+    algorithm: Algorithm,
+    params: Callable[[Key], Params] | Params,
+    federation: Federation | Sequence[Federation],
+    test: Example,
+    *,
+    score: Score,
+    rounds: int,
+    every: int = 1,
+    seeds: Sequence[int] = (0,),
+    strategy: Strategy | None = None,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+) -> History:
+    """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
+
+    Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1) and `fold_in(root, 0)`
+    that of the initial parameters. The partition is not drawn here: pass one federation per seed to vary it.
+
+    Args:
+      algorithm: what to train.
+      params: key -> initial parameters, or the parameters.
+      federation: for all seeds, or one per seed over the same examples.
+      test: test examples, leaves [n, ...].
+      score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
+      strategy: how clients are laid out; by default `fedpriv.strategy.default()`.
+      on_evaluation: called with each `Evaluation` as soon as it is there.
+
+    Raises:
+      ValueError: rounds, every or the number of seeds below 1, or what the algorithm's `init` finds wrong.
+      DivergedError: a model became NaN or infinite; says in which round, with the likely cause.
+    """
+    for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
+        if value < 1:
+            raise ValueError(f"{name}: {value} is not at least 1")
+    with use(strategy or default()) as strategy:
+        federation = _per_seed(federation, len(seeds))
+        roots = jnp.stack([jax.random.key(s) for s in seeds])
+        state = _initial(algorithm, params, federation, roots)
+        replicated = NamedSharding(strategy.mesh, PartitionSpec())
+        state, federation, roots, test = jax.device_put((state, federation, roots, test), replicated)
+        chunk = jax.jit(spmd(_chunk(algorithm, score, rounds, every)), donate_argnums=0)
+        history = History(tuple(seeds))
+        sent = [0] * len(seeds)
+        for start in range(0, rounds, every):
+            began = time.perf_counter()
+            state, (metrics, finite, scores) = chunk(state, federation, roots, test, start)
+            finite, metrics, scores = jax.device_get((finite, metrics, scores))
+            if not finite.all():
+                raise DivergedError(_divergence(finite, start, seeds), history)
+            end = min(start + every, rounds)
+            _add_uplink(sent, metrics, end - start)
+            evaluation = Evaluation(
+                end,
+                scores["correct"] / scores["weight"],
+                scores["loss"] / scores["weight"],
+                np.array(sent) / (8e6 * federation.num_clients),
+                _means(metrics.get("diagnostics", {}), end - start),
+                time.perf_counter() - began,
+            )
+            history.evaluations.append(evaluation)
+            if on_evaluation:
+                on_evaluation(evaluation)
+        history.state = state
+    return history
+
+
+def _per_seed(federation: Federation | Sequence[Federation], seeds: int) -> Federation:
+    if isinstance(federation, Federation):
+        federation = [federation] * seeds
+    if len(federation) != seeds:
+        raise ValueError(
+            f"federation: {len(federation)} given for {seeds} seeds; give one, or one per seed"
+        )
+    return stack(federation)
+
+
+
+def _initial(algorithm: Algorithm, params: Any, federation: Federation, roots: Key) -> State:
+    init = params if callable(params) else lambda _: params
+    one = jax.tree.map(lambda leaf: leaf[0], (federation.rows, federation.size, federation.public))
+    first = Federation(federation.examples, *one)
+    states = [algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def _chunk(algorithm: Algorithm, score: Score, rounds: int, every: int) -> Callable[..., Any]:
+    """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
+
+    def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
+        state, (rows, size, public), root = args
+        federation = Federation(examples, rows, size, public)
+
+        def step(state: State, t: jax.Array) -> tuple:
+            def run(state: State) -> tuple:
+                state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
+                return state, metrics, _finite(state)
+
+            if rounds % every == 0:
+                state, *out = run(state)
+                return state, tuple(out)
+            _, metrics, _ = jax.eval_shape(run, state)
+            idle = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), metrics)
+            done = t >= rounds
+            state, *out = lax.cond(done, lambda s: (s, idle, jnp.bool_(True)), run, state)
+            return state, tuple(out)
+
+        state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
+        return state, (metrics, finite, evaluate(score, state.params, test))
+
+    def chunk(
+        state: State, federation: Federation, roots: Key, test: Example, start: jax.Array
+    ) -> tuple:
+        per_seed = (federation.rows, federation.size, federation.public)
+        return lax.map(
+            lambda args: one_seed(args, federation.examples, test, start), (state, per_seed, roots)
+        )
+
+    return chunk
+
+
+def evaluate(
+    score: Score, params: Params, examples: Example, batch_size: int = 250
+) -> dict[str, jax.Array]:
+    """The sums of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
+    n = jax.tree.leaves(examples)[0].shape[0]
+    batches = -(-n // batch_size)
+
+    def batched(leaf: jax.Array) -> jax.Array:
+        padding = [(0, batches * batch_size - n)] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, padding).reshape(batches, batch_size, *leaf.shape[1:])
+
+    def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
+        sums = jax.vmap(score, in_axes=(None, 0))(params, batch)
+        return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
+
+    mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)
+    batches_of = jax.tree.map(batched, examples)
+    return sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0]
+
+
+def _finite(state: State) -> jax.Array:
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.params)]
+    return jnp.all(jnp.stack(leaves))
+
+
+def _divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
+    """finite: bool[seeds, every]."""
+    seed, offset = np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])]
+    return (
+        f"the model became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); likely causes: a "
+        "learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / cohort size) "
+        "too large for the model; what was recorded before is kept"
+    )
+
+
+def _add_uplink(sent: list[int], metrics: dict, rounds: int) -> None:
+    """Adds the bits of `rounds` rounds to each seed's count, in Python's integers: float32 is exact to 2^24 only."""
+    for seed, total in enumerate(sent):
+        wire = [leaf[seed, :rounds].tolist() for leaf in metrics["uplink"]]
+        messages = metrics["cohort_size"][seed, :rounds].tolist()
+        bits = (m * Wire(*w).bits() for m, *w in zip(messages, *wire, strict=True))
+        sent[seed] = total + sum(bits)
+
+
+def _means(diagnostics: dict, rounds: int) -> dict[str, np.ndarray]:
+    return {name: values[:, :rounds].mean(1) for name, values in diagnostics.items()}

@@ -1,0 +1,168 @@
+"""How the clients of a round are laid out on the machine: in time, on vector lanes and over devices.
+
+An algorithm's code never sees this. `simulate` picks a strategy (per backend, unless one is given) and puts it in
+force while the run is traced; `sum_over` and the convolutions look it up there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Layout of the client axis. Results agree across strategies up to the order of floating-point sums.
+
+    Attributes:
+      clients: `"map"` runs one client after another (fastest on CPU), an integer n runs chunks of n clients side by
+        side, `"vmap"` the whole cohort at once; the last two trade memory for parallel hardware.
+      devices: number of local devices the cohort is divided over.
+      convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.conv`) or `"xla"`
+        (`lax.conv_general_dilated` with XLA's own gradients).
+    """
+
+    clients: Literal["map", "vmap"] | int = "map"
+    devices: int = 1
+    convolution: Literal["canonical", "xla"] = "canonical"
+
+    def __post_init__(self) -> None:
+        if self.clients not in ("map", "vmap") and not (
+            isinstance(self.clients, int) and self.clients >= 1
+        ):
+            raise ValueError(f"clients: {self.clients!r} is not 'map', 'vmap' or a chunk size >= 1")
+        if not 1 <= self.devices <= jax.local_device_count():
+            raise ValueError(
+                f"devices: {self.devices} is not between 1 and the {jax.local_device_count()} local "
+                'device(s); on CPU call jax.config.update("jax_num_cpu_devices", n) first'
+            )
+        if self.convolution not in ("canonical", "xla"):
+            raise ValueError(f"convolution: {self.convolution!r} is not 'canonical' or 'xla'")
+
+    @property
+    def mesh(self) -> Mesh:
+        return Mesh(np.array(jax.local_devices()[: self.devices]), ("clients",))
+
+
+def default() -> Strategy:
+    """All local devices; one client at a time on CPU, chunks of 16 elsewhere."""
+    clients: Literal["map"] | int = "map" if jax.default_backend() == "cpu" else 16
+    return Strategy(clients, jax.local_device_count())
+
+
+_current: ContextVar[Strategy | None] = ContextVar("strategy", default=None)
+_axis: ContextVar[str | None] = ContextVar("axis", default=None)
+
+
+def current() -> Strategy:
+    """The strategy in force, or one that uses a single device."""
+    return _current.get() or Strategy()
+
+
+@contextmanager
+def use(strategy: Strategy) -> Iterator[Strategy]:
+    """Puts `strategy` in force for what is traced inside; functions that were jitted before keep theirs."""
+    token = _current.set(strategy)
+    try:
+        yield strategy
+    finally:
+        _current.reset(token)
+
+
+def spmd(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`fn` run by every device of the current strategy's mesh on replicated arguments; `sum_over` divides the work.
+
+    With one device, `fn` itself.
+    """
+    strategy = current()
+    if strategy.devices == 1:
+        return fn
+
+    def on_each_device(*args: PyTree) -> PyTree:
+        token = _axis.set("clients")
+        try:
+            return fn(*args)
+        finally:
+            _axis.reset(token)
+
+    replicated = PartitionSpec()
+    return jax.shard_map(
+        on_each_device,
+        mesh=strategy.mesh,
+        in_specs=replicated,
+        out_specs=replicated,
+        check_vma=False,
+    )
+
+
+def sum_over(
+    fn: Callable[..., tuple[PyTree, PyTree]], valid: jax.Array, *xs: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Sums `fn(*x)[0]` and stacks `fn(*x)[1]` over the leading axis of `xs`, laid out by the strategy in force.
+
+    The sum is streamed: its memory grows with the chunk, not with the axis.
+
+    Args:
+      fn: takes one element of each of `xs`, returns `(contribution, kept)`, both pytrees of arrays.
+      valid: bool[n]; where False, `fn` contributes zeros and keeps zeros.
+      *xs: pytrees whose leaves have leading axis n.
+    """
+    strategy, axis, n = current(), _axis.get(), valid.shape[0]
+    devices = strategy.devices if axis else 1
+    share = -(-n // devices)
+    widths = {"map": 1, "vmap": share}
+    width = min(widths.get(strategy.clients, strategy.clients), share)  # type: ignore[call-overload,type-var]
+    share = -(-share // width) * width
+    valid, xs = _pad((valid, xs), share * devices)
+    if axis is None:
+        total, kept = _stream(fn, width, valid, xs)
+    else:
+        start = lax.axis_index(axis) * share
+        mine = jax.tree.map(lambda l: lax.dynamic_slice_in_dim(l, start, share), (valid, xs))
+        total, kept = _stream(fn, width, *mine)
+        total = lax.psum(total, axis)
+        kept = jax.tree.map(lambda l: lax.all_gather(l, axis, tiled=True), kept)
+    return total, jax.tree.map(lambda leaf: leaf[:n], kept)
+
+
+def _pad(tree: PyTree, length: int) -> PyTree:
+    def pad(leaf: jax.Array) -> jax.Array:
+        widths = [(0, length - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, widths)
+
+    return jax.tree.map(pad, tree)
+
+
+def _stream(fn: Callable[..., Any], width: int, valid: jax.Array, xs: tuple) -> tuple[PyTree, PyTree]:
+    """Scans over chunks of `width` elements with a running total."""
+
+    def one(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
+        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(fn, *x))
+        return lax.cond(valid, lambda: fn(*x), lambda: zeros)
+
+    def chunk(total: PyTree, element: tuple) -> tuple[PyTree, PyTree]:
+        if width == 1:
+            add, kept = one(*jax.tree.map(lambda leaf: leaf[0], element))
+            kept = jax.tree.map(lambda leaf: leaf[None], kept)
+        else:
+            adds, kept = jax.vmap(one)(*element)
+            add = jax.tree.map(lambda leaf: leaf.sum(0), adds)
+        return jax.tree.map(jnp.add, total, add), kept
+
+    chunks = jax.tree.map(lambda l: l.reshape(-1, width, *l.shape[1:]), (valid, *xs))
+    shapes = jax.eval_shape(fn, *jax.tree.map(lambda leaf: leaf[0], xs))
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[0])
+    total, kept = lax.scan(chunk, zeros, chunks)
+    return total, jax.tree.map(lambda l: l.reshape(math.prod(l.shape[:2]), *l.shape[2:]), kept)

@@ -1,0 +1,102 @@
+"""Fed-SMP on Fashion-MNIST: sigma 1.4, 100 of 6000 clients, 180 rounds, delta 6000^-1.1.
+
+SVHN has the same clients, cohorts, rounds and sigma in the paper, hence the same numbers.
+"""
+
+import math
+
+import pytest
+
+from fedpriv.privacy import (
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    certify,
+    fed_smp_claim,
+    third_party,
+)
+
+DELTA = 6000**-1.1
+POISSON = Poisson(6000, 1 / 60, None)
+FIXED = FixedSize(6000, 100)
+
+
+def certified(view, sampling, multiplier=1.4, steps=180):
+    return certify([Release(view, "client", multiplier, sampling, steps)], DELTA, view)
+
+
+@pytest.mark.parametrize(
+    ("view", "sampling", "multiplier", "epsilon", "relation", "accountant"),
+    [
+        ("third_party", POISSON, 1.4, 0.6303, "add_or_remove", "PLD"),
+        ("third_party", POISSON, 1.4 * math.sqrt(0.9), 0.6884, "add_or_remove", "PLD"),
+        ("third_party", Poisson(6000, 1 / 60, 140), 1.4, 0.6328, "add_or_remove", "PLD"),
+        ("third_party", FIXED, 1.4, 3.489, "replace_one", "PLD"),
+        ("server_secagg", FIXED, 1.4, 7.187, "zero_out", "closed form (participation mixture)"),
+        ("server_secagg", POISSON, 1.4, 7.187, "zero_out", "closed form (participation mixture)"),
+    ],
+)
+def test_certified(view, sampling, multiplier, epsilon, relation, accountant):
+    certificate = certified(view, sampling, multiplier)
+    assert certificate.epsilon == pytest.approx(epsilon, rel=1e-3)
+    assert (certificate.relation, certificate.accountant) == (relation, accountant)
+    assert certificate.view == view
+
+
+def test_fixed_size_by_renyi():
+    release = Release("third_party", "client", 1.4, FIXED, 180)
+    epsilon = third_party._rdp_epsilon([release], "replace_one", DELTA)
+    assert epsilon == pytest.approx(5.352, rel=1e-3)
+
+
+def test_fixed_size_is_nearly_tight():
+    """A concrete pair (a unit at u or -u, all others at -u, always) already has 3.214.
+
+    Its rounds are Poisson-like: shift 2 C at rate r / n in the direction of removal.
+    """
+    release = Release("third_party", "client", 1.4 / 2, POISSON, 180)
+    attained = third_party._pld_epsilon([release], "add_or_remove", DELTA)
+    assert attained == pytest.approx(3.214, rel=1e-3)
+    assert attained < certified("third_party", FIXED).epsilon < 1.09 * attained
+
+
+def test_everyone_is_one_gaussian():
+    from dp_accounting import get_epsilon_gaussian
+
+    for view in ("third_party", "server", "server_secagg"):
+        certificate = certified(view, Everyone(6000), multiplier=20.0)
+        exact = get_epsilon_gaussian(20.0 / math.sqrt(180), DELTA)
+        assert certificate.epsilon == pytest.approx(exact, rel=1e-9)
+        assert certificate.accountant == "closed form"
+
+
+def test_claimed():
+    assert fed_smp_claim(1.4, POISSON, 180, DELTA).epsilon == pytest.approx(1.008, rel=1e-3)
+    assert fed_smp_claim(1.4, FIXED, 180, DELTA).epsilon == pytest.approx(1.008, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "printed"), [(1.0, "2.02"), (1.4, "1.01"), (2.0, "0.58"), (2.5, "0.44")]
+)
+def test_printed_for_images(sigma, printed):
+    """Tables 4 to 7 come out to every digit with q = 100 / 6000 rounded to 0.0167."""
+    claim = fed_smp_claim(sigma, Poisson(6000, 0.0167), 180, DELTA)
+    assert f"{claim.epsilon:.2f}" == printed
+
+
+@pytest.mark.parametrize(
+    ("scale", "printed"), [(0.8, "11.51"), (1.0, "6.99"), (1.2, "4.70"), (1.4, "3.39")]
+)
+def test_printed_for_shakespeare(scale, printed):
+    """Tables 8 and 9: 10 of 1e9 hypothetical clients, 1000 rounds, sigma = scale / sqrt(10).
+
+    The text prints sigma = 0.3 for 6.99: 1 / sqrt(10) = 0.316 to one digit (0.3 itself gives 7.90).
+    """
+    claim = fed_smp_claim(scale / math.sqrt(10), Poisson(10**9, 1e-8), 1000, (1e9) ** -1.1)
+    assert f"{claim.epsilon:.2f}" == printed
+
+
+def test_shakespeare_at_the_printed_sigma():
+    claim = fed_smp_claim(0.3, Poisson(10**9, 1e-8), 1000, (1e9) ** -1.1)
+    assert claim.epsilon == pytest.approx(7.8975, rel=1e-3)

@@ -1,0 +1,170 @@
+"""The curves against brute-force integration of the mechanisms they stand for."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from fedpriv.privacy import FixedSize, Poisson, Release, third_party
+from fedpriv.privacy.gaussian import gaussian_delta, remove_delta, replace_delta
+
+AXIS = np.linspace(-25, 25, 20001)
+EPSILONS = (-2.0, -0.5, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5)
+
+
+def density(weights_and_means, sigma):
+    return sum(weight * norm.pdf(AXIS, mean, sigma) for weight, mean in weights_and_means)
+
+
+def hockey_stick(p, q, epsilon):
+    return np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), AXIS)
+
+
+def sums_of_subsets(values, size):
+    subsets = list(itertools.combinations(values, size))
+    return [(1 / len(subsets), sum(subset)) for subset in subsets]
+
+
+def sums_of_poisson(values, rate, capacity):
+    """Law of the sum over a Poisson cohort that is cut to a uniform subset of `capacity`."""
+    law = []
+    for size in range(len(values) + 1):
+        chance = rate**size * (1 - rate) ** (len(values) - size)
+        for cohort in itertools.combinations(values, size):
+            kept = sums_of_subsets(cohort, min(size, capacity))
+            law += [(chance * weight, total) for weight, total in kept]
+    return law
+
+
+def certified_delta(sampling, multiplier, steps, epsilon):
+    """delta(epsilon) of the distribution that `certify` composes against a third party."""
+    releases = [Release("third_party", "client", multiplier, sampling, steps)]
+    relation = third_party._relation(releases)
+    interval = third_party._interval(releases, relation)
+    composed = third_party._composed_pld(releases, relation, interval)
+    return composed.get_delta_for_epsilon(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("separation", [0.2, 1.0, 4.0])
+def test_gaussian_delta(epsilon, separation):
+    p, q = density([(1, separation)], 1.0), density([(1, 0.0)], 1.0)
+    exact = hockey_stick(p, q, epsilon)
+    assert gaussian_delta(epsilon, separation) == pytest.approx(exact, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5, 1.0])
+def test_remove_delta(rate):
+    sigma = 0.8
+    p = density([(1 - rate, 0.0), (rate, 1.0)], sigma)
+    q = density([(1.0, 0.0)], sigma)
+    for epsilon in (e for e in EPSILONS if e >= 0):
+        exact = hockey_stick(p, q, epsilon)
+        assert remove_delta(epsilon, sigma, rate) == pytest.approx(exact, rel=1e-5, abs=1e-9)
+        assert hockey_stick(q, p, epsilon) <= exact + 1e-9  # removing is the worse direction
+
+
+@pytest.mark.parametrize(("population", "size"), [(3, 1), (3, 2), (4, 2)])
+def test_replace_delta_bounds_every_pair_and_is_attained(population, size):
+    """All neighbours with values in {-1, 0, 1}; noise sigma, hence multiplier sigma / 2."""
+    sigma = 1.2
+    worst = dict.fromkeys(EPSILONS, 0.0)
+    for others in itertools.product((-1, 0, 1), repeat=population - 1):
+        laws = [
+            density(sums_of_subsets((unit, *others), size), sigma) for unit in (-1.0, 0.0, 0.5, 1.0)
+        ]
+        for p, q in itertools.permutations(laws, 2):
+            for epsilon in EPSILONS:
+                worst[epsilon] = max(worst[epsilon], hockey_stick(p, q, epsilon))
+    for epsilon, exact in worst.items():
+        bound = float(replace_delta(epsilon, sigma / 2, size / population))
+        assert bound >= exact - 1e-7  # the error of the integration
+        assert bound == pytest.approx(exact, rel=1e-5, abs=1e-7)
+
+
+def test_add_or_remove_curve_fails_for_fixed_size():
+    """Why fixed-size cohorts may not use the Poisson curve: a concrete pair exceeds it."""
+    sigma, others = 1.2, (-1, -1)
+    p = density(sums_of_subsets((1, *others), 1), sigma)
+    q = density(sums_of_subsets((-1, *others), 1), sigma)
+    assert hockey_stick(p, q, 0.3) > 2 * remove_delta(0.3, sigma, 1 / 3)
+
+
+@pytest.mark.parametrize("sampling", [FixedSize(3, 1), Poisson(3, 0.3, None)])
+@pytest.mark.parametrize("epsilon", [0.05, 0.5])
+def test_certificate_of_one_round_is_tight(sampling, epsilon):
+    sigma = 1.2
+    curve = sigma / 2 if isinstance(sampling, FixedSize) else sigma
+    exact = float(remove_delta(epsilon, curve, sampling.rate))
+    delta = certified_delta(sampling, sigma, 1, epsilon)
+    assert exact * (1 - 1e-6) <= delta <= exact * (1 + 1e-3)
+
+
+def test_two_rounds_of_fixed_size_against_a_concrete_pair():
+    """A unit moves from 1 to -1 among others at -1, in two rounds.
+
+    The composed bound is valid but no longer attained: one curve stands for both directions.
+    """
+    sigma, epsilon = 1.2, 0.5
+    axis = AXIS[::20]
+    pair = [
+        sum(w * norm.pdf(axis, mean, sigma) for w, mean in sums_of_subsets(values, 1))
+        for values in ((1, -1, -1), (-1, -1, -1))
+    ]
+    joint = [np.multiply.outer(law, law) for law in pair]
+    cell = (axis[1] - axis[0]) ** 2
+    exact = np.maximum(joint[0] - math.exp(epsilon) * joint[1], 0).sum() * cell
+    delta = certified_delta(FixedSize(3, 1), sigma, 2, epsilon)
+    assert 1.05 * exact <= delta <= 1.1 * exact
+
+
+@pytest.mark.parametrize("capacity", [1, 2])
+def test_cut_cohorts_bound_every_pair(capacity):
+    """Add or remove one of three clients; cohorts above the capacity are cut down."""
+    sigma, rate, epsilon = 1.5, 0.4, 0.4
+    worst = 0.0
+    for others in itertools.product((-1.0, 1.0), repeat=2):
+        p = density(sums_of_poisson((1.0, *others), rate, capacity), sigma)
+        q = density(sums_of_poisson(others, rate, capacity), sigma)
+        worst = max(worst, hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
+    delta = certified_delta(Poisson(3, rate, capacity), sigma, 1, epsilon)
+    assert worst <= delta <= 2 * worst  # so few clients are the loosest case of the bound
+    if capacity == 1:
+        assert worst > remove_delta(epsilon, sigma, rate)  # so the cut may not be ignored
+
+
+def renyi(p, q, order, sigma):
+    """Rényi divergence of (weights and means) p from q by quadrature."""
+
+    def log_density(law, x):
+        return np.logaddexp.reduce([math.log(w) + norm.logpdf(x, mean, sigma) for w, mean in law])
+
+    def integrand(x):
+        return math.exp(order * log_density(p, x) + (1 - order) * log_density(q, x))
+
+    value, _ = quad(integrand, -40, 60, points=[-1, 0, 1, 5], limit=400)
+    return math.log(value) / (order - 1)
+
+
+@pytest.mark.parametrize(("order", "slack"), [(1.5, 0.05), (4.0, 1e-6), (8.0, 1e-6)])
+def test_renyi_of_poisson(order, slack):
+    """Exact at integer orders; at others dp-accounting adds up the absolute values of a series."""
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    once = third_party._round_rdp(Poisson(60, 1 / 60, None), 1.4, "add_or_remove")
+    found = once[DEFAULT_RDP_ORDERS.index(order)]
+    exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.4)
+    assert exact * (1 - 1e-6) <= found <= exact * (1 + slack)
+
+
+@pytest.mark.parametrize("order", [2.0, 4.0, 8.0])
+def test_renyi_of_fixed_size_is_a_bound(order):
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    once = third_party._round_rdp(FixedSize(60, 1), 1.5, "replace_one")
+    found = once[DEFAULT_RDP_ORDERS.index(order)]
+    exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.5)
+    assert exact <= found <= 20 * exact

@@ -1,0 +1,183 @@
+"""Validation, limits, wording and cost of the ledger."""
+
+import dataclasses
+import logging
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedpriv.privacy
+from fedpriv.privacy import (
+    VIEWS,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    certify,
+    fed_smp_claim,
+)
+from fedpriv.privacy.third_party import quiet
+
+SAMPLINGS = (Everyone(100), FixedSize(100, 5), Poisson(100, 0.05), Poisson(100, 0.05, 20))
+
+
+def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10, **more):
+    return Release(view, "client", multiplier, sampling, steps, **more)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Everyone(0), r"population = 0: give an integer"),
+        (lambda: Everyone(True), r"population = True: give an integer"),
+        (lambda: FixedSize(10, 11), r"size = 11: give at most the population, 10"),
+        (lambda: FixedSize(10, 2.5), r"size = 2\.5: give an integer"),
+        (lambda: Poisson(10, 0.0), r"rate = 0\.0: give a probability"),
+        (lambda: Poisson(10, 1.5), r"rate = 1\.5: give a probability"),
+        (lambda: Poisson(10, math.nan), r"rate = nan: give a probability"),
+        (lambda: Poisson(10, 0.5, 0), r"capacity = 0: give an integer"),
+        (lambda: release(view="phone"), r"view = 'phone': give one of third_party"),
+        (lambda: Release("server", "bit", 1.0, SAMPLINGS[0], 1), r"unit = 'bit': give one of"),
+        (lambda: release(multiplier=-1.0), r"multiplier = -1\.0: give noise over"),
+        (lambda: release(multiplier=math.nan), r"multiplier = nan: give noise over"),
+        (lambda: release(steps=-1), r"steps = -1: give an integer"),
+        (lambda: release(sampling=0.05), r"sampling = 0\.05: give Everyone"),
+        (lambda: certify([release()], 0.0, "third_party"), r"delta = 0\.0: give a probability"),
+        (lambda: certify([release()], 1.0, "third_party"), r"delta = 1\.0: give a probability"),
+        (lambda: certify([release()], 1e-5, "phone"), r"view = 'phone': give one of"),
+        (lambda: certify([release()], 1e-5, "server"), r"view = 'server': declare a release"),
+        (
+            lambda: certify(
+                [release(), dataclasses.replace(release(), unit="record")], 1e-5, "third_party"
+            ),
+            r"unit = \['client', 'record'\]: certify one unit",
+        ),
+        (
+            lambda: certify([release(), release(sampling=SAMPLINGS[1])], 1e-5, "third_party"),
+            r"sampling = \['FixedSize', 'Poisson'\]: draw all cohorts",
+        ),
+        (lambda: fed_smp_claim(-1.0, SAMPLINGS[1], 3, 1e-5), r"multiplier = -1\.0"),
+        (lambda: fed_smp_claim(1.0, SAMPLINGS[1], -3, 1e-5), r"rounds = -3"),
+        (lambda: fed_smp_claim(1.0, SAMPLINGS[1], 3, 2.0), r"delta = 2\.0"),
+    ],
+)
+def test_wrong_input_is_named_in_one_line(make, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_rates():
+    assert [sampling.rate for sampling in SAMPLINGS] == [1.0, 0.05, 0.05, 0.05]
+    assert release(steps=np.int64(3)).steps == 3
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_limits(view, sampling):
+    def epsilon(**changes):
+        return certify([release(view=view, sampling=sampling, **changes)], 1e-5, view).epsilon
+
+    assert epsilon(steps=0) == 0
+    assert epsilon(steps=0, multiplier=0.0) == 0
+    assert epsilon(multiplier=math.inf) == 0
+    assert math.isinf(epsilon(multiplier=0.0))
+    assert 0 < epsilon(multiplier=1.0) < math.inf
+
+
+def test_no_noise_says_why():
+    bare = release(multiplier=0.0, reason="the clip norm is the median of private norms")
+    certificate = certify([release(), bare], 1e-5, "third_party")
+    assert math.isinf(certificate.epsilon)
+    assert "not private: the clip norm is the median" in certificate.assumptions[0]
+    assert certify([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS[1:])
+def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
+    for multiplier in (1e-4, 1e-2):
+        assert certify([release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party")
+
+
+def test_a_tiny_delta_falls_back_to_renyi():
+    assert certify([release()], 1e-14, "third_party").accountant == "RDP"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_wording(view):
+    certificate = certify([release(view=view)], 1e-5, view)
+    line = str(certificate)
+    for word in ("certified", "client-level", view.split("_")[0], "adjacency", "delta 1e-05"):
+        assert word in line
+    assert "\n" not in line
+    assert certificate.bound.startswith("upper")
+    assert certificate.assumptions
+
+
+def test_claims_say_whether_they_hold():
+    everyone, fixed, poisson, cut = (fed_smp_claim(2.0, s, 10, 1e-5) for s in SAMPLINGS)
+    assert (everyone.sound, fixed.sound, poisson.sound, cut.sound) == (True, False, True, True)
+    assert fixed.epsilon == poisson.epsilon == cut.epsilon < everyone.epsilon
+    assert "without replacement" in fixed.reasons[0]
+    assert "not proved for this run" in str(fixed)
+    assert "claimed" in str(poisson)
+    assert "\n" not in str(poisson)
+    assert any("server knows who takes part" in reason for reason in poisson.reasons)
+
+
+def test_a_claim_for_cohorts_that_are_often_cut_is_not_sound():
+    claim = fed_smp_claim(2.0, Poisson(100, 0.05, 7), 10, 1e-5)
+    assert not claim.sound
+    assert "raise the capacity" in claim.reasons[0]
+
+
+def test_limits_of_a_claim():
+    assert fed_smp_claim(2.0, SAMPLINGS[2], 0, 1e-5).epsilon == 0
+    assert fed_smp_claim(math.inf, SAMPLINGS[2], 5, 1e-5).epsilon == 0
+    assert math.isinf(fed_smp_claim(0.0, SAMPLINGS[2], 5, 1e-5).epsilon)
+
+
+@pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
+def test_a_sound_claim_is_above_the_certificate(sampling):
+    claim = fed_smp_claim(2.0, sampling, 10, 1e-5)
+    proved = certify([release(multiplier=2.0, sampling=sampling)], 1e-5, "third_party")
+    assert claim.epsilon > proved.epsilon
+
+
+def test_importing_the_ledger_is_light():
+    """Nothing heavy by the ledger itself: the parent package, which may be heavy, is bypassed."""
+    package = Path(fedpriv.privacy.__file__).parent.parent
+    code = f"""
+import sys, types
+parent = types.ModuleType("fedpriv")
+parent.__path__ = [{str(package)!r}]
+sys.modules["fedpriv"] = parent
+import fedpriv.privacy
+print(sorted({{"dp_accounting", "scipy", "jax"}} & set(sys.modules)))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_only_the_library_s_harmless_remarks_are_silenced(caplog):
+    logger = logging.getLogger("absl")
+    with caplog.at_level(logging.WARNING, logger="absl"), quiet():
+        logger.warning("x failed to converge after %d iterations", 3)
+        logger.warning("Negative Renyi divergence")
+    logger.warning("x failed to converge after %d iterations", 3)
+    assert "Negative" in caplog.records[0].msg
+    assert len(caplog.records) == 2
+
+
+def test_a_progress_bar_can_ask_every_round():
+    """The distribution of one round is computed once; later calls only compose it."""
+    certify([release(steps=180)], 1e-5, "third_party")
+    start = time.perf_counter()
+    for steps in (1, 100, 400):
+        certify([release(steps=steps)], 1e-5, "third_party")
+    assert time.perf_counter() - start < 6

@@ -1,0 +1,105 @@
+"""Views that know the cohort: the participation mixture and composition."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify
+from fedpriv.privacy.gaussian import gaussian_delta
+from fedpriv.privacy.known_cohort import participations
+
+DELTA = 1e-4
+
+
+def secagg(multiplier, sampling, steps):
+    return Release("server_secagg", "client", multiplier, sampling, steps)
+
+
+def epsilon_of(*releases, delta=DELTA, view="server_secagg"):
+    return certify(releases, delta, view).epsilon
+
+
+def test_mixture_is_the_joint_divergence_of_pattern_and_sums():
+    """Two rounds, q = 0.4: sum over the four patterns of an integral over both sums."""
+    sigma, rate, epsilon = 1.3, 0.4, 0.3
+    axis = np.linspace(-12, 14, 1301)
+    without = norm.pdf(axis, 0, sigma)
+    delta = 0.0
+    for pattern in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        chance = math.prod(rate if taken else 1 - rate for taken in pattern)
+        first, second = (norm.pdf(axis, taken, sigma) for taken in pattern)
+        p = chance * np.multiply.outer(first, second)
+        q = chance * np.multiply.outer(without, without)
+        delta += np.maximum(p - math.exp(epsilon) * q, 0).sum() * (axis[1] - axis[0]) ** 2
+    found = epsilon_of(secagg(sigma, Poisson(10, rate), 2), delta=delta)
+    assert found == pytest.approx(epsilon, abs=1e-4)
+
+
+def test_epsilon_solves_the_sum_over_participations():
+    epsilon = epsilon_of(secagg(1.4, FixedSize(60, 6), 25))
+    n = np.arange(1, 26)
+    delta = binom.pmf(n, 25, 0.1) @ gaussian_delta(epsilon, np.sqrt(n) / 1.4)
+    assert delta == pytest.approx(DELTA, rel=1e-6)
+    assert delta <= DELTA
+
+
+def test_two_phases_with_the_same_noise_are_one():
+    whole = epsilon_of(secagg(1.4, FixedSize(60, 6), 25))
+    phases = epsilon_of(secagg(1.4, FixedSize(60, 6), 15), secagg(1.4, FixedSize(60, 6), 10))
+    assert phases == pytest.approx(whole, rel=1e-6)
+
+
+def test_phases_with_different_noise_and_rates():
+    """Against the double sum over both counts."""
+    releases = [secagg(1.0, Poisson(50, 0.2), 4), secagg(2.0, Poisson(50, 0.5), 6)]
+    epsilon, delta = epsilon_of(*releases), 0.0
+    for a in range(5):
+        for b in range(7):
+            separation = math.sqrt(a / 1.0 + b / 4.0)
+            chance = binom.pmf(a, 4, 0.2) * binom.pmf(b, 6, 0.5)
+            delta += chance * gaussian_delta(epsilon, separation) if separation else 0.0
+    assert delta == pytest.approx(DELTA, rel=1e-6)
+
+
+def test_participations_are_a_distribution():
+    values, weights, missing = participations([secagg(1.4, FixedSize(6000, 100), 180)])
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert values @ weights == pytest.approx(180 / 60 / 1.4**2)
+    assert 0 <= missing < 1e-28
+
+
+def test_knowing_the_cohort_costs_more_than_not_knowing_it():
+    sampling = Poisson(100, 0.05)
+    unknown = Release("third_party", "client", 1.4, sampling, 20)
+    assert epsilon_of(secagg(1.4, sampling, 20)) > epsilon_of(unknown, view="third_party")
+
+
+def test_rate_one_is_everyone():
+    sampled = epsilon_of(secagg(5.0, Poisson(10, 1.0), 30))
+    assert sampled == pytest.approx(epsilon_of(secagg(5.0, Everyone(10), 30)))
+
+
+def test_third_party_composes_phases():
+    half = Release("third_party", "client", 1.5, Poisson(100, 0.05), 10)
+    whole = Release("third_party", "client", 1.5, Poisson(100, 0.05), 20)
+    two = epsilon_of(half, half, view="third_party")
+    assert two == pytest.approx(epsilon_of(whole, view="third_party"), rel=1e-4)
+
+
+def test_everyone_joins_either_relation():
+    everyone = Release("third_party", "client", 8.0, Everyone(100), 5)
+    fixed = Release("third_party", "client", 4.0, FixedSize(100, 5), 5)
+    poisson = Release("third_party", "client", 4.0, Poisson(100, 0.05), 5)
+    replaced = certify([everyone, fixed], DELTA, "third_party")
+    removed = certify([everyone, poisson], DELTA, "third_party")
+    alone = certify([everyone], DELTA, "third_party")
+    assert (replaced.relation, removed.relation) == ("replace_one", "add_or_remove")
+    assert alone.epsilon < removed.epsilon < replaced.epsilon
+
+
+def test_releases_of_other_views_are_ignored():
+    one = secagg(1.4, FixedSize(60, 6), 5)
+    bare = Release("server", "client", 0.0, FixedSize(60, 6), 5, reason="messages in clear")
+    assert epsilon_of(one, bare) == epsilon_of(one)

@@ -1,0 +1,82 @@
+"""What dp-accounting means by its relations: these fail if the library changes its meaning."""
+
+import math
+
+import pytest
+
+from fedpriv.privacy import FixedSize, Poisson, Release, third_party
+
+DELTA = 1e-5
+
+
+def library_epsilon(accountant, event, relation, count=1):
+    import dp_accounting as dp
+
+    accountant = accountant(neighboring_relation=dp.NeighboringRelation[relation])
+    return accountant.compose(event, count).get_epsilon(DELTA)
+
+
+def test_pld_accountant_doubles_the_distance_itself():
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+
+    replaced = library_epsilon(PLDAccountant, dp.GaussianDpEvent(2.0), "REPLACE_ONE")
+    halved = library_epsilon(PLDAccountant, dp.GaussianDpEvent(1.0), "ADD_OR_REMOVE_ONE")
+    assert replaced == pytest.approx(halved, rel=1e-4)
+
+
+def test_rdp_accountant_takes_the_actual_distance():
+    import dp_accounting as dp
+    from dp_accounting.rdp import RdpAccountant
+
+    event = dp.GaussianDpEvent(2.0)
+    replaced = library_epsilon(RdpAccountant, event, "REPLACE_ONE")
+    assert replaced == library_epsilon(RdpAccountant, event, "ADD_OR_REMOVE_ONE")
+    whole = dp.SampledWithoutReplacementDpEvent(10, 10, event)
+    assert library_epsilon(RdpAccountant, whole, "REPLACE_ONE") == pytest.approx(replaced)
+
+
+def test_both_routes_agree_on_the_whole_population():
+    """Cohort of everyone, one unit replaced: a Gaussian of multiplier sigma / 2 by either route."""
+    from dp_accounting import get_epsilon_gaussian
+
+    release = Release("third_party", "client", 6.0, FixedSize(10, 10), 4)
+    exact = get_epsilon_gaussian(6.0 / 2 / math.sqrt(4), DELTA)
+    by_pld = third_party._pld_epsilon([release], "replace_one", DELTA)
+    by_rdp = third_party._rdp_epsilon([release], "replace_one", DELTA)
+    assert by_pld == pytest.approx(exact, rel=1e-4)
+    assert exact <= by_rdp <= 1.2 * exact
+
+
+@pytest.mark.parametrize("capacity", [None, 8])
+def test_poisson_is_the_library_s_event(capacity):
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+
+    event = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.5))
+    if capacity is not None:
+        event = dp.TruncatedSubsampledGaussianDpEvent(100, 0.05, capacity, 1.5)
+    expected = library_epsilon(PLDAccountant, event, "ADD_OR_REMOVE_ONE", count=30)
+    release = Release("third_party", "client", 1.5, Poisson(100, 0.05, capacity), 30)
+    found = third_party._pld_epsilon([release], "add_or_remove", DELTA)
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-10, 1e-12])
+def test_rounding_of_the_transforms_stays_within_its_margin(delta):
+    """A thousand Gaussian rounds through the discretised route are never below the closed form."""
+    from dp_accounting import get_epsilon_gaussian
+
+    multiplier = 1.4 * math.sqrt(1000)
+    release = Release("third_party", "client", multiplier, Poisson(10, 1.0, None), 1000)
+    found = third_party._pld_epsilon([release], "add_or_remove", delta)
+    exact = get_epsilon_gaussian(1.4, delta)
+    assert exact <= found <= exact * 1.01
+
+
+def test_a_cut_that_never_happens_changes_nothing():
+    """dp-accounting itself fails here: its chance of a cut underflows."""
+    plain = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, None), 5)
+    roomy = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, 674), 5)
+    found = [third_party._pld_epsilon([r], "add_or_remove", DELTA) for r in (plain, roomy)]
+    assert found[1] == pytest.approx(found[0], rel=1e-3)

@@ -1,0 +1,344 @@
+"""Datasets are read back as they were written; whatever is missing or damaged is named."""
+
+import gzip
+import json
+import shutil
+import socket
+
+import numpy as np
+import prepared
+import pytest
+
+from fedpriv.datasets import (
+    NAMES,
+    CorruptDataError,
+    MissingDataError,
+    cache,
+    default_data_dir,
+    images,
+    load,
+    shakespeare,
+)
+
+SETS = {  # name: (image shape, classes, sizes of the splits)
+    "mnist": ((28, 28, 1), 10, {"train": 12, "test": 5}),
+    "fashion_mnist": ((28, 28, 1), 10, {"train": 3, "test": 2}),
+    "cifar10": ((32, 32, 3), 10, {"train": 7, "test": 4}),
+    "svhn_cropped": ((32, 32, 3), 10, {"train": 6, "test": 4, "extra": 9}),
+    "emnist/balanced": ((28, 28, 1), 47, {"train": 8, "test": 3}),
+    "emnist/bymerge": ((28, 28, 1), 47, {"train": 2, "test": 2}),
+}
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    """No network, and the user's cache inside the test's folder."""
+
+    def refuse(*_):
+        raise AssertionError("a test used the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+
+
+def write(data_dir, name, **kwargs):
+    """Writes a tiny set; returns its splits and its folder."""
+    shape, classes, sizes = SETS[name]
+    rng = np.random.default_rng(0)
+    splits = {s: prepared.random_split(rng, n, shape, classes) for s, n in sizes.items()}
+    return splits, prepared.write_images(data_dir, name, splits, classes, **kwargs)
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    for key in one:
+        np.testing.assert_array_equal(one[key], other[key])
+        assert one[key].dtype == other[key].dtype
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The splits decoded from record files, in order."""
+    calls = []
+    original = images._decode
+
+    def spy(builder, splits, transposed):
+        calls.append("+".join(splits))
+        return original(builder, splits, transposed)
+
+    monkeypatch.setattr(images, "_decode", spy)
+    return calls
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_image_sets_are_read_back(tmp_path, name, shards):
+    splits, _ = write(tmp_path, name, shards=shards)
+    train = splits["train"]
+    if name == "svhn_cropped":
+        train = {k: np.concatenate([train[k], splits["extra"][k]]) for k in train}
+    expected = {"train": train, "test": splits["test"]}
+    if name.startswith("emnist"):  # stored transposed, returned upright
+        for split in expected.values():
+            split["image"] = split["image"].transpose(0, 2, 1, 3)
+    for _ in ("decoded", "cached"):
+        dataset = load(name, tmp_path)
+        same(dataset.train, expected["train"])
+        same(dataset.test, expected["test"])
+        assert (dataset.name, dataset.num_classes, dataset.keys) == (name, SETS[name][1], None)
+
+
+def test_batches_of_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_BATCH", 5)
+    splits, _ = write(tmp_path, "mnist", shards=2)
+    same(load("mnist", tmp_path).train, splits["train"])
+
+
+def test_the_cache_spares_the_records(tmp_path, decoded):
+    splits, folder = write(tmp_path, "mnist")
+    load("mnist", str(tmp_path))
+    assert decoded == ["train", "test"]
+    assert (folder / "fedpriv-train.npz").exists()
+    assert not (tmp_path / "user").exists()
+    same(load("mnist", tmp_path).train, splits["train"])
+    assert decoded == ["train", "test"]
+    assert not list(folder.glob(".*"))  # no temporary files
+
+
+def test_a_stale_cache_is_made_anew(tmp_path, decoded):
+    _, folder = write(tmp_path, "mnist")
+    load("mnist", tmp_path)
+    old = {s: (folder / f"fedpriv-{s}.npz").read_bytes() for s in ("train", "test")}
+    shutil.rmtree(folder)
+    splits = {s: prepared.random_split(np.random.default_rng(1), 4, (28, 28, 1), 10) for s in old}
+    prepared.write_images(tmp_path, "mnist", splits, 10)
+    for split, content in old.items():
+        (folder / f"fedpriv-{split}.npz").write_bytes(content)
+    same(load("mnist", tmp_path).train, splits["train"])
+    assert decoded == ["train", "test"] * 2
+
+
+@pytest.mark.parametrize("keep", [0, 100, 0.5, 0.99])
+def test_a_truncated_cache_is_made_anew(tmp_path, decoded, keep):
+    splits, folder = write(tmp_path, "mnist")
+    load("mnist", tmp_path)
+    file = folder / "fedpriv-train.npz"
+    content = file.read_bytes()
+    file.write_bytes(content[: keep if isinstance(keep, int) else int(keep * len(content))])
+    same(load("mnist", tmp_path).train, splits["train"])
+    assert decoded == ["train", "test", "train"]
+    load("mnist", tmp_path)
+    assert len(decoded) == 3
+
+
+def test_a_folder_marked_read_only_is_left_alone(tmp_path, decoded):
+    splits, folder = write(tmp_path / "data", "mnist")
+    folder.chmod(0o555)
+    try:
+        for _ in range(2):
+            same(load("mnist", tmp_path / "data").train, splits["train"])
+    finally:
+        folder.chmod(0o755)
+    assert decoded == ["train", "test"]
+    assert not list(folder.glob("*.npz"))
+
+
+def deny(monkeypatch, *folders):
+    """Makes writing below the folders fail, also for root."""
+    original = cache.tempfile.mkstemp
+
+    def mkstemp(*, dir, **kwargs):
+        if any(dir.is_relative_to(folder) for folder in folders):
+            raise PermissionError(f"read-only: {dir}")
+        return original(dir=dir, **kwargs)
+
+    monkeypatch.setattr(cache.tempfile, "mkstemp", mkstemp)
+
+
+def test_a_read_only_folder_is_cached_for_the_user(tmp_path, monkeypatch, decoded):
+    splits, folder = write(tmp_path / "data", "mnist")
+    deny(monkeypatch, tmp_path / "data")
+    for _ in range(2):
+        same(load("mnist", tmp_path / "data").train, splits["train"])
+    assert decoded == ["train", "test"]
+    assert not list(folder.glob("*.npz"))
+    assert len(list((tmp_path / "user" / "fedpriv").glob("*.npz"))) == 2
+
+
+def test_without_any_cache(tmp_path, monkeypatch, decoded):
+    splits, _ = write(tmp_path, "mnist")
+    deny(monkeypatch, tmp_path)
+    for _ in range(2):
+        same(load("mnist", tmp_path).train, splits["train"])
+    assert decoded == ["train", "test"] * 2
+
+
+def test_a_missing_set(tmp_path):
+    with pytest.raises(MissingDataError) as error:
+        load("svhn_cropped", tmp_path)
+    message = str(error.value)
+    assert "\n" not in message
+    for part in (
+        f"dataset svhn_cropped is not in {tmp_path}",
+        "pip install tensorflow",
+        f"tfds build svhn_cropped --file_format=array_record --data_dir={tmp_path}",
+    ):
+        assert part in message
+
+
+def test_a_missing_split(tmp_path):
+    rng = np.random.default_rng(0)
+    splits = {"test": prepared.random_split(rng, 4, (28, 28, 1), 47)}
+    prepared.write_images(tmp_path, "emnist/bymerge", splits, 47)
+    with pytest.raises(MissingDataError, match="has no split 'train', only 'test'"):
+        load("emnist/bymerge", tmp_path)
+
+
+def test_a_missing_file(tmp_path):
+    _, folder = write(tmp_path, "mnist")
+    gone = prepared.record_files(folder)[0]
+    gone.unlink()
+    with pytest.raises(MissingDataError, match=f"lacks the file {gone}"):
+        load("mnist", tmp_path)
+
+
+def test_another_file_format(tmp_path):
+    write(tmp_path, "mnist", file_format="tfrecord")
+    with pytest.raises(MissingDataError, match="tfrecord format, not array_record"):
+        load("mnist", tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 0.1, 0.5, 0.9])
+def test_a_truncated_record_file(tmp_path, keep):
+    _, folder = write(tmp_path, "mnist", shards=2)
+    damaged = folder / "mnist-train.array_record-00001-of-00002"
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(CorruptDataError) as error:
+        load("mnist", tmp_path)
+    assert str(error.value).startswith(f"{damaged} may be truncated: ")
+    assert "\n" not in str(error.value)
+    assert not list(folder.glob("*.npz"))
+
+
+def test_an_undecodable_image(tmp_path, monkeypatch):
+    encode = prepared.encode_png
+    monkeypatch.setattr(prepared, "encode_png", lambda image: encode(image)[:60])
+    _, folder = write(tmp_path, "mnist")
+    damaged = folder / "mnist-train.array_record-00000-of-00001"
+    message = f"{damaged} may be truncated: example 0 cannot be decoded"
+    with pytest.raises(CorruptDataError, match=message):
+        load("mnist", tmp_path)
+
+
+def test_a_damaged_description(tmp_path):
+    _, folder = write(tmp_path, "mnist")
+    (folder / "dataset_info.json").write_text('{"name": ')
+    with pytest.raises(CorruptDataError, match="description of dataset mnist"):
+        load("mnist", tmp_path)
+
+
+def test_an_unknown_name():
+    with pytest.raises(ValueError, match=r"name='minst'.*mnist, fashion_mnist.*shakespeare"):
+        load("minst")
+    assert "emnist/balanced" in NAMES
+
+
+def test_the_default_folder(tmp_path, monkeypatch):
+    splits, _ = write(tmp_path, "mnist")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    same(load("mnist").test, splits["test"])
+    monkeypatch.delenv("TFDS_DATA_DIR")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert str(default_data_dir()) == "/home/someone/tensorflow_datasets"
+
+
+def test_digits():
+    dataset = load("digits")
+    assert dataset.train["image"].shape == (1437, 8, 8, 1)
+    assert dataset.test["image"].shape == (360, 8, 8, 1)
+    assert dataset.train["image"].dtype == np.uint8
+    assert dataset.train["image"].max() == 255
+    counts = np.bincount(dataset.test["label"], minlength=10)
+    assert counts.min() >= 34
+    assert counts.max() <= 38
+    same(dataset.test, load("digits").test)
+
+
+LONG = "x" * 79  # with its begin, 80 inputs; with its end, 80 targets: exactly one piece
+SPEECHES = [
+    ("A", "ANN", "Hi!"),
+    ("A", "BOB", "only once"),
+    ("A", "ANN", LONG),
+    ("B", "ANN", LONG + "y"),  # 82 tokens: the second piece would hold only the end
+    ("A", "ANN", "c"),
+    ("B", "ANN", LONG + "yz"),  # 83 tokens: the second piece is z -> end
+    ("A", "ANN", "d"),
+    ("A", "ANN", "e\n\u00e9\u4e2d"),
+]
+
+
+def write_plays(path, speeches=SPEECHES):
+    lines = [
+        json.dumps({"play": p, "act": 1, "scene": 1, "speaker": s, "text": t}) + "\n"
+        for p, s, t in speeches
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
+        file.writelines(lines)
+
+
+def ids(text):
+    return [shakespeare.CHARACTERS.index(c) + 1 for c in text]
+
+
+@pytest.mark.parametrize(
+    "place", ["tfds/shakespeare/plays.jsonl.gz", "tfds/plays.jsonl", "shakespeare/plays.jsonl.gz"]
+)
+def test_shakespeare(tmp_path, place):
+    write_plays(tmp_path / place)
+    dataset = load("shakespeare", tmp_path / "tfds")
+    train, test = dataset.train, dataset.test
+    assert dataset.num_classes == 90
+    np.testing.assert_array_equal(dataset.keys, [0, 0, 0, 0, 1])  # (A, ANN) and (B, ANN)
+    assert train["text"].shape == (5, 80)
+    assert (train["text"].dtype, train["label"].dtype) == (np.uint8, np.int32)
+    np.testing.assert_array_equal(train["text"][0, :6], [88, *ids("Hi!"), 89, 0])
+    np.testing.assert_array_equal(train["label"][0, :6], [*ids("Hi!"), 89, 0, 0])
+    np.testing.assert_array_equal(train["mask"].sum(1), [4, 80, 2, 2, 80])
+    np.testing.assert_array_equal(train["label"][1], [*ids(LONG), 89])
+    np.testing.assert_array_equal(test["label"][0, :6], [*ids("e\n"), 87, 87, 89, 0])
+    np.testing.assert_array_equal(test["mask"].sum(1), [5, 80, 1])
+    np.testing.assert_array_equal(test["text"][2, :3], [*ids("z"), 89, 0])
+    for split in (train, test):
+        same({"": split["mask"]}, {"": split["label"] != 0})
+
+
+def test_the_vocabulary():
+    assert len(set(shakespeare.CHARACTERS)) == len(shakespeare.CHARACTERS) == 86
+    special = (shakespeare.PAD, shakespeare.UNKNOWN, shakespeare.BEGIN, shakespeare.END)
+    assert special == (0, 87, 88, 89)
+
+
+@pytest.mark.parametrize(("count", "train"), [(2, 1), (3, 2), (4, 3), (5, 4), (9, 7), (10, 8)])
+def test_the_split_of_a_role(tmp_path, count, train):
+    write_plays(tmp_path / "plays.jsonl", [("A", "ANN", "abc")] * count)
+    dataset = load("shakespeare", tmp_path)
+    assert (len(dataset.train["text"]), len(dataset.test["text"])) == (train, count - train)
+
+
+def test_missing_and_damaged_plays(tmp_path):
+    with pytest.raises(MissingDataError, match=r"shakespeare: no plays\.jsonl\.gz or plays\.jsonl"):
+        load("shakespeare", tmp_path)
+    file = tmp_path / "plays.jsonl"
+    write_plays(file, [("A", "ANN", "once")])
+    with pytest.raises(CorruptDataError, match="no role with two speeches"):
+        load("shakespeare", tmp_path)
+    file.write_text('{"play": "A", "speaker": "ANN", "text": "a"}\n{"play": "A"}\n')
+    with pytest.raises(CorruptDataError, match=f"{file} cannot be read at or after line 2"):
+        load("shakespeare", tmp_path)
+    packed = tmp_path / "plays.jsonl.gz"
+    write_plays(packed, SPEECHES * 100)
+    packed.write_bytes(packed.read_bytes()[:200])
+    with pytest.raises(CorruptDataError, match=f"{packed} cannot be read"):
+        load("shakespeare", tmp_path)

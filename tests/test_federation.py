@@ -1,0 +1,156 @@
+"""A federation holds what it was given; every inconsistency is an error that names it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpriv.federation import Federation, stack
+
+
+def examples(count=6):
+    image = np.arange(count * 4, dtype=np.uint8).reshape(count, 2, 2, 1)
+    return {"image": image, "label": np.arange(count) % 3}
+
+
+CLIENTS = [np.array([4, 0, 2]), np.array([5])]
+
+
+def test_rows_sizes_and_padding():
+    federation = Federation.from_arrays(examples(), CLIENTS, public=[3, 1], num_classes=3)
+    assert (federation.num_clients, federation.capacity) == (2, 3)
+    np.testing.assert_array_equal(federation.rows, [[4, 0, 2], [5, 5, 5]])
+    np.testing.assert_array_equal(federation.size, [3, 1])
+    np.testing.assert_array_equal(federation.public, [3, 1])
+    np.testing.assert_array_equal(federation.examples["image"], examples()["image"])
+    for leaf in (federation.rows, federation.size, federation.public, federation.examples["label"]):
+        assert leaf.dtype == jnp.int32
+    assert federation.examples["image"].dtype == jnp.uint8
+
+
+def test_no_public_rows():
+    federation = Federation.from_arrays(examples(), CLIENTS)
+    assert federation.public.shape == (0,)
+    assert federation.public.dtype == jnp.int32
+
+
+def test_it_is_a_pytree():
+    federation = Federation.from_arrays(examples(), CLIENTS)
+
+    @jax.jit
+    def labels(f):
+        assert (f.num_clients, f.capacity) == (2, 3)
+        return f.examples["label"][f.rows]
+
+    np.testing.assert_array_equal(labels(federation), [[1, 0, 2], [2, 2, 2]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.bool_, np.int8])
+def test_data_types(dtype):
+    stored = Federation.from_arrays({"x": np.ones((6, 2), dtype)}, CLIENTS).examples["x"]
+    assert stored.dtype == (np.float32 if dtype is np.float64 else dtype)
+
+
+def test_nested_examples_with_arrays_on_the_device():
+    label = jnp.zeros(6, jnp.int32)
+    federation = Federation.from_arrays(({"x": [np.ones((6, 2))]}, label), CLIENTS)
+    assert federation.examples[1] is label
+    assert federation.examples[0]["x"][0].shape == (6, 2)
+
+
+def changed(leaf, index, value):
+    new = {name: array.copy() for name, array in examples().items()}
+    if isinstance(value, float):
+        new[leaf] = new[leaf].astype(float)
+    new[leaf][index] = value
+    return new
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"examples": {}}, "examples has no leaves"),
+        ({"examples": {"x": 1.0}}, r"examples\['x'\] is a scalar"),
+        (
+            {"examples": {"image": np.zeros((6, 2)), "label": np.zeros(5, int)}},
+            r"examples\['label'\] has 5 rows, examples\['image'\] has 6",
+        ),
+        ({"examples": changed("image", (2, 1, 0, 0), np.nan)}, r"\['image'\] is nan in row 2"),
+        ({"examples": changed("image", (3, 1, 0, 0), -np.inf)}, r"\['image'\] is -inf in row 3"),
+        ({"examples": changed("image", (3, 1, 0, 0), 1e40)}, r"\['image'\] is inf in row 3"),
+        ({"examples": {"x": np.full(6, 2**31)}}, r"examples\['x'\] exceeds 32 bits"),
+        ({"examples": {"x": np.full(6, "a")}}, r"examples\['x'\] has data type <U1"),
+        (
+            {"num_classes": 3, "examples": changed("label", 4, 3)},
+            r"\['label'\] is 3 in row 4, outside \[0, 3\)",
+        ),
+        ({"num_classes": 3, "examples": changed("label", 4, -1)}, r"\['label'\] is -1 in row 4"),
+        (
+            {"num_classes": 3, "examples": changed("label", 4, 0.5)},
+            "has data type float64; convert",
+        ),
+        ({"num_classes": 3, "examples": {"x": np.zeros(6)}}, 'has no leaf "label"'),
+        ({"clients": []}, r"clients=\[\] is empty"),
+        ({"clients": [[0], []]}, r"clients\[1\] is empty"),
+        ({"clients": [[0], [6]]}, r"clients\[1\] holds row 6, outside \[0, 6\)"),
+        ({"clients": [[-1]]}, r"clients\[0\] holds row -1"),
+        ({"clients": [[0.5]]}, r"clients\[0\] is float64\[1\]; give a 1-d array"),
+        ({"clients": [[True] * 6]}, r"clients\[0\] is bool\[6\]"),
+        ({"clients": [[[0]]]}, r"clients\[0\] is int64\[1, 1\]"),
+        ({"clients": [[0, 1], [2, 1]]}, r"row 1 is given to clients\[0\] and to clients\[1\]"),
+        ({"clients": [[0], [2, 2]]}, r"row 2 is given to clients\[1\] and to clients\[1\]"),
+        ({"public": [0]}, r"row 0 is given to clients\[0\] and to public"),
+        ({"public": [3, 3]}, "row 3 is given to public and to public"),
+        ({"public": [7]}, "public holds row 7"),
+    ],
+)
+def test_errors(given, message):
+    arguments = {"examples": examples(), "clients": CLIENTS} | given
+    with pytest.raises(ValueError, match=message) as error:
+        Federation.from_arrays(**arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_labels_are_checked_per_position():
+    label = np.zeros((6, 4), int)
+    label[2, 3] = 9
+    with pytest.raises(ValueError, match="is 9 in row 2"):
+        Federation.from_arrays({"label": label}, CLIENTS, num_classes=9)
+
+
+def test_repartition_shares_the_examples():
+    first = Federation.from_arrays(examples(), CLIENTS)
+    other = first.repartition([[1], [0, 2, 3, 4]], public=[5])
+    assert other.examples is first.examples
+    np.testing.assert_array_equal(other.rows, [[1, 1, 1, 1], [0, 2, 3, 4]])
+    with pytest.raises(ValueError, match="row 1 is given"):
+        first.repartition([[1], [1]])
+
+
+def test_stack():
+    first = Federation.from_arrays(examples(), CLIENTS, public=[3])
+    other = first.repartition([[1], [0, 2, 3, 4]], public=[5])
+    stacked = stack([first, other])
+    assert (stacked.num_clients, stacked.capacity) == (2, 4)
+    np.testing.assert_array_equal(
+        stacked.rows, [[[4, 0, 2, 4], [5, 5, 5, 5]], [[1, 1, 1, 1], [0, 2, 3, 4]]]
+    )
+    np.testing.assert_array_equal(stacked.size, [[3, 1], [1, 4]])
+    np.testing.assert_array_equal(stacked.public, [[3], [5]])
+    assert stacked.examples is first.examples
+
+    axes = Federation(examples=None, rows=0, size=0, public=0)
+    labels = jax.vmap(lambda f: f.examples["label"][f.public], in_axes=(axes,))(stacked)
+    np.testing.assert_array_equal(labels, [[0], [2]])
+
+
+def test_stack_errors():
+    first = Federation.from_arrays(examples(), CLIENTS)
+    with pytest.raises(ValueError, match=r"federations=\[\] is empty"):
+        stack([])
+    with pytest.raises(ValueError, match=r"federations\[1\]\.examples are not the examples"):
+        stack([first, Federation.from_arrays(examples(), CLIENTS)])
+    with pytest.raises(ValueError, match=r"federations\[1\] has num_clients=1, .*\[0\] has 2"):
+        stack([first, first.repartition([[0]])])
+    with pytest.raises(ValueError, match=r"federations\[1\] has public rows=1, .*\[0\] has 0"):
+        stack([first, first.repartition(CLIENTS, public=[1])])

@@ -1,0 +1,205 @@
+"""Partitions give every row to exactly one client and have the skew that they are named for."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpriv.partition import dirichlet, hold_out, iid, natural, shards, similar
+
+short = settings(max_examples=50, deadline=None)
+
+
+@st.composite
+def problems(draw):
+    """A generator, labels of all examples, the rows to distribute, and a number of clients."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    total = draw(st.integers(1, 60))
+    labels = rng.integers(0, draw(st.integers(1, 8)), total)
+    rows = rng.permutation(total)[: draw(st.integers(1, total))]
+    clients = draw(st.integers(1, len(rows)))
+    return rng, labels, rows, clients
+
+
+def check(parts, rows, clients):
+    """Nothing lost, nothing twice, nobody empty."""
+    assert len(parts) == clients
+    assert all(part.ndim == 1 and part.dtype == np.int64 and len(part) for part in parts)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(rows))
+
+
+def spread(parts):
+    sizes = [len(part) for part in parts]
+    return max(sizes) - min(sizes)
+
+
+@short
+@given(problems())
+def test_iid(problem):
+    rng, labels, rows, clients = problem
+    for parts, distributed in [
+        (iid(rng, len(labels), clients), np.arange(len(labels))),
+        (iid(rng, rows, clients), rows),
+        (iid(rng, len(labels), clients, rows=rows), rows),
+    ]:
+        check(parts, distributed, clients)
+        assert spread(parts) <= 1
+
+
+@short
+@given(problems(), st.integers(1, 4))
+def test_shards(problem, each):
+    rng, labels, rows, clients = problem
+    clients = max(1, len(rows) // each) if clients * each > len(rows) else clients
+    each = min(each, len(rows) // clients)
+    parts = shards(rng, labels, clients, each, rows=rows)
+    check(parts, rows, clients)
+    assert spread(parts) <= each
+    # Sorted by label, the pieces have at most (shards + classes - 1) runs in all.
+    runs = sum(len(np.unique(labels[part])) for part in parts)
+    assert runs <= clients * each + len(np.unique(labels[rows])) - 1
+
+
+@short
+@given(problems(), st.floats(0, 100))
+def test_similar(problem, percent):
+    rng, labels, rows, clients = problem
+    parts = similar(rng, labels, clients, percent, rows=rows)
+    check(parts, rows, clients)
+    assert spread(parts) <= 1
+
+
+@short
+@given(problems())
+def test_zero_percent_similar_is_sorted(problem):
+    rng, labels, rows, clients = problem
+    parts = similar(rng, labels, clients, 0, rows=rows)
+    assert np.all(np.diff(labels[np.concatenate(parts)]) >= 0)
+
+
+@short
+@given(problems(), st.floats(0.5, 1e6))
+def test_dirichlet(problem, alpha):
+    rng, labels, rows, clients = problem
+    clients = min(clients, 1 + len(rows) // 10)
+    check(dirichlet(rng, labels, clients, alpha, rows=rows), rows, clients)
+
+
+@short
+@given(problems())
+def test_natural(problem):
+    _, labels, rows, _ = problem
+    parts = natural(labels, rows=rows)
+    check(parts, rows, len(np.unique(labels[rows])))
+    keys = [labels[part[0]] for part in parts]
+    assert keys == list(dict.fromkeys(labels[rows].tolist()))
+    for part, key in zip(parts, keys, strict=True):
+        np.testing.assert_array_equal(part, [r for r in rows if labels[r] == key])
+
+
+@short
+@given(problems(), st.floats(0, 1))
+def test_hold_out(problem, share):
+    rng, _, rows, _ = problem
+    count = int(share * len(rows))
+    public, rest = hold_out(rng, rows, count)
+    assert len(public) == count
+    np.testing.assert_array_equal(np.sort(np.concatenate([public, rest])), np.sort(rows))
+
+
+LABELS = np.repeat(np.arange(10), 100)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def classes(parts):
+    return [len(np.unique(LABELS[part])) for part in parts]
+
+
+def test_two_shards_give_few_classes():
+    parts = shards(rng(), LABELS, 10, 2)
+    assert {len(part) for part in parts} == {100}
+    assert max(classes(parts)) <= 2
+
+
+def test_similarity_is_the_share_of_iid_rows():
+    assert classes(similar(rng(), LABELS, 10, 0)) == [1] * 10
+    for percent, share in [(10, 0.1), (50, 0.5)]:
+        parts = similar(rng(), LABELS, 10, percent)
+        # A client's own class holds the sorted share, and a tenth of the i.i.d. share.
+        own = [np.bincount(LABELS[part]).max() / len(part) for part in parts]
+        assert np.mean(own) == pytest.approx(1 - share * 0.9, abs=0.05)
+    assert min(classes(similar(rng(), LABELS, 10, 100))) == 10
+
+
+def test_concentration():
+    def skew(alpha):
+        parts = dirichlet(rng(), LABELS, 10, alpha)
+        return np.mean([np.bincount(LABELS[part]).max() / len(part) for part in parts])
+
+    assert skew(0.1) > 0.4
+    assert skew(1e6) < 0.15
+
+
+def test_an_extreme_concentration_gives_whole_classes():
+    parts = dirichlet(rng(), LABELS, 1, 1e-300)
+    check(parts, np.arange(1000), 1)
+    with pytest.raises(ValueError, match="raise alpha"):
+        dirichlet(rng(), LABELS, 1000, 1e-300)
+
+
+def test_min_size_is_reached():
+    parts = dirichlet(rng(), LABELS, 10, 0.5, min_size=40)
+    check(parts, np.arange(1000), 10)
+    assert min(len(part) for part in parts) >= 40
+
+
+def test_the_seed_decides():
+    for function in (
+        lambda r: iid(r, 1000, 10),
+        lambda r: shards(r, LABELS, 10, 2),
+        lambda r: similar(r, LABELS, 10, 50),
+        lambda r: dirichlet(r, LABELS, 10, 0.5),
+        lambda r: hold_out(r, 1000, 100),
+    ):
+        one, same, other = (np.concatenate(function(rng(seed))) for seed in (0, 0, 1))
+        np.testing.assert_array_equal(one, same)
+        assert not np.array_equal(one, other)
+
+
+def test_natural_with_names():
+    parts = natural(np.array(["b", "a", "b", "c"]))
+    assert [part.tolist() for part in parts] == [[0, 2], [1], [3]]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: iid(rng(), 10, 0), "clients=0 is below 1"),
+        (lambda: iid(rng(), 10, 11), "clients=11 exceeds the 10 rows"),
+        (lambda: iid(rng(), 10, 1, rows=[10]), r"rows holds 10 to 10, outside \[0, 10\)"),
+        (lambda: iid(rng(), [1, 1], 1), "a row number twice"),
+        (lambda: iid(rng(), [0.5], 1), r"rows is float64\[1\]"),
+        (lambda: shards(rng(), LABELS, 10, 0), "shards_per_client=0 is below 1"),
+        (lambda: shards(rng(), LABELS, 600, 2), "= 1200 exceeds the 1000 rows"),
+        (lambda: shards(rng(), LABELS / 2, 10, 2), r"labels is float64\[1000\]"),
+        (lambda: similar(rng(), LABELS, 10, -1), r"percent=-1 is outside \[0, 100\]"),
+        (lambda: similar(rng(), LABELS, 10, 100.5), r"percent=100.5 is outside"),
+        (lambda: similar(rng(), LABELS, 10, np.nan), r"percent=nan is outside"),
+        (lambda: similar(rng(), LABELS, 2, 10, rows=[1]), "clients=2 exceeds the 1 rows"),
+        (lambda: dirichlet(rng(), LABELS, 10, 0), "alpha=0 is not a positive number"),
+        (lambda: dirichlet(rng(), LABELS, 10, np.inf), "alpha=inf is not a positive number"),
+        (lambda: dirichlet(rng(), LABELS, 10, 1, 101), "min_size=101 is impossible"),
+        (lambda: dirichlet(rng(), LABELS, 10, 1, 0), "min_size=0 is impossible"),
+        (lambda: dirichlet(rng(), LABELS, 100, 0.01), "min_size=1 was not reached"),
+        (lambda: natural(LABELS[None]), r"keys has shape \(1, 1000\)"),
+        (lambda: natural(LABELS, rows=[]), "rows is empty"),
+        (lambda: hold_out(rng(), 10, 11), r"count=11 is outside \[0, 10\]"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
