@@ -36,9 +36,9 @@ def fed_smp_claim(multiplier: float, sampling: Sampling, rounds: int, delta: flo
     2017; the paper's Lemma 1). Theorem 1 of the paper is a looser closed form for the same
     quantity.
 
-    It gives every epsilon that the paper prints, to the last digit: Tables 4 to 7 with q = 100 / 6000
-    rounded to 0.0167 and sigma 1, 1.4, 2 and 2.5; Tables 8 and 9 with q = 1e-8 and sigma 0.8, 1, 1.2
-    and 1.4 over sqrt(10), where the text rounds 1 / sqrt(10) to 0.3.
+    It gives every epsilon that the paper prints, to the last digit: Tables 4 to 7 with q = 100/6000
+    rounded to 0.0167 and sigma 1, 1.4, 2 and 2.5; Tables 8 and 9 with q = 1e-8 and sigma 0.8, 1,
+    1.2 and 1.4 over sqrt(10). The text prints 0.3 there, seemingly 1 / sqrt(10) = 0.316 rounded.
 
     Formal guarantees: an upper bound for a third party if cohorts are Poisson or everyone takes
     part; none for cohorts of fixed size. With a capacity the formula ignores the cut; the claim is

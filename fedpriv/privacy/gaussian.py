@@ -68,8 +68,8 @@ def replace_delta(epsilon: ArrayLike, multiplier: float, rate: float) -> Floats:
     *epsilon < 0.* H_a(P || Q) = 1 - a + a H_{1/a}(Q || P) for all P, Q, and replacing is a
     symmetric relation.
 
-    Composition of such curves over adaptive rounds: Zhu, Dong and Wang 2022 (arXiv 2106.08567),
-    Theorem 10; the subsampled curve is their Theorem 11 for replaced units.
+    Adaptive composition of such curves, and the subsampled pair: Zhu, Dong and Wang 2022 (arXiv
+    2106.08567).
     """
     eps = np.asarray(epsilon, float)
     forward = remove_delta(np.abs(eps), multiplier, rate)

@@ -31,7 +31,7 @@ def certificate(releases: Sequence[Release], delta: float) -> Certificate:
     """Certificate against a third party; positive, finite multipliers; not all of them `Everyone`.
 
     Formal guarantees: the smaller of two upper bounds. Poisson cohorts, add-or-remove: the tight
-    pair of Zhu, Dong and Wang 2022 (Theorem 11) as a privacy loss distribution, with a capacity by
+    pair of Zhu, Dong and Wang 2022 as a privacy loss distribution, with a capacity by
     the truncated pair of dp-accounting (arXiv 2508.15089); RDP of Mironov, Talwar and Zhang 2019.
     Fixed-size cohorts, replace-one: `gaussian.replace_delta` as a privacy loss distribution; RDP of
     Wang, Balle and Kasiviswanathan 2019 (Theorem 27).

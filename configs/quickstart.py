@@ -1,0 +1,31 @@
+"""Four algorithms on real handwritten digits, no download: the laboratory in a minute.
+
+    python -m experiments.run
+
+scikit-learn's 1,797 bundled digits over 120 clients, 40 per round; FedAvg (not private), DP-FedAvg and Fed-SMP with
+rand_k and top_k at the same noise. Under 90 s on 2 cores, compilation included. So few clients cannot hide well: the
+certified epsilon is large. It is there to show the laboratory, not to be deployed.
+"""
+
+from experiments.config import Experiment, Layout
+from experiments.fed_smp import FedSMP, Local, experiment
+from fedpriv import datasets, models
+
+config = FedSMP(
+    rounds=60,
+    seeds=3,
+    p=0.1,
+    clients=120,
+    cohort=40,
+    clip_norm=1.0,
+    noise_multiplier=1.0,
+    public_examples=100,
+    local=Local(epochs=5, batch_size=5, learning_rate=0.1),
+    layout=Layout(devices=1),
+)
+
+
+def build(config: FedSMP) -> Experiment:
+    data = datasets.load("digits", config.data_dir)
+    model = models.classifier(models.MLP((64,), data.num_classes), data.test["image"].shape[1:])
+    return experiment(config, data, model)

@@ -1,0 +1,104 @@
+"""What a config file gives the launcher: settings that can be overridden, and the experiment they describe."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Literal, NamedTuple
+
+import configs
+from fedpriv.federation import Federation
+from fedpriv.models import Model
+from fedpriv.strategy import Strategy
+from fedpriv.types import Algorithm, Example
+
+
+def at_least_one(**values: int) -> None:
+    """Raises ValueError naming the first of the settings that is below 1."""
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name}: {value} is not at least 1")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the clients of a round are laid out on the machine (`fedpriv.Strategy`)."""
+
+    devices: int | None = None
+    """Local devices to use; by default all of them (on CPU: one per core)."""
+    clients: Literal["map", "vmap"] | int | None = None
+    """`map`: one client after another; a number: chunks of that many side by side; `vmap`: the whole cohort. By default
+    `map` on CPU, 16 elsewhere."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Settings that every experiment has."""
+
+    rounds: int = 100
+    """Communication rounds T."""
+    seeds: int = 1
+    """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
+    every: int = 5
+    """Rounds between evaluations on the test set."""
+    output: Path | None = None
+    """Run folder to make; by default runs/CONFIG-DATE-TIME."""
+    data_dir: Path | None = None
+    """Folder of prepared data sets; by default $TFDS_DATA_DIR, else ~/tensorflow_datasets."""
+    layout: Layout = Layout()
+
+    def __post_init__(self) -> None:
+        at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
+
+
+class Entry(NamedTuple):
+    """One algorithm of an experiment, and the federation of each seed it trains on."""
+
+    algorithm: Algorithm
+    federations: Sequence[Federation]
+
+
+class Experiment(NamedTuple):
+    """What the launcher runs: the entries one after the other, on the same model and test set.
+
+    Attributes:
+      delta: of the differential privacy guarantees.
+    """
+
+    model: Model
+    test: Example
+    delta: float
+    entries: dict[str, Entry]
+
+
+def names() -> list[str]:
+    """The configs that ship, and those a user has put beside them."""
+    return sorted(m.name for m in pkgutil.iter_modules(configs.__path__) if m.name[0] != "_")
+
+
+def load(name: str) -> ModuleType:
+    """The config module: it has `config` (an instance of `Run`) and `build` (config -> Experiment).
+
+    Raises:
+      ValueError: there is no such config.
+    """
+    if name not in names():
+        raise ValueError(f"config: there is no {name!r}; choose one of {', '.join(names())}")
+    return importlib.import_module(f"configs.{name}")
+
+
+def strategy(layout: Layout) -> Strategy:
+    """The layout with its defaults filled in; starts the backend."""
+    import jax
+
+    from fedpriv.strategy import default
+
+    standard = default()
+    return Strategy(
+        layout.clients or standard.clients,
+        jax.local_device_count() if layout.devices is None else layout.devices,
+    )

@@ -1,0 +1,156 @@
+"""The experiments of Fed-SMP (Hu, Guo, Gong, arXiv:2202.07178, Section 6): settings, and what they build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import numpy as np
+import optax
+
+import fedpriv as fp
+from experiments.config import Entry, Experiment, Run, at_least_one
+from fedpriv.datasets import Dataset
+from fedpriv.types import Algorithm
+
+Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
+
+
+@dataclass(frozen=True)
+class Local:
+    """Local training with momentum SGD; the momentum starts afresh every round."""
+
+    epochs: int = 10
+    """Passes over a client's examples per round."""
+    batch_size: int = 10
+    """Examples per step, B."""
+    learning_rate: float = 0.125
+    """Learning rate of the first round."""
+    momentum: float = 0.5
+    """Heavy-ball momentum."""
+    decay: float = 0.99
+    """Factor on the learning rate every `decay_every` rounds."""
+    decay_every: int = 1
+    """Rounds between decays."""
+
+    def __post_init__(self) -> None:
+        at_least_one(
+            epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every
+        )
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate: {self.learning_rate} is not positive")
+
+    def optimizer(self, t: jax.Array) -> optax.GradientTransformation:
+        rate = self.learning_rate * self.decay ** (t // self.decay_every)
+        return optax.sgd(rate, momentum=self.momentum or None)
+
+
+@dataclass(frozen=True)
+class FedSMP(Run):
+    """Fed-SMP and its baselines."""
+
+    algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")
+    """What to train, one after the other; fed_avg and fed_avg_* are not private."""
+    p: float = 0.4
+    """Compression ratio k / d of the sparsified algorithms."""
+    clients: int = 6000
+    """Number of clients n (ignored where the data has natural clients)."""
+    cohort: int = 100
+    """Clients per round r (expected, for Poisson cohorts)."""
+    sampling: Literal["fixed_size", "poisson"] = "fixed_size"
+    """How the cohort is drawn: r clients without replacement, or each client on its own with probability r / n."""
+    capacity: int | None = None
+    """Largest Poisson cohort; larger ones are cut down. By default r plus six standard deviations."""
+    clip_norm: float = 1.0
+    """C, bound on the l2 norm of a client's (sparsified) update."""
+    noise_multiplier: float = 1.4
+    """sigma; the cohort's sum gets noise of standard deviation C sigma per kept coordinate."""
+    delta: float | None = None
+    """Of the privacy guarantee; by default n^-1.1."""
+    public_examples: int = 1000
+    """Examples the server holds, for top_k only."""
+    public_epochs: int | None = None
+    """Passes over the public examples that choose top_k's coordinates; by default as many as the clients make."""
+    local: Local = Local()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(
+            clients=self.clients, cohort=self.cohort, public_examples=self.public_examples
+        )
+        if not self.algorithms:
+            raise ValueError(f"algorithms: () names none; choose among {Name.__args__}")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise ValueError(f"delta: {self.delta} is not in (0, 1)")
+
+
+def sampler(config: FedSMP, clients: int) -> fp.Sampler:
+    """The cohort's sampler for a federation of `clients`."""
+    if config.sampling == "fixed_size":
+        return fp.fixed_size(clients, config.cohort)
+    spread = (config.cohort * (1 - config.cohort / clients)) ** 0.5
+    capacity = config.capacity or int(np.ceil(config.cohort + 6 * spread))
+    return fp.poisson(clients, config.cohort / clients, capacity)
+
+
+def algorithm(name: Name, config: FedSMP, model: fp.models.Model, clients: int) -> Algorithm:
+    """One of the paper's algorithms, with the config's settings."""
+    local = config.local
+    batches = fp.epochs(local.epochs, local.batch_size)
+    public = fp.epochs(config.public_epochs or local.epochs, local.batch_size)
+    common = {
+        "sampler": sampler(config, clients),
+        "optimizer": local.optimizer,
+        "batches": batches,
+    }
+    private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
+    rand_k, top_k = fp.select_rand_k(config.p), fp.select_top_k(config.p, public)
+    make: dict[Name, Callable[[], Algorithm]] = {
+        "fed_avg": lambda: fp.fed_avg(model.loss, **common),
+        "fed_avg_rand_k": lambda: fp.fed_avg_sparse(model.loss, **common, sparsifier=rand_k),
+        "fed_avg_top_k": lambda: fp.fed_avg_sparse(model.loss, **common, sparsifier=top_k),
+        "dp_fed_avg": lambda: fp.dp_fed_avg(model.loss, **common, **private),
+        "rand_k": lambda: fp.fed_smp(model.loss, **common, **private, sparsifier=rand_k),
+        "top_k": lambda: fp.fed_smp(model.loss, **common, **private, sparsifier=top_k),
+    }
+    return make[name]()
+
+
+def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experiment:
+    """The experiment of `config` on `data`.
+
+    As in the paper, the public examples come out of the training set for top_k only; the other algorithms' clients
+    share all of it. Seed s partitions with `numpy.random.default_rng(s)`.
+    """
+    checked = fp.Federation.from_arrays(
+        data.train, _partition(config, data, 0, 0)[1], num_classes=data.num_classes
+    )
+    clients = checked.num_clients
+    entries = {}
+    for name in config.algorithms:
+        made = algorithm(name, config, model, clients)
+        held = config.public_examples if name.endswith("top_k") else 0
+        federations = []
+        for seed in range(config.seeds):
+            public, rows = _partition(config, data, seed, held)
+            federations.append(checked.repartition(rows, public=public))
+        entries[name] = Entry(made, federations)
+    delta = config.delta if config.delta is not None else clients**-1.1
+    return Experiment(model, data.test, delta, entries)
+
+
+def _partition(
+    config: FedSMP, data: Dataset, seed: int, held: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(public rows, rows of each client)."""
+    rng = np.random.default_rng(seed)
+    total = len(data.train["label"])
+    if data.keys is not None:
+        own = fp.partition.natural(data.keys)
+        first = np.array([rows[0] for rows in own])  # so that no client is left empty
+        public = fp.partition.hold_out(rng, np.setdiff1d(np.arange(total), first), held)[0]
+        return public, [np.setdiff1d(rows, public) for rows in own]
+    public, rest = fp.partition.hold_out(rng, np.arange(total), held)
+    return public, fp.partition.iid(rng, total, config.clients, rows=rest)

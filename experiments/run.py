@@ -1,0 +1,163 @@
+"""python -m experiments.run [CONFIG] [--field value ...]: train, show, record.
+
+CONFIG names a file in configs/ (default: quickstart); --list lists them; CONFIG --help explains every field. Exit code 2
+means that something given was wrong, 1 that training failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import config as configuration
+from experiments.config import Experiment, Run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if "--list" in args:
+            print(listing())
+            return 0
+        name = args.pop(0) if args and not args[0].startswith("-") else "quickstart"
+        module = configuration.load(name)
+        config = parse(module.config, name, args)
+        return run(name, config, module)
+    except (ValueError, FileNotFoundError) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def listing() -> str:
+    """A line per config: the first of its docstring."""
+    lines = []
+    for name in configuration.names():
+        document = configuration.load(name).__doc__ or ""
+        lines.append(f"{name:<24} {document.strip().splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def parse(default: Run, name: str, args: list[str]) -> Run:
+    """The config with the command line's overrides.
+
+    Raises:
+      ValueError: an unknown field or a value of the wrong type.
+      SystemExit: after --help.
+    """
+    import tyro
+
+    complaint = io.StringIO()
+    prog = f"python -m experiments.run {name}"
+    try:
+        with contextlib.redirect_stderr(complaint):
+            config, unknown = tyro.cli(
+                type(default), prog=prog, default=default, args=args, return_unknown_args=True
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ValueError(_unboxed(complaint.getvalue())) from None
+    if unknown:
+        fields = _flags(default)
+        near = difflib.get_close_matches(unknown[0], fields, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{unknown[0]}: unknown field{hint} (see {prog} --help)")
+    return config
+
+
+def _flags(config: Any, prefix: str = "--") -> list[str]:
+    flags = []
+    for field, value in vars(config).items():
+        flag = prefix + field.replace("_", "-")
+        flags += _flags(value, flag + ".") if hasattr(value, "__dataclass_fields__") else [flag]
+    return flags
+
+
+def _unboxed(text: str) -> str:
+    """tyro's framed message on one line."""
+    text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]", " ", text)
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def one_line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()
+
+
+def run(name: str, config: Run, module: Any) -> int:
+    """Trains every algorithm of the experiment; returns the exit code."""
+    import jax
+
+    if config.layout.devices is not None and config.layout.devices < 1:
+        raise ValueError(f"layout.devices: {config.layout.devices} is not at least 1")
+    # Takes effect on CPU only, and only before the backend starts.
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", config.layout.devices or os.cpu_count() or 1)
+    strategy = configuration.strategy(config.layout)
+    experiment: Experiment = module.build(config)
+
+    from experiments.record import Recorder, new_folder
+
+    recorder = Recorder(new_folder(config, name), name, config)
+    return _train(experiment, config, strategy, recorder)
+
+
+def _train(experiment: Experiment, config: Run, strategy: Any, recorder: Any) -> int:
+    from experiments.record import Privacy
+    from experiments.show import Progress, picture, table
+    from fedpriv.simulate import DivergedError, History, simulate
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped run still gets its summary
+    histories: dict[str, History] = {}
+    status, code = "complete", 0
+    try:
+        for algorithm, entry in experiment.entries.items():
+            privacy = Privacy(entry.algorithm, experiment.delta)
+            progress = Progress(algorithm, config.rounds)
+            histories[algorithm] = history = History(tuple(range(config.seeds)))
+
+            def on_evaluation(
+                e: Any, algorithm: Any = algorithm, history: Any = history, progress: Any = progress, privacy: Any = privacy
+            ) -> None:
+                history.evaluations.append(e)
+                recorder.evaluation(algorithm, e, privacy)
+                progress.update(e, privacy.certificate(e.round, "third_party").epsilon)
+
+            try:
+                simulate(
+                    entry.algorithm,
+                    experiment.model.init,
+                    entry.federations,
+                    experiment.test,
+                    score=experiment.model.score,
+                    rounds=config.rounds,
+                    every=config.every,
+                    seeds=range(config.seeds),
+                    strategy=strategy,
+                    on_evaluation=on_evaluation,
+                )
+            finally:
+                progress.close()
+    except DivergedError as error:
+        status, code = f"diverged: {algorithm}: {error}", 1
+    except KeyboardInterrupt:
+        status, code = "interrupted", 130
+    summary = recorder.summary(histories, experiment, status)
+    if summary["rounds"]:
+        picture(histories, recorder.folder / "accuracy.png")
+        print(table(summary))
+    if code:
+        print(f"error: {status}", file=sys.stderr)
+    print(f"run folder: {Path(recorder.folder)}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""What a run shows: a progress bar, a table, a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedpriv.privacy import VIEWS
+from fedpriv.simulate import Evaluation, History
+
+NAMES = {
+    "fed_avg": "FedAvg",
+    "fed_avg_rand_k": "FedAvg-rand_k",
+    "fed_avg_top_k": "FedAvg-top_k",
+    "dp_fed_avg": "DP-FedAvg",
+    "rand_k": "Fed-SMP rand_k",
+    "top_k": "Fed-SMP top_k",
+}
+
+
+class Progress:
+    """A progress bar over the rounds of one algorithm, with accuracy and epsilon so far."""
+
+    def __init__(self, algorithm: str, rounds: int):
+        from tqdm import tqdm
+
+        label = f"{NAMES.get(algorithm, algorithm):<15}"
+        self._bar = tqdm(total=rounds, desc=label, unit="round", dynamic_ncols=True)
+
+    def update(self, e: Evaluation, epsilon: float) -> None:
+        self._bar.update(e.round - self._bar.n)
+        self._bar.set_postfix_str(f"accuracy {e.accuracy.mean():.2%}, certified eps {epsilon:.3g}")
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+def table(summary: dict[str, Any]) -> str:
+    """The results of a run, a line per algorithm, and what its epsilons mean."""
+    header = ["algorithm", "best acc.", "final acc.", "claimed", *VIEWS, "uplink MB", "rounds/s"]
+    rows = [header, *(_row(summary, name) for name in summary["rounds"])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return "\n".join([*(line.rstrip() for line in lines), "", *_legend(summary)])
+
+
+def _row(summary: dict[str, Any], name: str) -> list[str]:
+    privacy = summary["privacy"][name]
+    claim = privacy["claimed"]
+    certified = [epsilon(privacy["certified"][view]["epsilon"]) for view in VIEWS]
+    return [
+        NAMES.get(name, name),
+        percent(summary["accuracy"]["best"][name]),
+        percent(summary["accuracy"]["final"][name]),
+        epsilon(claim["epsilon"]) + ("" if claim["sound"] else " (*)") if claim else "-",
+        *certified,
+        f"{summary['uplink_mb_per_client'][name]:.4g}",
+        f"{summary['rounds_per_second'][name]:.3g}",
+    ]
+
+
+def _legend(summary: dict[str, Any]) -> list[str]:
+    """Unit, view and adjacency of every epsilon in the table."""
+    privacy = list(summary["privacy"].values())
+    first = privacy[0]["certified"]
+    lines = [
+        "accuracy on the test set in %: mean (+- standard deviation) over "
+        f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
+        "best over the evaluations, chosen on the test set as papers do",
+        f"epsilon at delta = {first['third_party']['delta']:.3g}, {first['third_party']['unit']} level; "
+        "inf: nothing is certified",
+    ]
+    for view in VIEWS:
+        relations = {p["certified"][view]["relation"].replace("_", "-") for p in privacy}
+        lines.append(f"  {view}: certified, {' / '.join(sorted(relations))} adjacency")
+    claims = [p["claimed"] for p in privacy if p["claimed"]]
+    if claims:
+        claim = claims[0]
+        adjacency = claim["relation"].replace("_", "-")
+        lines.append(f"  claimed: {claim['view']}, {adjacency} adjacency, by {claim['source']}")
+        if not claim["sound"]:
+            lines += [f"  (*) not proved for this run: {reason}" for reason in claim["reasons"]]
+    return lines
+
+
+def percent(s: dict[str, Any]) -> str:
+    deviation = "" if s["std"] is None else f" +- {100 * s['std']:.2f}"
+    return f"{100 * s['mean']:.2f}{deviation}"
+
+
+def epsilon(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def picture(histories: dict[str, History], path: Path) -> None:
+    """Test accuracy by round and by uplink: mean over the seeds, band of one standard deviation."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    by_round, by_uplink = figure.subplots(1, 2, sharey=True)
+    for name, history in histories.items():
+        if not history.evaluations:
+            continue
+        mean, std = history.accuracy.mean(1), history.accuracy.std(1)
+        for axes, x in ((by_round, history.rounds), (by_uplink, history.uplink_mb.mean(1))):
+            axes.plot(x, mean, label=NAMES.get(name, name))
+            axes.fill_between(x, mean - std, mean + std, alpha=0.2)
+    by_round.set(xlabel="round", ylabel="test accuracy")
+    by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
+    if by_round.lines:
+        by_round.legend()
+    figure.savefig(path, dpi=100)

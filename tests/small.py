@@ -1,0 +1,136 @@
+"""Tiny federations and losses that the tests share, and NumPy's answers for them."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from scipy import stats
+
+from fedpriv import Federation, models
+
+# The chance that a correct implementation fails a statistical test, had its seed not been fixed.
+FALSE_ALARM = 1e-6
+
+
+def regression(
+    sizes: Sequence[int], *, features: int = 3, public: int = 0, seed: int = 0
+) -> Federation:
+    """Examples {"x": f32[features], "y": f32[]}, in a random order; client i holds sizes[i]."""
+    rng = np.random.default_rng(seed)
+    total = sum(sizes) + public
+    x = rng.normal(size=(total, features)).astype(np.float32)
+    y = (x @ np.linspace(-1, 1, features) + rng.normal(size=total)).astype(np.float32)
+    parts = np.split(rng.permutation(total), np.cumsum(sizes))
+    return Federation.from_arrays({"x": x, "y": y}, parts[:-1], public=parts[-1])
+
+
+def start(features: int = 3) -> dict[str, jax.Array]:
+    """Parameters {"b": f32[], "w": f32[features]}; flattened, `b` comes first."""
+    return {"b": jnp.float32(0.2), "w": jnp.linspace(0.5, -0.5, features, dtype=jnp.float32)}
+
+
+def squared(params, example):
+    """Half the squared residual of a linear model."""
+    residual = example["x"] @ params["w"] + params["b"] - example["y"]
+    return 0.5 * residual**2
+
+
+def records(federation: Federation, client: int) -> tuple[np.ndarray, np.ndarray]:
+    """x, y of one client, in double precision."""
+    rows = np.asarray(federation.rows)[client][: int(federation.size[client])]
+    return rows_of(federation, rows)
+
+
+def rows_of(federation: Federation, rows) -> tuple[np.ndarray, np.ndarray]:
+    """x, y of some rows, in double precision."""
+    stored = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[np.asarray(rows)], federation)
+    return stored.examples["x"], stored.examples["y"]
+
+
+def vector(params) -> np.ndarray:
+    """f64[d]: b, then w."""
+    return np.concatenate([np.ravel(params["b"]), np.ravel(params["w"])]).astype(np.float64)
+
+
+def gradient(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of the mean of `squared`, by hand."""
+    residual = x @ theta[1:] + theta[0] - y
+    return np.concatenate([[residual.mean()], x.T @ residual / len(y)])
+
+
+def heavy_ball(theta, x, y, *, steps: int, rate: float, momentum: float) -> np.ndarray:
+    """Full-batch gradient descent with momentum, from rest."""
+    velocity = np.zeros_like(theta)
+    for _ in range(steps):
+        velocity = momentum * velocity + gradient(theta, x, y)
+        theta = theta - rate * velocity
+    return theta
+
+
+def sgd(t):
+    """The usual optimiser of the tests: the rate decays by round."""
+    return optax.sgd(0.1 * 0.9**t, momentum=0.5)
+
+
+def with_capacity(federation: Federation, capacity: int, poison: bool = False) -> Federation:
+    """Wider rows; with `poison`, all padding points to an example that would be noticed."""
+    old = federation.rows.shape[1]
+    rows = jnp.pad(federation.rows, ((0, 0), (0, capacity - old)), mode="edge")
+    if not poison:
+        return federation.replace(rows=rows)
+    examples = jax.tree.map(
+        lambda leaf: jnp.concatenate([leaf, jnp.full((1, *leaf.shape[1:]), 1e4, leaf.dtype)]),
+        federation.examples,
+    )
+    padding = jnp.arange(capacity) >= federation.size[:, None]
+    rows = jnp.where(padding, len(examples["y"]) - 1, rows)
+    return federation.replace(examples=examples, rows=rows)
+
+
+def classification(
+    clients: int = 8, per_client: int = 3, *, public: int = 4, tests: int = 5, seed: int = 0
+) -> tuple[Federation, dict[str, np.ndarray], models.Model]:
+    """A federation of {"image": u8[2, 2, 1], "label": 0..2}, test examples, logistic regression."""
+    rng = np.random.default_rng(seed)
+    total = clients * per_client + public
+
+    def draw(count: int) -> dict[str, np.ndarray]:
+        label = rng.integers(0, 3, count, np.int32)
+        image = rng.integers(0, 100, (count, 2, 2, 1)) + 50 * label[:, None, None, None]
+        return {"image": image.astype(np.uint8), "label": label}
+
+    rows = np.split(rng.permutation(total), np.arange(1, clients + 1) * per_client)
+    federation = Federation.from_arrays(draw(total), rows[:-1], public=rows[-1], num_classes=3)
+    return federation, draw(tests), models.classifier(models.LogisticRegression(3), (2, 2, 1))
+
+
+def assert_normal(sample: np.ndarray, std: float) -> None:
+    """Zero-mean normal with standard deviation `std`: variance (chi-square) and shape (KS)."""
+    sample = np.ravel(sample).astype(np.float64)
+    low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], len(sample))
+    assert low < np.sum((sample / std) ** 2) < high
+    assert stats.kstest(sample / std, "norm").pvalue > FALSE_ALARM
+
+
+def assert_uniform(counts: np.ndarray, trials: int, probability: float) -> None:
+    """Each of `counts` is a binomial(trials, probability); Bonferroni over them."""
+    tail = FALSE_ALARM / 2 / np.size(counts)
+    low, high = stats.binom.ppf([tail, 1 - tail], trials, probability)
+    assert np.all((low <= counts) & (counts <= high))
+
+
+def assert_close(actual, expected, rtol: float = 1e-5) -> None:
+    """Leaf by leaf, relative to the largest entry of the leaf."""
+    actual, expected = jax.tree.leaves(actual), jax.tree.leaves(expected)
+    for a, e in zip(actual, expected, strict=True):
+        scale = max(1e-30, float(np.max(np.abs(e), initial=0)))
+        np.testing.assert_allclose(a, e, rtol=0, atol=rtol * scale)
+
+
+def assert_identical(actual, expected) -> None:
+    """Leaf by leaf, to the bit."""
+    actual, expected = jax.tree.leaves(actual), jax.tree.leaves(expected)
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, e)

@@ -1,0 +1,167 @@
+"""The papers' models have the papers' sizes; a model of any library is a loss function."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from small import assert_close, classification
+
+from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
+from fedpriv.codecs import dimension
+from fedpriv.strategy import use
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (models.fashion_mnist_cnn, 1_663_370),
+        (models.svhn_cnn, 3_431_754),
+        (models.shakespeare_lstm, 820_522),
+        (lambda: models.classifier(models.LogisticRegression(10), (28, 28, 1)), 7_850),
+        (lambda: models.classifier(models.MLP((200,), 10), (60,)), 60 * 200 + 200 + 2010),
+    ],
+)
+def test_parameter_counts(make, count):
+    assert dimension(jax.eval_shape(make().init, jax.random.key(0))) == count
+
+
+@pytest.mark.parametrize("make", [models.fashion_mnist_cnn, models.svhn_cnn])
+def test_scores_of_the_papers_cnns_have_no_axes(make):
+    model = make()
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    image = jnp.zeros((28, 28, 1) if make is models.fashion_mnist_cnn else (32, 32, 3), jnp.uint8)
+    example = {"image": image, "label": jnp.int32(3)}
+    assert jax.eval_shape(model.loss, params, example).shape == ()
+    score = jax.eval_shape(model.score, params, example)
+    assert {name: s.shape for name, s in score.items()} == dict.fromkeys(
+        ("correct", "loss", "weight"), ()
+    )
+
+
+@pytest.fixture(scope="module")
+def tiny_cnn():
+    model = models.classifier(models.CNN((2, 3), (5,), 4), (8, 8, 1))
+    rng = np.random.default_rng(0)
+    batch = {
+        "image": rng.integers(0, 256, (6, 8, 8, 1), np.uint8),
+        "label": rng.integers(0, 4, 6, np.int32),
+    }
+    return model, model.init(jax.random.key(0)), batch
+
+
+def test_convolutions_of_both_kinds_give_the_same_gradient(tiny_cnn):
+    model, params, batch = tiny_cnn
+
+    def mean(params):
+        return jnp.mean(jax.vmap(model.loss, in_axes=(None, 0))(params, batch))
+
+    results, programs = [], []
+    for convolution in ("canonical", "xla"):
+        with use(Strategy(convolution=convolution)):
+            gradient = jax.jit(jax.value_and_grad(lambda p: mean(p)))
+            programs.append("_weight_cotangent" in str(jax.make_jaxpr(gradient)(params)))
+            results.append(gradient(params))
+    assert programs == [True, False]
+    assert_close(*results)
+
+
+def test_score(tiny_cnn):
+    model, params, batch = tiny_cnn
+    score = jax.jit(jax.vmap(model.score, in_axes=(None, 0)))(params, batch)
+    module = models.CNN((2, 3), (5,), 4)
+    z = np.stack([module.apply(params, image) for image in batch["image"]]).astype(np.float64)
+    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
+    np.testing.assert_array_equal(score["correct"], z.argmax(1) == batch["label"])
+    np.testing.assert_allclose(score["loss"], -log_p[np.arange(6), batch["label"]], rtol=1e-5)
+    np.testing.assert_array_equal(score["weight"], 1)
+    loss = jax.vmap(model.loss, in_axes=(None, 0))(params, batch)
+    np.testing.assert_allclose(loss, score["loss"], rtol=1e-6)
+
+
+def test_bytes_are_scaled_and_floats_are_not(tiny_cnn):
+    model, params, batch = tiny_cnn
+    image = batch["image"][0]
+    example = {"image": image, "label": 1}
+    scaled = {"image": image.astype(np.float32) / 255, "label": 1}
+    np.testing.assert_allclose(model.loss(params, example), model.loss(params, scaled), rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def characters():
+    model = models.shakespeare_lstm()
+    params = jax.jit(model.init)(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    text = rng.integers(0, 90, 81)
+    example = {"text": text[:-1].astype(np.uint8), "label": text[1:].astype(np.int32)}
+    score = jax.jit(lambda params, example: (model.score(params, example), model.loss(params, example)))
+    return params, example, score
+
+
+def test_masked_characters_count_nothing(characters):
+    params, example, score = characters
+    mask = np.arange(80) < 50
+    other = example["label"].copy()
+    other[50:] = 0
+    one, loss = score(params, example | {"mask": mask})
+    same, _ = score(params, {"text": example["text"], "label": other, "mask": mask})
+    assert one == same
+    assert one["weight"] == 50
+    np.testing.assert_allclose(loss, one["loss"] / 50, rtol=1e-6)
+    nothing, loss = score(params, example | {"mask": np.zeros(80, bool)})
+    assert set(map(float, nothing.values())) == {0.0}
+    assert loss == 0
+
+
+def test_a_character_sees_only_those_before_it(characters):
+    params, example, score = characters
+    mask = np.arange(80) < 50
+    text = example["text"].copy()
+    text[50:] = 7
+    one, _ = score(params, example | {"mask": mask})
+    other, _ = score(params, {"text": text, "label": example["label"], "mask": mask})
+    np.testing.assert_allclose(one["loss"], other["loss"], rtol=1e-6)
+
+
+def logits_by_hand(params, example):
+    return example["image"].reshape(-1) / 255.0 @ params[0] + params[1]
+
+
+def pure_functions():
+    """A user's own model, of no library: a pair of arrays and a function."""
+
+    def loss(params, example):
+        z = logits_by_hand(params, example)
+        return jax.nn.logsumexp(z) - z[example["label"]]
+
+    return (lambda key: (0.1 * jax.random.normal(key, (4, 3)), jnp.zeros(3))), loss
+
+
+def flax_nnx():
+    """A flax.nnx module: its state is the parameters, its graph definition is constant."""
+    graph = nnx.split(nnx.Linear(4, 3, rngs=nnx.Rngs(0)))[0]
+
+    def init(key):
+        return nnx.to_pure_dict(nnx.state(nnx.Linear(4, 3, rngs=nnx.Rngs(key))))
+
+    def loss(params, example):
+        z = nnx.merge(graph, nnx.State(params))(example["image"].reshape(-1) / 255.0)
+        return optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+
+    return init, loss
+
+
+@pytest.mark.parametrize("library", [pure_functions, flax_nnx])
+def test_a_model_of_any_library_trains(library):
+    federation, test, _ = classification(tests=30)
+    init, loss = library()
+
+    def score(params, example):
+        return {"correct": jnp.zeros(()), "loss": loss(params, example), "weight": jnp.ones(())}
+
+    algorithm = fed_avg(
+        loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()
+    )
+    run = simulate(algorithm, init, federation, test, score=score, rounds=20, every=10)
+    assert run.loss[-1, 0] < run.loss[0, 0] < np.log(3)
