@@ -2,10 +2,11 @@
 
     python -m experiments.run fed_smp_shakespeare --algorithms top_k --p 0.05 --seeds 5
 
-Next-character prediction, one client per role, 10 roles per round, 2 x LSTM 256 (820,522 parameters), T = 1000, C = 0.4,
-sigma = 0.3. The paper's best test accuracies: FedAvg 62.77, DP-FedAvg 51.03, top_k 56.76 (p = 0.05), rand_k 54.22
-(p = 0.2). It reports epsilon = 6.99 for a hypothetical population of 10^9; the epsilon printed here is that of the roles
-there are. The text comes from another edition with more roles, so that accuracies compare in shape only.
+Next-character prediction, one client per role, 10 roles per round, 2 x LSTM 256 (820,522 parameters), T = 1000,
+C = 0.4, sigma = 0.3. The paper's best test accuracies: FedAvg 62.77, DP-FedAvg 51.03, top_k 56.76 (p = 0.05), rand_k
+54.22 (p = 0.2). Its epsilon of 6.99 is for a hypothetical population of 10^9 and comes out for sigma = 1 / sqrt(10),
+0.3 rounded; the epsilon printed here is that of the roles there are. The text comes from another edition with more
+roles than the paper's 715, so that accuracies compare in shape only.
 """
 
 from experiments.config import Experiment

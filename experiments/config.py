@@ -99,6 +99,6 @@ def strategy(layout: Layout) -> Strategy:
 
     standard = default()
     return Strategy(
-        layout.clients or standard.clients,
+        standard.clients if layout.clients is None else layout.clients,
         jax.local_device_count() if layout.devices is None else layout.devices,
     )

@@ -36,9 +36,7 @@ class Local:
     """Rounds between decays."""
 
     def __post_init__(self) -> None:
-        at_least_one(
-            epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every
-        )
+        at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not positive")
 
@@ -77,9 +75,7 @@ class FedSMP(Run):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(
-            clients=self.clients, cohort=self.cohort, public_examples=self.public_examples
-        )
+        at_least_one(clients=self.clients, cohort=self.cohort, public_examples=self.public_examples)
         if not self.algorithms:
             raise ValueError(f"algorithms: () names none; choose among {Name.__args__}")
         if self.delta is not None and not 0 < self.delta < 1:
@@ -88,6 +84,8 @@ class FedSMP(Run):
 
 def sampler(config: FedSMP, clients: int) -> fp.Sampler:
     """The cohort's sampler for a federation of `clients`."""
+    if config.cohort > clients:
+        raise ValueError(f"cohort: {config.cohort} exceeds the {clients} clients; choose fewer")
     if config.sampling == "fixed_size":
         return fp.fixed_size(clients, config.cohort)
     spread = (config.cohort * (1 - config.cohort / clients)) ** 0.5
@@ -129,6 +127,11 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
     )
     clients = checked.num_clients
     entries = {}
+    if config.public_examples >= len(data.train["label"]) - clients:
+        raise ValueError(
+            f"public_examples: {config.public_examples} leaves some of the {clients} clients without an example; "
+            "hold out fewer"
+        )
     for name in config.algorithms:
         made = algorithm(name, config, model, clients)
         held = config.public_examples if name.endswith("top_k") else 0

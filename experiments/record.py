@@ -35,7 +35,9 @@ def new_folder(config: Run, name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"output: cannot make {folder} ({error.strerror}); choose another") from None
+        raise ValueError(
+            f"output: cannot make {folder} ({error.strerror}); choose another"
+        ) from None
     return folder
 
 

@@ -1,7 +1,7 @@
 """python -m experiments.run [CONFIG] [--field value ...]: train, show, record.
 
-CONFIG names a file in configs/ (default: quickstart); --list lists them; CONFIG --help explains every field. Exit code 2
-means that something given was wrong, 1 that training failed.
+CONFIG names a file in configs/ (default: quickstart); --list lists them; CONFIG --help explains every field. Exit code
+2 means that something given was wrong, 1 that training failed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from experiments import config as configuration
 from experiments.config import Experiment, Run
+from experiments.record import Privacy, Recorder, new_folder
+from experiments.show import Progress, picture, table
+from fedpriv.simulate import DivergedError, Evaluation, History, simulate
+from fedpriv.strategy import Strategy
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,11 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         name = args.pop(0) if args and not args[0].startswith("-") else "quickstart"
         module = configuration.load(name)
-        config = parse(module.config, name, args)
-        return run(name, config, module)
+        config = parse(module, name, args)
+        strategy, experiment, recorder = prepare(name, config, module)
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
+    return train(experiment, config, strategy, recorder)
 
 
 def listing() -> str:
@@ -45,8 +51,8 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def parse(default: Run, name: str, args: list[str]) -> Run:
-    """The config with the command line's overrides.
+def parse(module: ModuleType, name: str, args: list[str]) -> Run:
+    """The module's config with the command line's overrides.
 
     Raises:
       ValueError: an unknown field or a value of the wrong type.
@@ -55,11 +61,16 @@ def parse(default: Run, name: str, args: list[str]) -> Run:
     import tyro
 
     complaint = io.StringIO()
-    prog = f"python -m experiments.run {name}"
+    prog, default = f"python -m experiments.run {name}", module.config
     try:
         with contextlib.redirect_stderr(complaint):
             config, unknown = tyro.cli(
-                type(default), prog=prog, default=default, args=args, return_unknown_args=True
+                type(default),
+                prog=prog,
+                description=f"{module.__doc__}\nOther configs: python -m experiments.run --list",
+                default=default,
+                args=args,
+                return_unknown_args=True,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -84,6 +95,10 @@ def _flags(config: Any, prefix: str = "--") -> list[str]:
 def _unboxed(text: str) -> str:
     """tyro's framed message on one line."""
     text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]", " ", text)
+    text = re.sub(
+        r"Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)", " ", text
+    )
+    text = re.split(r"Argument helptext|For full helptext", text)[0]
     return re.sub(r"\s+", " ", text).strip()
 
 
@@ -91,8 +106,17 @@ def one_line(error: Exception) -> str:
     return re.sub(r"\s+", " ", str(error)).strip()
 
 
-def run(name: str, config: Run, module: Any) -> int:
-    """Trains every algorithm of the experiment; returns the exit code."""
+def check(experiment: Experiment) -> None:
+    """Finds what the last algorithm's `init` refuses before the first one trains."""
+    import jax
+
+    params = jax.eval_shape(experiment.model.init, jax.random.key(0))
+    for entry in experiment.entries.values():
+        jax.eval_shape(entry.algorithm.init, params, entry.federations[0])
+
+
+def prepare(name: str, config: Run, module: ModuleType) -> tuple[Strategy, Experiment, Recorder]:
+    """Everything that can go wrong because of what was given does so here, before anything trains."""
     import jax
 
     if config.layout.devices is not None and config.layout.devices < 1:
@@ -102,49 +126,21 @@ def run(name: str, config: Run, module: Any) -> int:
         jax.config.update("jax_num_cpu_devices", config.layout.devices or os.cpu_count() or 1)
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
-
-    from experiments.record import Recorder, new_folder
-
-    recorder = Recorder(new_folder(config, name), name, config)
-    return _train(experiment, config, strategy, recorder)
+    check(experiment)
+    return strategy, experiment, Recorder(new_folder(config, name), name, config)
 
 
-def _train(experiment: Experiment, config: Run, strategy: Any, recorder: Any) -> int:
-    from experiments.record import Privacy
-    from experiments.show import Progress, picture, table
-    from fedpriv.simulate import DivergedError, History, simulate
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped run still gets its summary
+def train(experiment: Experiment, config: Run, strategy: Strategy, recorder: Recorder) -> int:
+    """Trains every algorithm of the experiment, shows and records it; returns the exit code."""
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a stopped run still gets its summary
     histories: dict[str, History] = {}
     status, code = "complete", 0
     try:
-        for algorithm, entry in experiment.entries.items():
-            privacy = Privacy(entry.algorithm, experiment.delta)
-            progress = Progress(algorithm, config.rounds)
-            histories[algorithm] = history = History(tuple(range(config.seeds)))
-
-            def on_evaluation(
-                e: Any, algorithm: Any = algorithm, history: Any = history, progress: Any = progress, privacy: Any = privacy
-            ) -> None:
-                history.evaluations.append(e)
-                recorder.evaluation(algorithm, e, privacy)
-                progress.update(e, privacy.certificate(e.round, "third_party").epsilon)
-
-            try:
-                simulate(
-                    entry.algorithm,
-                    experiment.model.init,
-                    entry.federations,
-                    experiment.test,
-                    score=experiment.model.score,
-                    rounds=config.rounds,
-                    every=config.every,
-                    seeds=range(config.seeds),
-                    strategy=strategy,
-                    on_evaluation=on_evaluation,
-                )
-            finally:
-                progress.close()
+        for algorithm in experiment.entries:
+            histories[algorithm] = History(tuple(range(config.seeds)))
+            _train_one(algorithm, experiment, config, strategy, recorder, histories[algorithm])
     except DivergedError as error:
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
@@ -157,6 +153,41 @@ def _train(experiment: Experiment, config: Run, strategy: Any, recorder: Any) ->
         print(f"error: {status}", file=sys.stderr)
     print(f"run folder: {Path(recorder.folder)}")
     return code
+
+
+def _train_one(
+    algorithm: str,
+    experiment: Experiment,
+    config: Run,
+    strategy: Strategy,
+    recorder: Recorder,
+    history: History,
+) -> None:
+    """Trains one algorithm; what it has recorded is in `history` however it ends."""
+    entry = experiment.entries[algorithm]
+    privacy = Privacy(entry.algorithm, experiment.delta)
+    progress = Progress(algorithm, config.rounds)
+
+    def on_evaluation(e: Evaluation) -> None:
+        history.evaluations.append(e)
+        recorder.evaluation(algorithm, e, privacy)
+        progress.update(e, privacy.certificate(e.round, "third_party"))
+
+    try:
+        simulate(
+            entry.algorithm,
+            experiment.model.init,
+            entry.federations,
+            experiment.test,
+            score=experiment.model.score,
+            rounds=config.rounds,
+            every=config.every,
+            seeds=range(config.seeds),
+            strategy=strategy,
+            on_evaluation=on_evaluation,
+        )
+    finally:
+        progress.close()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedpriv.privacy import VIEWS
+from fedpriv.privacy import VIEWS, Certificate
 from fedpriv.simulate import Evaluation, History
 
 NAMES = {
@@ -27,9 +27,12 @@ class Progress:
         label = f"{NAMES.get(algorithm, algorithm):<15}"
         self._bar = tqdm(total=rounds, desc=label, unit="round", dynamic_ncols=True)
 
-    def update(self, e: Evaluation, epsilon: float) -> None:
+    def update(self, e: Evaluation, so_far: Certificate) -> None:
         self._bar.update(e.round - self._bar.n)
-        self._bar.set_postfix_str(f"accuracy {e.accuracy.mean():.2%}, certified eps {epsilon:.3g}")
+        who = f"{so_far.unit}, {so_far.view}, {so_far.relation}".replace("_", "-")
+        self._bar.set_postfix_str(
+            f"accuracy {e.accuracy.mean():.2%}, certified eps {so_far.epsilon:.3g} ({who})"
+        )
 
     def close(self) -> None:
         self._bar.close()

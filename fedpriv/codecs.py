@@ -43,7 +43,7 @@ def unflatten(vector: jax.Array, like: PyTree) -> PyTree:
     for leaf in leaves:
         parts.append(vector[start : start + leaf.size].reshape(leaf.shape))
         start += leaf.size
-    return treedef.unflatten(parts)
+    return jax.tree.unflatten(treedef, parts)
 
 
 def gather(tree: PyTree, kept: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,7 @@ def conv_general_dilated(
     **kwargs: object,
 ) -> jax.Array:
     """`lax.conv_general_dilated` for `flax.linen.Conv(conv_general_dilated=...)`: fast where `conv_same` applies."""
-    dilated = {kwargs.get("lhs_dilation") or (1,), kwargs.get("rhs_dilation") or (1,)}
+    dilated: set[Any] = {kwargs.get(f"{side}_dilation") or (1,) for side in ("lhs", "rhs")}
     plain = {*window_strides, *(i for d in dilated for i in d)} == {1}
     grouped = kwargs.get("feature_group_count", 1) != 1
     odd = w.shape[0] % 2 == 1 and w.shape[1] % 2 == 1
@@ -57,7 +58,7 @@ def conv_general_dilated(
     return lax.conv_general_dilated(x, w, window_strides, padding, **kwargs)  # type: ignore[arg-type]
 
 
-def _correlate(x: jax.Array, w: jax.Array, *, kernel: tuple[int, int]) -> jax.Array:
+def _correlate(x: jax.Array, w: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
     padding = [(k // 2, k // 2) for k in kernel]
     return lax.conv_general_dilated(
         x, w, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -73,7 +74,7 @@ def _input_cotangent(dy: jax.Array, w: jax.Array) -> jax.Array:
     return _correlate(dy, jnp.flip(w, (0, 1)).swapaxes(2, 3), kernel=w.shape[:2])
 
 
-def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: tuple[int, int]) -> jax.Array:
+def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
     """x correlated with dy, the batch as contracted channel: [ci,h,w,n] * [h,w,n,co] -> [ci,kh,kw,co]."""
     # The barrier keeps XLA from folding the transposes into the convolution, which would be the slow form again.
     x, dy = lax.optimization_barrier((x.transpose(3, 1, 2, 0), dy.transpose(1, 2, 0, 3)))
@@ -102,7 +103,7 @@ _conv_weight = _primitive(_weight_cotangent)
 # that each of the three has the other two as transposes, and gradients of gradients are fast as well.
 
 
-def _weight_bind(x: jax.Array, dy: jax.Array, kernel: tuple[int, int]) -> jax.Array:
+def _weight_bind(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
     return _conv_weight.bind(x, dy, kernel=kernel)
 
 
@@ -130,7 +131,7 @@ def _image_batching(primitive: Primitive, with_patches: Callable[..., jax.Array]
         image, kernel = args
         image_dim, kernel_dim = dims
         if kernel_dim is None:
-            image = jnp.moveaxis(image, image_dim, 0)
+            image = jnp.moveaxis(image, image_dim or 0, 0)
             out = primitive.bind(image.reshape(-1, *image.shape[2:]), kernel)
             return out.reshape(*image.shape[:2], *out.shape[1:]), 0
         return jax.vmap(with_patches, in_axes=tuple(dims))(image, kernel), 0
@@ -138,7 +139,7 @@ def _image_batching(primitive: Primitive, with_patches: Callable[..., jax.Array]
     batching.primitive_batchers[primitive] = rule
 
 
-def _patches(x: jax.Array, kernel: tuple[int, int]) -> jax.Array:
+def _patches(x: jax.Array, kernel: Sequence[int]) -> jax.Array:
     """f32[n, h, w, c] -> f32[n*h*w, kh*kw*c]: the window around each pixel."""
     (kh, kw), (_, h, w, c) = kernel, x.shape
     x = jnp.pad(x, ((0, 0), (kh // 2, kh // 2), (kw // 2, kw // 2), (0, 0)))
@@ -155,13 +156,13 @@ def _input_patches(dy: jax.Array, w: jax.Array) -> jax.Array:
     return _forward_patches(dy, jnp.flip(w, (0, 1)).swapaxes(2, 3))
 
 
-def _weight_patches(x: jax.Array, dy: jax.Array, *, kernel: tuple[int, int]) -> jax.Array:
+def _weight_patches(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
     dw = _patches(x, kernel).T @ dy.reshape(-1, dy.shape[3])
     return dw.reshape(*kernel, x.shape[3], dy.shape[3])
 
 
 def _weight_batching(
-    args: Sequence[jax.Array], dims: Sequence[int | None], *, kernel: tuple[int, int]
+    args: Sequence[jax.Array], dims: Sequence[int | None], *, kernel: Sequence[int]
 ) -> tuple[jax.Array, int]:
     return jax.vmap(partial(_weight_patches, kernel=kernel), in_axes=tuple(dims))(*args), 0
 

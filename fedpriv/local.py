@@ -21,9 +21,9 @@ GradFn: TypeAlias = Callable[[Params, Example, jax.Array], Params]
 
 
 class Plan(NamedTuple):
-    """The batches one client takes: `count` of them (i32[]), batch s being `at(s) -> (positions i32[B], mask)`."""
+    """The batches one client takes: `steps` of them (i32[]), batch s being `at(s) -> (positions i32[B], mask)`."""
 
-    count: jax.Array
+    steps: jax.Array
     at: Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 
@@ -124,4 +124,4 @@ def train(
         updates, opt_state = optimizer.update(grad(params, batch, mask), opt_state, params)
         return optax.apply_updates(params, updates), opt_state
 
-    return lax.fori_loop(0, plan.count, step, (params, optimizer.init(params)))[0]
+    return lax.fori_loop(0, plan.steps, step, (params, optimizer.init(params)))[0]

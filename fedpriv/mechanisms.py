@@ -39,7 +39,8 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     Formal guarantees:
       In exact arithmetic a clipped contribution has norm at most C, so that removing one moves the sum by at most C:
       the sum is a Gaussian mechanism with multiplier sigma per contribution removed or added (and sigma / 2 per
-      contribution replaced). Floating-point rounding of the norm (relative 1e-6) is not accounted for.
+      contribution replaced). A contribution whose norm is NaN or infinite counts as 0 and so keeps the bound.
+      Floating-point rounding of the norm (relative 1e-6) is not accounted for.
 
     Raises:
       ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
@@ -47,14 +48,19 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     if not clip_norm > 0:
         raise ValueError(f"clip_norm: {clip_norm} is not positive; use inf for no clipping")
     if not 0 <= noise_multiplier < math.inf:
-        raise ValueError(f"noise_multiplier: {noise_multiplier} is not in [0, inf); use 0 for no noise")
+        raise ValueError(
+            f"noise_multiplier: {noise_multiplier} is not in [0, inf); use 0 for no noise"
+        )
     if noise_multiplier > 0 and clip_norm == math.inf:
         raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
 
     def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
         norm = optax.tree.norm(update)
+        if clip_norm == math.inf:
+            return update, norm
         scale = jnp.minimum(1.0, clip_norm / norm)
-        return jax.tree.map(lambda leaf: leaf * scale, update), norm
+        usable = jnp.isfinite(norm)
+        return jax.tree.map(lambda leaf: jnp.where(usable, leaf * scale, 0.0), update), norm
 
     def perturb(key: Key, total: PyTree) -> PyTree:
         if noise_multiplier == 0:

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from fedpriv.codecs import Wire
 from fedpriv.federation import Federation, stack
 from fedpriv.strategy import Strategy, default, spmd, sum_over, use
-from fedpriv.types import Algorithm, Example, Key, Params, PyTree, State
+from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
 
 Score = Callable[[Params, Example], dict[str, jax.Array]]
 
@@ -70,7 +70,7 @@ class History:
 
 
 class DivergedError(FloatingPointError):
-    """The model became NaN or infinite; `history` keeps what was recorded before."""
+    """The model or its test loss became NaN or infinite; `history` keeps what was recorded before."""
 
     def __init__(self, message: str, history: History):
         super().__init__(message)
@@ -92,7 +92,7 @@ def simulate(
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
 
-    Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1) and `fold_in(root, 0)`
+    Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1), `fold_in(root, 0)`
     that of the initial parameters. The partition is not drawn here: pass one federation per seed to vary it.
 
     Args:
@@ -106,33 +106,36 @@ def simulate(
 
     Raises:
       ValueError: rounds, every or the number of seeds below 1, or what the algorithm's `init` finds wrong.
-      DivergedError: a model became NaN or infinite; says in which round, with the likely cause.
+      DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
     for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
         if value < 1:
             raise ValueError(f"{name}: {value} is not at least 1")
     with use(strategy or default()) as strategy:
-        federation = _per_seed(federation, len(seeds))
+        federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
-        state = _initial(algorithm, params, federation, roots)
+        state = _initial(algorithm, params, federations, roots)
         replicated = NamedSharding(strategy.mesh, PartitionSpec())
-        state, federation, roots, test = jax.device_put((state, federation, roots, test), replicated)
+        state, federations, roots, test = jax.device_put(
+            (state, federations, roots, test), replicated
+        )
         chunk = jax.jit(spmd(_chunk(algorithm, score, rounds, every)), donate_argnums=0)
         history = History(tuple(seeds))
         sent = [0] * len(seeds)
         for start in range(0, rounds, every):
             began = time.perf_counter()
-            state, (metrics, finite, scores) = chunk(state, federation, roots, test, start)
-            finite, metrics, scores = jax.device_get((finite, metrics, scores))
+            state, (metrics, finite, scores) = chunk(state, federations, roots, test, start)
+            finite, metrics, scores = jax.device_get((np.array(finite), metrics, scores))
+            end = min(start + every, rounds)
+            finite[:, end - start - 1] &= np.isfinite(scores["loss"])
             if not finite.all():
                 raise DivergedError(_divergence(finite, start, seeds), history)
-            end = min(start + every, rounds)
             _add_uplink(sent, metrics, end - start)
             evaluation = Evaluation(
                 end,
                 scores["correct"] / scores["weight"],
                 scores["loss"] / scores["weight"],
-                np.array(sent) / (8e6 * federation.num_clients),
+                np.array(sent) / (8e6 * federations.num_clients),
                 _means(metrics.get("diagnostics", {}), end - start),
                 time.perf_counter() - began,
             )
@@ -151,7 +154,6 @@ def _per_seed(federation: Federation | Sequence[Federation], seeds: int) -> Fede
             f"federation: {len(federation)} given for {seeds} seeds; give one, or one per seed"
         )
     return stack(federation)
-
 
 
 def _initial(algorithm: Algorithm, params: Any, federation: Federation, roots: Key) -> State:
@@ -183,6 +185,8 @@ def _chunk(algorithm: Algorithm, score: Score, rounds: int, every: int) -> Calla
             state, *out = lax.cond(done, lambda s: (s, idle, jnp.bool_(True)), run, state)
             return state, tuple(out)
 
+        metrics: Metrics
+        finite: jax.Array
         state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
         return state, (metrics, finite, evaluate(score, state.params, test))
 
@@ -226,8 +230,8 @@ def _divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
     """finite: bool[seeds, every]."""
     seed, offset = np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])]
     return (
-        f"the model became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); likely causes: a "
-        "learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / cohort size) "
+        f"the model or its test loss became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); "
+        "likely causes: a learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / cohort size) "
         "too large for the model; what was recorded before is kept"
     )
 

@@ -122,19 +122,25 @@ def sum_over(
     strategy, axis, n = current(), _axis.get(), valid.shape[0]
     devices = strategy.devices if axis else 1
     share = -(-n // devices)
-    widths = {"map": 1, "vmap": share}
-    width = min(widths.get(strategy.clients, strategy.clients), share)  # type: ignore[call-overload,type-var]
+    width = min(_width(strategy, share), share)
     share = -(-share // width) * width
     valid, xs = _pad((valid, xs), share * devices)
     if axis is None:
         total, kept = _stream(fn, width, valid, xs)
     else:
         start = lax.axis_index(axis) * share
-        mine = jax.tree.map(lambda l: lax.dynamic_slice_in_dim(l, start, share), (valid, xs))
+        mine = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, share), (valid, xs))
         total, kept = _stream(fn, width, *mine)
         total = lax.psum(total, axis)
-        kept = jax.tree.map(lambda l: lax.all_gather(l, axis, tiled=True), kept)
+        kept = jax.tree.map(lambda x: lax.all_gather(x, axis, tiled=True), kept)
     return total, jax.tree.map(lambda leaf: leaf[:n], kept)
+
+
+def _width(strategy: Strategy, share: int) -> int:
+    """Elements side by side on one device."""
+    if isinstance(strategy.clients, int):
+        return strategy.clients
+    return 1 if strategy.clients == "map" else share
 
 
 def _pad(tree: PyTree, length: int) -> PyTree:
@@ -145,7 +151,9 @@ def _pad(tree: PyTree, length: int) -> PyTree:
     return jax.tree.map(pad, tree)
 
 
-def _stream(fn: Callable[..., Any], width: int, valid: jax.Array, xs: tuple) -> tuple[PyTree, PyTree]:
+def _stream(
+    fn: Callable[..., Any], width: int, valid: jax.Array, xs: tuple
+) -> tuple[PyTree, PyTree]:
     """Scans over chunks of `width` elements with a running total."""
 
     def one(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
@@ -161,8 +169,8 @@ def _stream(fn: Callable[..., Any], width: int, valid: jax.Array, xs: tuple) -> 
             add = jax.tree.map(lambda leaf: leaf.sum(0), adds)
         return jax.tree.map(jnp.add, total, add), kept
 
-    chunks = jax.tree.map(lambda l: l.reshape(-1, width, *l.shape[1:]), (valid, *xs))
+    chunks = jax.tree.map(lambda x: x.reshape(-1, width, *x.shape[1:]), (valid, *xs))
     shapes = jax.eval_shape(fn, *jax.tree.map(lambda leaf: leaf[0], xs))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[0])
     total, kept = lax.scan(chunk, zeros, chunks)
-    return total, jax.tree.map(lambda l: l.reshape(math.prod(l.shape[:2]), *l.shape[2:]), kept)
+    return total, jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), kept)

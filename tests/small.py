@@ -45,8 +45,7 @@ def records(federation: Federation, client: int) -> tuple[np.ndarray, np.ndarray
 
 def rows_of(federation: Federation, rows) -> tuple[np.ndarray, np.ndarray]:
     """x, y of some rows, in double precision."""
-    stored = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[np.asarray(rows)], federation)
-    return stored.examples["x"], stored.examples["y"]
+    return tuple(np.asarray(federation.examples[n], np.float64)[np.asarray(rows)] for n in "xy")
 
 
 def vector(params) -> np.ndarray:
@@ -87,6 +86,13 @@ def with_capacity(federation: Federation, capacity: int, poison: bool = False) -
     padding = jnp.arange(capacity) >= federation.size[:, None]
     rows = jnp.where(padding, len(examples["y"]) - 1, rows)
     return federation.replace(examples=examples, rows=rows)
+
+
+def filled(init, std: float = 0.3):
+    """Random parameters in the shapes of `init(key)`, without compiling it."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    return jax.tree.map(lambda s: jnp.asarray(rng.normal(0, std, s.shape), s.dtype), shapes)
 
 
 def classification(

@@ -1,12 +1,14 @@
 """The papers' models have the papers' sizes; a model of any library is a loss function."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import assert_close, classification
+from small import assert_close, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
 from fedpriv.codecs import dimension
@@ -48,7 +50,7 @@ def tiny_cnn():
         "image": rng.integers(0, 256, (6, 8, 8, 1), np.uint8),
         "label": rng.integers(0, 4, 6, np.int32),
     }
-    return model, model.init(jax.random.key(0)), batch
+    return model, filled(model.init), batch
 
 
 def test_convolutions_of_both_kinds_give_the_same_gradient(tiny_cnn):
@@ -69,33 +71,42 @@ def test_convolutions_of_both_kinds_give_the_same_gradient(tiny_cnn):
 
 def test_score(tiny_cnn):
     model, params, batch = tiny_cnn
-    score = jax.jit(jax.vmap(model.score, in_axes=(None, 0)))(params, batch)
     module = models.CNN((2, 3), (5,), 4)
-    z = np.stack([module.apply(params, image) for image in batch["image"]]).astype(np.float64)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(None, 0))
+    def run(params, example):
+        z = module.apply(params, example["image"])
+        return z, model.score(params, example), model.loss(params, example)
+
+    z, score, loss = run(params, batch)
+    z = np.asarray(z, np.float64)
     log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
     np.testing.assert_array_equal(score["correct"], z.argmax(1) == batch["label"])
     np.testing.assert_allclose(score["loss"], -log_p[np.arange(6), batch["label"]], rtol=1e-5)
     np.testing.assert_array_equal(score["weight"], 1)
-    loss = jax.vmap(model.loss, in_axes=(None, 0))(params, batch)
     np.testing.assert_allclose(loss, score["loss"], rtol=1e-6)
 
 
-def test_bytes_are_scaled_and_floats_are_not(tiny_cnn):
-    model, params, batch = tiny_cnn
-    image = batch["image"][0]
-    example = {"image": image, "label": 1}
-    scaled = {"image": image.astype(np.float32) / 255, "label": 1}
-    np.testing.assert_allclose(model.loss(params, example), model.loss(params, scaled), rtol=1e-6)
+def test_bytes_are_scaled_and_floats_are_not():
+    image = jnp.arange(256, dtype=jnp.uint8)
+    np.testing.assert_allclose(models.as_float(image), np.arange(256) / 255, rtol=1e-6)
+    assert models.as_float(image).dtype == jnp.float32
+    np.testing.assert_array_equal(models.as_float(1000 * jnp.ones(3)), 1000)
 
 
 @pytest.fixture(scope="module")
 def characters():
     model = models.shakespeare_lstm()
-    params = jax.jit(model.init)(jax.random.key(0))
+    params = filled(model.init, 0.1)
     rng = np.random.default_rng(0)
     text = rng.integers(0, 90, 81)
     example = {"text": text[:-1].astype(np.uint8), "label": text[1:].astype(np.int32)}
-    score = jax.jit(lambda params, example: (model.score(params, example), model.loss(params, example)))
+
+    @jax.jit
+    def score(params, example):
+        return model.score(params, example), model.loss(params, example)
+
     return params, example, score
 
 
@@ -163,5 +174,7 @@ def test_a_model_of_any_library_trains(library):
     algorithm = fed_avg(
         loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()
     )
-    run = simulate(algorithm, init, federation, test, score=score, rounds=20, every=10)
+    run = simulate(
+        algorithm, init, federation, test, score=score, rounds=20, every=10, strategy=Strategy()
+    )
     assert run.loss[-1, 0] < run.loss[0, 0] < np.log(3)

@@ -49,9 +49,7 @@ def client_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], t
 
     def releases(rounds: int) -> tuple[Release, ...]:
         return tuple(
-            Release(
-                view, "client", multiplier, sampler.accounting, rounds, reason=mechanism.reason
-            )
+            Release(view, "client", multiplier, sampler.accounting, rounds, reason=mechanism.reason)
             for view, multiplier in multipliers.items()
         )
 

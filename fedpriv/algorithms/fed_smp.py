@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedpriv.algorithms._shared import (
     claimed_by_fed_smp,
@@ -71,13 +72,17 @@ def select_top_k(p: float, batches: Batches) -> Sparsifier:
     """
 
     def select(
-        key: Key, theta: Params, federation: Federation, grad: GradFn, optimizer: object
+        key: Key,
+        theta: Params,
+        federation: Federation,
+        grad: GradFn,
+        optimizer: optax.GradientTransformation,
     ) -> jax.Array:
         rows = federation.public
         public = Shard(
             jax.tree.map(lambda leaf: leaf[rows], federation.examples), jnp.int32(len(rows))
         )
-        theta_p = train(key, theta, public, grad=grad, optimizer=optimizer, batches=batches)  # type: ignore[arg-type]
+        theta_p = train(key, theta, public, grad=grad, optimizer=optimizer, batches=batches)
         delta_p = flatten(jax.tree.map(jnp.subtract, theta, theta_p))  # line 23
         return top_k(jnp.abs(delta_p), _kept(p, delta_p.size))  # line 24
 
@@ -87,7 +92,9 @@ def select_top_k(p: float, batches: Batches) -> Sparsifier:
 def _kept(p: float, d: int) -> int:
     k = round(p * d)
     if not 1 <= k <= d:
-        raise ValueError(f"p: {p} keeps k = {k} of d = {d} coordinates; choose p so that 1 <= k <= d")
+        raise ValueError(
+            f"p: {p} keeps k = {k} of d = {d} coordinates; choose p so that 1 <= k <= d"
+        )
     return k
 
 
@@ -141,9 +148,7 @@ def fed_avg_sparse(
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
         return ModelState(theta, t + 1), measured(cohort, Wire(kept.size), norms)
 
-    return Algorithm(
-        init, round, client_releases(mechanism, sampler), lambda rounds, delta: None
-    )
+    return Algorithm(init, round, client_releases(mechanism, sampler), lambda rounds, delta: None)
 
 
 def fed_smp(

@@ -21,9 +21,10 @@ from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling
 _ROUNDING = 1e-13
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
 _FINEST, _COARSEST = 1e-4, 64.0  # nats; dp-accounting's own default, and where e^width is safe
-_NEVER = (
-    1e-250  # dp-accounting fails where rarer cuts underflow; `_ROUNDING` covers leaving them out
-)
+# dp-accounting fails where rarer cuts underflow; `_ROUNDING` covers leaving them out.
+_NEVER = 1e-250
+# dp-accounting fails where sigma^-2 underflows; counting less noise than there is stays sound.
+_LOUDEST = 1e6
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 
 
@@ -78,7 +79,8 @@ def _multiplier(release: Release, relation: str) -> float:
     *actual* distance. dp-accounting 0.6 does so for its RDP accountant under REPLACE_ONE, but its
     PLD accountant doubles the distance by itself: that one is not used.
     """
-    return release.multiplier / 2 if relation == "replace_one" else release.multiplier
+    multiplier = release.multiplier / 2 if relation == "replace_one" else release.multiplier
+    return min(multiplier, _LOUDEST)
 
 
 # Privacy loss distributions

@@ -104,6 +104,17 @@ def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
         assert certify([release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party")
 
 
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@pytest.mark.parametrize("multiplier", [1e5, 1e8, 1e30])
+def test_much_noise_is_an_epsilon_near_zero_not_an_error(sampling, multiplier):
+    assert (
+        0
+        <= certify([release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party").epsilon
+        < 1e-3
+    )
+    assert 0 <= fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon < 1
+
+
 def test_a_tiny_delta_falls_back_to_renyi():
     assert certify([release()], 1e-14, "third_party").accountant == "RDP"
 

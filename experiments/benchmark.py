@@ -1,0 +1,294 @@
+"""python -m experiments.benchmark [--torch] [--json]: how fast a round is on this machine.
+
+Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
+1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. It is set against the rate
+that JAX's own float32 matrix product reaches on the same devices and, with --torch, against a plain PyTorch loop on
+the same cores. All of them take turns in one run, so that other load on the machine hits all alike; medians (lowest to
+highest). Exit code 2 means that something given was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+import optax
+from jax.sharding import NamedSharding, PartitionSpec
+
+import fedpriv
+from experiments._torch_baseline import LAYOUTS, TorchRounds, peak_memory_mb
+from fedpriv.models import CNN, classifier
+from fedpriv.strategy import Strategy, default, spmd, use
+
+PRODUCTS = 5  # matrix products per turn, of which the median counts
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A DP-FedAvg round. A client's batch is all of its examples, so that it takes `epochs` steps."""
+
+    clients: int = 100
+    side: int = 28
+    filters: tuple[int, ...] = (32, 64)
+    hidden: tuple[int, ...] = (512,)
+    examples: int = 10
+    epochs: int = 10
+    rate: float = 0.125
+    momentum: float = 0.5
+    clip_norm: float = 1.0
+    noise_multiplier: float = 1.4
+    product: int = 2048
+
+    def model(self) -> fedpriv.models.Model:
+        return classifier(CNN(self.filters, self.hidden, 10), (self.side, self.side, 1))
+
+
+WORKLOADS = {"A": Workload()}
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (see --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    about, _, details = (__doc__ or "").partition("\n\n")
+    parser = Parser(prog=about.split(" [")[0], description=details)
+    parser.add_argument("--workload", default="A", choices=WORKLOADS)
+    parser.add_argument(
+        "--clients", type=int, metavar="N", help="a smaller cohort, for a quick look"
+    )
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="turns (default: 3)")
+    parser.add_argument(
+        "--devices", type=int, metavar="N", help="default: all; on CPU one per core"
+    )
+    parser.add_argument("--torch", action="store_true", help="also time the PyTorch loop")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    args = parser.parse_args(argv)
+    try:
+        for name in ("clients", "repeats", "devices"):
+            if getattr(args, name) is not None and getattr(args, name) < 1:
+                raise ValueError(f"--{name}: {getattr(args, name)} is not at least 1")
+        if args.torch and importlib.util.find_spec("torch") is None:
+            raise ValueError("--torch: PyTorch is not installed; pip install torch")
+        # Takes effect on CPU only, and only before the backend starts.
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", min(args.devices or cores(), cores()))
+        strategy = default()
+        strategy = Strategy(strategy.clients, args.devices or strategy.devices)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    workload = WORKLOADS[args.workload]
+    clients = args.clients or workload.clients
+    result = {"workload": args.workload} | measure(
+        workload, clients, args.repeats, strategy, args.torch
+    )
+    print(json.dumps(result) if args.json else table(result))
+    return 0
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def measure(
+    workload: Workload, clients: int, repeats: int, strategy: Strategy, torch: bool
+) -> dict[str, Any]:
+    """Takes turns: matrix product, JAX round, PyTorch rounds. Everything is compiled and run once before."""
+    cpu = jax.default_backend() == "cpu"
+    # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out.
+    with jax.default_matmul_precision("default" if cpu else "highest"):
+        began = time.perf_counter()
+        one_round = compiled_round(workload, clients, strategy)
+        compile_seconds = time.perf_counter() - began
+        seconds(one_round)
+        memory = device_memory_mb() or peak_memory_mb()
+        products = compiled_products(workload.product, strategy)
+        seconds(products)
+    times: dict[str, list[float]] = {name: [] for name in ("product", "jax", *LAYOUTS)}
+    torch_about: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        if torch:
+            settings = (asdict(workload), clients, cores(), "cpu" if cpu else "cuda")
+            rounds = stack.enter_context(TorchRounds(*settings))
+            torch_about = rounds.about
+        for turn in range(repeats):
+            turns = [seconds(products) for _ in range(PRODUCTS)]
+            times["product"].append(statistics.median(turns))
+            times["jax"].append(seconds(one_round))
+            for layout in LAYOUTS if torch else ():
+                answer = rounds.round(layout)
+                times[layout].append(answer["seconds"])
+                torch_about["peak_memory_mb"] = answer["peak_memory_mb"]
+            print(f"turn {turn + 1} of {repeats} done", file=sys.stderr)
+    work = flop_per_client(workload) / 1e9
+    result = {
+        "clients": clients,
+        "parameters": parameters(workload),
+        "gflop_per_client": work,
+        "device": device_name(),
+        "devices": strategy.devices,
+        "cores": cores(),
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "strategy": strategy.clients,
+        "repeats": repeats,
+        "compile_seconds": compile_seconds,
+        "peak_memory_mb": memory,
+        "clients_per_second": spread([clients / t for t in times["jax"]]),
+        "gflops": spread([clients * work / t for t in times["jax"]]),
+        "matmul_gflops": spread([strategy.devices * gflop(workload) / t for t in times["product"]]),
+    }
+    pairs = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
+    result["fraction_of_matmul"] = spread([ours / limit for ours, limit in pairs])
+    if torch:
+        result["torch"] = torch_about
+        for layout in LAYOUTS:
+            result["torch"][layout] = spread([clients / t for t in times[layout]])
+        best = max(LAYOUTS, key=lambda layout: result["torch"][layout]["median"])
+        result["torch"]["best"] = best
+        result["ratio_to_torch"] = spread(
+            [theirs / ours for theirs, ours in zip(times[best], times["jax"], strict=True)]
+        )
+    return result
+
+
+def compiled_round(
+    workload: Workload, clients: int, strategy: Strategy
+) -> Callable[[], tuple[Any, Any]]:
+    rng = np.random.default_rng(0)
+    total = clients * workload.examples
+    images = rng.integers(0, 256, (total, workload.side, workload.side, 1), np.uint8)
+    examples = {"image": images, "label": rng.integers(0, 10, total, np.int32)}
+    rows = np.arange(total).reshape(clients, workload.examples)
+    model = workload.model()
+    algorithm = fedpriv.dp_fed_avg(
+        model.loss,
+        sampler=fedpriv.everyone(clients),
+        optimizer=lambda t: optax.sgd(workload.rate, workload.momentum),
+        batches=fedpriv.epochs(workload.epochs, workload.examples),
+        clip_norm=workload.clip_norm,
+        noise_multiplier=workload.noise_multiplier,
+    )
+    with use(strategy):
+        federation = fedpriv.Federation.from_arrays(examples, list(rows), num_classes=10)
+        state = algorithm.init(model.init(jax.random.key(0)), federation)
+        replicated = NamedSharding(strategy.mesh, PartitionSpec())
+        given = jax.device_put((jax.random.key(1), state, federation), replicated)
+        compiled = jax.jit(spmd(algorithm.round)).lower(*given).compile()
+    return lambda: compiled(*given)
+
+
+def compiled_products(size: int, strategy: Strategy) -> Callable[[], list[jax.Array]]:
+    """One product per device, all at once."""
+    devices = strategy.mesh.devices.flat
+    matrix = np.random.default_rng(0).standard_normal((size, size), np.float32)
+    matrices = [jax.device_put(matrix, device) for device in devices]
+    product = jax.jit(jnp.matmul)
+    return lambda: [product(m, m) for m in matrices]
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    jax.block_until_ready(run())
+    return time.perf_counter() - began
+
+
+def flop_per_client(workload: Workload) -> int:
+    """Of the products alone: forward, gradient of the weights and, but for the first layer, gradient of the input."""
+    kernels = [layer["kernel"].size for layer in shapes(workload)["params"].values()]
+    sides = [workload.side // 2**i for i in range(len(workload.filters))]
+    uses = [side**2 for side in sides] + [1] * (len(workload.hidden) + 1)
+    products = [2 * kernel * use for kernel, use in zip(kernels, uses, strict=True)]
+    return workload.epochs * workload.examples * (3 * sum(products) - products[0])
+
+
+def gflop(workload: Workload) -> float:
+    """Of one matrix product."""
+    return 2 * workload.product**3 / 1e9
+
+
+def parameters(workload: Workload) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes(workload)))
+
+
+def shapes(workload: Workload) -> Any:
+    return jax.eval_shape(workload.model().init, jax.random.key(0))
+
+
+def device_memory_mb() -> float | None:
+    """Peak of the first device, where it has memory of its own."""
+    statistics_of = jax.local_devices()[0].memory_stats() or {}
+    peak = statistics_of.get("peak_bytes_in_use")
+    return peak and peak / 1e6
+
+
+def device_name() -> str:
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        return f"{device.platform}: {device.device_kind}"
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as info:
+        for line in info:
+            if line.startswith("model name"):
+                return "cpu: " + line.split(":", 1)[1].strip()
+    return f"cpu: {platform.processor() or platform.machine()}"
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "all": list(values),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    def show(numbers: dict[str, Any], unit: str = "") -> str:
+        median, low, high = (f"{numbers[k]:.3g}" for k in ("median", "min", "max"))
+        return f"{median} ({low} to {high}) {unit}".rstrip()
+
+    lines = {
+        "workload": f"{result['workload']}, {result['clients']} clients, "
+        f"{result['parameters']:,} parameters, {result['gflop_per_client']:.3g} GFLOP per client",
+        "machine": f"{result['device']}; {result['devices']} device(s), {result['cores']} core(s)",
+        "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
+        "clients/s": show(result["clients_per_second"]),
+        "rate": show(result["gflops"], "GFLOP/s"),
+        "matrix product": show(result["matmul_gflops"], "GFLOP/s"),
+        "fraction_of_matmul": show(result["fraction_of_matmul"]),
+        "compile time": f"{result['compile_seconds']:.1f} s",
+        "peak memory": f"{result['peak_memory_mb']:.0f} MB",
+    }
+    if "torch" in result:
+        about = result["torch"]
+        lines["versions"] += f", torch {about['version']} ({about['threads']} threads)"
+        for layout in LAYOUTS:
+            lines[f"torch {layout}"] = show(about[layout], "clients/s")
+        lines["torch peak memory"] = f"{about['peak_memory_mb']:.0f} MB"
+        lines["ratio_to_torch"] = show(result["ratio_to_torch"]) + f", to {about['best']}"
+    return "\n".join(f"{name:<20} {text}" for name, text in lines.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

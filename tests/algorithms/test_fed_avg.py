@@ -1,0 +1,262 @@
+"""FedAvg, FedSGD and DP-FedAvg against a few lines of NumPy, and their limits."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import (
+    assert_close,
+    assert_identical,
+    assert_normal,
+    gradient,
+    heavy_ball,
+    records,
+    regression,
+    sgd,
+    squared,
+    start,
+    vector,
+)
+
+from fedpriv import (
+    dp_fed_avg,
+    epochs,
+    everyone,
+    fed_avg,
+    fed_sgd,
+    fixed_size,
+    full_batch,
+    gaussian,
+    poisson,
+    steps,
+)
+
+SIZES = [4, 1, 3, 2, 4]
+WIDEST = 4
+KEY = jax.random.key(5)
+
+
+def after_rounds(algorithm, federation, rounds=1, params=None):
+    """Parameters after some rounds, and the last metrics."""
+    state = algorithm.init(start() if params is None else params, federation)
+    run = jax.jit(algorithm.round)
+    for t in range(rounds):
+        state, metrics = run(jax.random.fold_in(KEY, t), state, federation)
+    assert state.round == rounds
+    return state.params, metrics
+
+
+def updates(federation, theta, *, rate, steps, momentum=0.5):
+    """f64[clients, d]: theta - theta_i of every client, on all its records at once."""
+    return np.stack(
+        [
+            theta
+            - heavy_ball(
+                theta, *records(federation, i), steps=steps, rate=rate, momentum=momentum
+            )
+            for i in range(federation.num_clients)
+        ]
+    )
+
+
+def test_one_client_is_sgd_with_momentum():
+    """Three rounds of five steps: momentum starts afresh and the rate decays, round by round."""
+    federation = regression([4])
+    algorithm = fed_avg(squared, sampler=everyone(1), optimizer=sgd, batches=epochs(5, 4))
+    params, _ = after_rounds(algorithm, federation, rounds=3)
+
+    x, y = records(federation, 0)
+
+    def sgd_alone(momentum_is_reset):
+        theta, state = start(), None
+        for t in range(3):
+            optimizer = optax.sgd(0.1 * 0.9**t, momentum=0.5)
+            if momentum_is_reset or state is None:
+                state = optimizer.init(theta)
+            for _ in range(5):
+                g = gradient(vector(theta), x, y)
+                grads = {"b": jnp.float32(g[0]), "w": jnp.asarray(g[1:], jnp.float32)}
+                step, state = optimizer.update(grads, state, theta)
+                theta = optax.apply_updates(theta, step)
+        return theta
+
+    assert_close(params, sgd_alone(momentum_is_reset=True))
+    difference = vector(params) - vector(sgd_alone(momentum_is_reset=False))
+    assert np.abs(difference).max() > 1e-3  # the test can tell
+
+
+def test_a_round_is_the_mean_of_local_training():
+    """Clients of unequal size count equally."""
+    federation = regression(SIZES)
+    algorithm = fed_avg(squared, sampler=everyone(5), optimizer=sgd, batches=epochs(3, WIDEST))
+    params, metrics = after_rounds(algorithm, federation)
+    theta = vector(start())
+    deltas = updates(federation, theta, rate=0.1, steps=3)
+    assert_close(vector(params), theta - deltas.mean(0))
+    norms = np.linalg.norm(deltas, axis=1)
+    np.testing.assert_allclose(
+        metrics["diagnostics"]["mean_update_norm"], norms.mean(), rtol=1e-5
+    )
+    assert metrics["cohort_size"] == 5
+    assert (metrics["uplink"].values, metrics["uplink"].bits_per_value) == (4, 32)
+
+
+def test_fed_sgd_is_one_step_on_the_mean_gradient():
+    federation = regression(SIZES)
+    algorithm = fed_sgd(
+        squared, sampler=everyone(5), learning_rate=optax.exponential_decay(0.4, 1, 0.5)
+    )
+    params, _ = after_rounds(algorithm, federation, rounds=2)
+    theta = vector(start())
+    for rate in (0.4, 0.2):
+        theta = theta - rate * np.mean(
+            [gradient(theta, *records(federation, i)) for i in range(5)], axis=0
+        )
+    assert_close(vector(params), theta)
+
+
+@pytest.mark.parametrize("sampler", [fixed_size(5, 3), poisson(5, 0.5, 5)], ids=["fixed", "poisson"])
+def test_no_clip_and_no_noise_is_fed_avg_to_the_bit(sampler):
+    federation = regression(SIZES)
+    common = {"sampler": sampler, "optimizer": sgd, "batches": epochs(2, 2)}
+    plain = fed_avg(squared, **common)
+    private = dp_fed_avg(squared, **common, clip_norm=math.inf, noise_multiplier=0)
+    far = dp_fed_avg(squared, **common, clip_norm=1e6, noise_multiplier=0)
+    expected = after_rounds(plain, federation, rounds=2)
+    assert_identical(after_rounds(private, federation, rounds=2), expected)
+    assert_identical(after_rounds(far, federation, rounds=2), expected)
+
+
+def test_updates_are_clipped_before_they_are_averaged():
+    federation = regression(SIZES)
+    theta = vector(start())
+    deltas = updates(federation, theta, rate=0.1, steps=3)
+    norms = np.linalg.norm(deltas, axis=1)
+    clip_norm = float(np.median(norms))  # clips some and not others
+    algorithm = dp_fed_avg(
+        squared,
+        sampler=everyone(5),
+        optimizer=sgd,
+        batches=epochs(3, WIDEST),
+        clip_norm=clip_norm,
+        noise_multiplier=0,
+    )
+    params, _ = after_rounds(algorithm, federation)
+    clipped = deltas * np.minimum(1, clip_norm / norms)[:, None]
+    assert_close(vector(params), theta - clipped.mean(0))
+
+
+def still(features, clients):
+    """A federation whose gradients are 0 at `start`, so that a round releases its noise alone."""
+    federation = regression([2] * clients, features=features)
+    zero = jax.tree.map(jnp.zeros_like, federation.examples)
+    return federation.replace(examples=zero | {"y": zero["y"] + start()["b"]})
+
+
+NOISY = {"optimizer": sgd, "batches": full_batch(), "clip_norm": 0.5, "noise_multiplier": 1.4}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "divisor"),
+    [(fixed_size(6, 3), 3), (everyone(6), 6), (poisson(6, 0.25, 6), 1.5), (poisson(6, 1e-6, 2), 6e-6)],
+    ids=["fixed", "everyone", "poisson", "empty"],
+)
+def test_noise_of_the_released_mean(sampler, divisor):
+    """Standard deviation C sigma / r, with the expected r: an empty cohort gets its noise as well."""
+    features = 4000
+    algorithm = dp_fed_avg(squared, sampler=sampler, **NOISY)
+    before = jax.tree.map(jnp.zeros_like, start(features)) | {"b": start()["b"]}
+    after, metrics = after_rounds(algorithm, still(features, 6), params=before)
+    if divisor < 1:
+        assert metrics["cohort_size"] == 0
+    assert_normal(vector(after) - vector(before), 0.5 * 1.4 / divisor)
+
+
+def test_every_round_has_noise_of_its_own():
+    features = 4000
+    algorithm = dp_fed_avg(squared, sampler=everyone(2), **NOISY)
+    federation, run = still(features, 2), jax.jit(algorithm.round)
+    state = algorithm.init(jax.tree.map(jnp.zeros_like, start(features)), federation)
+    steps = [vector(run(jax.random.key(t), state, federation)[0].params)[1:] for t in range(2)]
+    assert_normal(steps[0] - steps[1], 0.35 * math.sqrt(2))
+
+
+def test_poisson_divides_by_the_expected_size():
+    """All clients are alike, so that the step tells how many were added and what divided them."""
+    federation = regression([2])
+    federation = federation.replace(
+        rows=jnp.tile(federation.rows, (6, 1)), size=jnp.tile(federation.size, 6)
+    )
+    algorithm = fed_avg(
+        squared, sampler=poisson(6, 0.4, 6), optimizer=sgd, batches=full_batch()
+    )
+    run, state = jax.jit(algorithm.round), algorithm.init(start(), federation)
+    theta, sizes = vector(start()), set()
+    delta = 0.1 * gradient(theta, *records(federation, 0))
+    for seed in range(20):
+        after, metrics = run(jax.random.key(seed), state, federation)
+        sizes.add(size := int(metrics["cohort_size"]))
+        assert_close(vector(after.params), theta - size * delta / 2.4)
+    assert len(sizes) > 2
+
+
+def test_the_order_of_the_clients_does_not_matter():
+    federation = regression(SIZES)
+    order = jnp.array([3, 0, 4, 2, 1])
+    shuffled = federation.replace(rows=federation.rows[order], size=federation.size[order])
+    algorithm = dp_fed_avg(
+        squared, sampler=everyone(5), **NOISY | {"noise_multiplier": 0, "clip_norm": 0.1}
+    )
+    assert_close(
+        after_rounds(algorithm, shuffled, rounds=2)[0],
+        after_rounds(algorithm, federation, rounds=2)[0],
+    )
+
+
+def test_a_client_that_breaks_down_does_not_break_the_others():
+    """One client's update is NaN; with a clip, it counts as 0, and the bound holds."""
+    federation = regression(SIZES)
+    spoilt = federation.examples["y"].at[federation.rows[1, 0]].set(jnp.nan)
+    algorithm = dp_fed_avg(
+        squared, sampler=everyone(5), **NOISY | {"noise_multiplier": 0, "clip_norm": 10.0}
+    )
+    broken = federation.replace(examples=federation.examples | {"y": spoilt})
+    params, metrics = after_rounds(algorithm, broken)
+    assert np.isnan(metrics["diagnostics"]["mean_update_norm"])
+    theta = vector(start())
+    deltas = updates(federation, theta, rate=0.1, steps=1)
+    assert_close(vector(params), theta - np.delete(deltas, 1, axis=0).sum(0) / 5)
+
+
+def test_a_mechanism_can_be_given_to_fed_avg():
+    federation = regression(SIZES)
+    common = {"sampler": fixed_size(5, 2), "optimizer": sgd, "batches": steps(2, 2)}
+    one = fed_avg(squared, **common, mechanism=gaussian(0.3, 0.7))
+    other = dp_fed_avg(squared, **common, clip_norm=0.3, noise_multiplier=0.7)
+    assert_identical(after_rounds(one, federation), after_rounds(other, federation))
+    assert one.releases(7) == other.releases(7)
+    assert one.claim(7, 1e-3) is None
+    assert other.claim(7, 1e-3).epsilon > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"clip_norm": 0}, "clip_norm: 0 is not positive"),
+        ({"clip_norm": math.nan}, "clip_norm: nan is not positive"),
+        ({"noise_multiplier": -1}, "noise_multiplier: -1 is not in"),
+        ({"clip_norm": math.inf}, "clip_norm: inf leaves the noise unbounded"),
+    ],
+)
+def test_errors(changed, message):
+    with pytest.raises(ValueError, match=message):
+        dp_fed_avg(squared, sampler=everyone(5), **NOISY | changed)
+
+
+def test_a_sampler_for_another_population():
+    algorithm = dp_fed_avg(squared, sampler=fixed_size(6, 2), **NOISY)
+    with pytest.raises(ValueError, match=r"sampler: made for 6 clients, but the federation has 5"):
+        algorithm.init(start(), regression(SIZES))

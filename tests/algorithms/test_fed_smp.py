@@ -1,0 +1,289 @@
+"""Fed-SMP: sparsify, scale, clip, perturb the kept coordinates only, in this order."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from small import (
+    FALSE_ALARM,
+    assert_close,
+    assert_identical,
+    assert_normal,
+    heavy_ball,
+    records,
+    regression,
+    rows_of,
+    sgd,
+    squared,
+    start,
+    vector,
+)
+
+from fedpriv import (
+    dp_fed_avg,
+    epochs,
+    everyone,
+    fed_avg,
+    fed_avg_sparse,
+    fed_smp,
+    fixed_size,
+    full_batch,
+    poisson,
+    select_rand_k,
+    select_top_k,
+    steps,
+)
+from fedpriv.codecs import flatten
+
+SIZES = [4, 1, 3, 2, 4]
+FEATURES = 11  # d = 12
+KEY = jax.random.key(3)
+
+
+def step_of(algorithm, federation, key=KEY, params=None):
+    """f64[d], what a round subtracts from the model, and the round's metrics."""
+    params = start(FEATURES) if params is None else params
+    state = algorithm.init(params, federation)
+    after, metrics = jax.jit(algorithm.round)(key, state, federation)
+    return vector(params) - vector(after.params), metrics
+
+
+def deltas_of(federation, steps):
+    """f64[clients, d], by NumPy."""
+    theta = vector(start(FEATURES))
+    trained = [
+        heavy_ball(theta, *records(federation, i), steps=steps, rate=0.1, momentum=0.5)
+        for i in range(federation.num_clients)
+    ]
+    return theta - np.stack(trained)
+
+
+@pytest.mark.parametrize(
+    "sparsifier", [select_rand_k(1.0), select_top_k(1.0, steps(2, 3))], ids=["rand_k", "top_k"]
+)
+def test_all_coordinates_is_dp_fed_avg(sparsifier):
+    """With the same keys: the same cohort, the same batches, the same noise."""
+    federation = regression(SIZES, features=FEATURES, public=5)
+    common = {
+        "sampler": fixed_size(5, 3),
+        "optimizer": sgd,
+        "batches": epochs(2, 2),
+        "clip_norm": 0.3,
+        "noise_multiplier": 1.1,
+    }
+    sparse, metrics = step_of(fed_smp(squared, sparsifier=sparsifier, **common), federation)
+    dense, expected = step_of(dp_fed_avg(squared, **common), federation)
+    assert_close(sparse, dense)
+    assert_close(metrics, expected)
+
+
+def test_all_coordinates_without_a_mechanism_is_fed_avg():
+    federation = regression(SIZES, features=FEATURES)
+    common = {"sampler": fixed_size(5, 3), "optimizer": sgd, "batches": epochs(2, 2)}
+    sparse = fed_avg_sparse(squared, sparsifier=select_rand_k(1.0), **common)
+    assert_close(step_of(sparse, federation)[0], step_of(fed_avg(squared, **common), federation)[0])
+
+
+def clipped_mean(contributions, clip_norm):
+    norms = np.linalg.norm(contributions, axis=1, keepdims=True)
+    return np.mean(contributions * np.minimum(1, clip_norm / norms), axis=0)
+
+
+def test_rand_k_sparsifies_scales_and_then_clips():
+    federation = regression(SIZES, features=FEATURES)
+    deltas = deltas_of(federation, 3)
+    clip_norm = float(np.median(np.linalg.norm(deltas, axis=1)))
+    algorithm = fed_smp(
+        squared,
+        sampler=everyone(5),
+        optimizer=sgd,
+        batches=epochs(3, 4),
+        sparsifier=select_rand_k(5 / 12),
+        clip_norm=clip_norm,
+        noise_multiplier=0,
+    )
+    step, metrics = step_of(algorithm, federation)
+    kept = np.flatnonzero(step)
+    assert len(kept) == 5  # one mask for the whole cohort
+    mask = np.isin(np.arange(12), kept)
+    sparse = 12 / 5 * deltas * mask
+    norms = np.linalg.norm(sparse, axis=1)
+    assert 0 < np.sum(norms > clip_norm) < 5  # clips some and not others
+    assert_close(step, clipped_mean(sparse, clip_norm))
+    np.testing.assert_allclose(
+        metrics["diagnostics"]["mean_update_norm"], norms.mean(), rtol=1e-5
+    )
+    # Other orders would be noticed.
+    for wrong in (
+        clipped_mean(deltas, clip_norm) * mask * 12 / 5,
+        clipped_mean(deltas * mask, clip_norm) * 12 / 5,
+        clipped_mean(deltas * mask, clip_norm),
+    ):
+        assert np.abs(step - wrong).max() > 1e-3 * np.abs(step).max()
+
+
+def test_top_k_keeps_what_public_training_moves_most_and_does_not_scale():
+    federation = regression(SIZES, features=FEATURES, public=6)
+    deltas = deltas_of(federation, 3)
+    clip_norm = float(np.median(np.linalg.norm(deltas, axis=1)))
+    algorithm = fed_smp(
+        squared,
+        sampler=everyone(5),
+        optimizer=sgd,
+        batches=epochs(3, 4),
+        sparsifier=select_top_k(5 / 12, epochs(2, 6)),
+        clip_norm=clip_norm,
+        noise_multiplier=0,
+    )
+    step, metrics = step_of(algorithm, federation)
+    theta = vector(start(FEATURES))
+    public = heavy_ball(theta, *rows_of(federation, federation.public), steps=2, rate=0.1, momentum=0.5)
+    mask = np.isin(np.arange(12), np.argsort(-np.abs(theta - public))[:5])
+    np.testing.assert_array_equal(step != 0, mask)
+    assert_close(step, clipped_mean(deltas * mask, clip_norm))
+    assert metrics["uplink"].values == 5
+
+
+def test_rand_k_is_unbiased():
+    """The mean over masks of the released step is FedAvg's step."""
+    federation = regression(SIZES, features=FEATURES)
+    common = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
+    sparse = fed_avg_sparse(squared, sparsifier=select_rand_k(0.25), **common)
+    trials = 3000
+    state = sparse.init(start(FEATURES), federation)
+
+    @jax.jit
+    def run(keys):
+        def one(key):
+            after = sparse.round(key, state, federation)[0].params
+            return flatten(state.params) - flatten(after)
+
+        return jax.lax.map(one, keys)
+
+    steps = np.asarray(run(jax.random.split(KEY, trials)), np.float64)
+    dense = deltas_of(federation, 1).mean(0)
+    # A coordinate is 0 or d / k times its dense value: the mean has variance value^2 (d/k - 1) / trials.
+    z = (steps.mean(0) - dense) / (np.abs(dense) * np.sqrt((4 - 1) / trials))
+    assert np.abs(z).max() < stats.norm.isf(FALSE_ALARM / 2 / len(z))
+    sizes = np.abs(steps)
+    np.testing.assert_allclose(sizes.max(0), 4 * np.abs(dense), rtol=1e-4)
+    np.testing.assert_array_equal(np.sum(steps != 0, axis=1), 3)
+
+
+def still(features, clients, public):
+    """A federation whose gradients are 0 at `start`, so that a round releases its noise alone."""
+    federation = regression([2] * clients, features=features, public=public)
+    zero = jax.tree.map(jnp.zeros_like, federation.examples)
+    return federation.replace(examples=zero | {"y": zero["y"] + start()["b"]})
+
+
+@pytest.mark.parametrize(
+    ("sampler", "divisor", "sparsifier"),
+    [
+        (fixed_size(6, 3), 3, select_rand_k(0.4)),
+        (fixed_size(6, 3), 3, select_top_k(0.4, full_batch())),
+        (poisson(6, 1e-6, 2), 6e-6, select_rand_k(0.4)),
+    ],
+    ids=["rand_k", "top_k", "empty cohort"],
+)
+def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
+    """Of the released mean: standard deviation C sigma / r where kept, exactly 0 elsewhere."""
+    features, clip_norm, sigma = 4999, 0.4, 1.4
+    algorithm = fed_smp(
+        squared,
+        sampler=sampler,
+        optimizer=sgd,
+        batches=full_batch(),
+        sparsifier=sparsifier,
+        clip_norm=clip_norm,
+        noise_multiplier=sigma,
+    )
+    params = jax.tree.map(jnp.zeros_like, start(features)) | {"b": start()["b"]}
+    step, metrics = step_of(algorithm, still(features, 6, 2), params=params)
+    assert np.count_nonzero(step) == 2000
+    assert_normal(step[step != 0], clip_norm * sigma / divisor)
+    if divisor < 1:
+        assert metrics["cohort_size"] == 0
+
+
+def test_each_round_has_a_mask_of_its_own():
+    federation = regression(SIZES, features=FEATURES)
+    algorithm = fed_avg_sparse(
+        squared,
+        sampler=everyone(5),
+        optimizer=sgd,
+        batches=full_batch(),
+        sparsifier=select_rand_k(0.5),
+    )
+    run, state = jax.jit(algorithm.round), algorithm.init(start(FEATURES), federation)
+    masks = {
+        tuple(vector(run(jax.random.key(s), state, federation)[0].params) != vector(state.params))
+        for s in range(5)
+    }
+    assert len(masks) == 5
+
+
+def test_a_change_of_the_private_data_does_not_move_the_mask():
+    federation = regression(SIZES, features=FEATURES, public=6)
+    private = jnp.ones(len(federation.examples["y"])).at[federation.public].set(0)
+    other = federation.replace(
+        examples=federation.examples | {"y": federation.examples["y"] + 3 * private}
+    )
+    algorithm = fed_avg_sparse(
+        squared,
+        sampler=everyone(5),
+        optimizer=sgd,
+        batches=full_batch(),
+        sparsifier=select_top_k(0.5, full_batch()),
+    )
+    ours, theirs = step_of(algorithm, federation)[0], step_of(algorithm, other)[0]
+    np.testing.assert_array_equal(ours != 0, theirs != 0)
+    assert np.abs(ours - theirs).max() > 1e-3
+
+
+COMMON = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
+
+
+def smp(sparsifier, **changed):
+    settings = COMMON | {"clip_norm": 1.0, "noise_multiplier": 1.0} | changed
+    return fed_smp(squared, sparsifier=sparsifier, **settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: select_rand_k(0), r"p: 0 is not in \(0, 1\]"),
+        (lambda: select_rand_k(1.01), r"p: 1\.01 is not in \(0, 1\]"),
+        (lambda: select_top_k(-0.1, full_batch()), r"p: -0\.1 is not in \(0, 1\]"),
+        (lambda: select_top_k(float("nan"), full_batch()), r"p: nan is not in \(0, 1\]"),
+        (lambda: smp(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1 is not positive"),
+        (lambda: smp(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1 is not in"),
+    ],
+)
+def test_errors_at_construction(make, message):
+    with pytest.raises(ValueError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (smp(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 coordinates; choose p"),
+        (smp(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
+        (smp(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
+    ],
+)
+def test_errors_at_init(algorithm, message):
+    with pytest.raises(ValueError, match=message) as error:
+        algorithm.init(start(FEATURES), regression(SIZES, features=FEATURES))
+    assert "\n" not in str(error.value)
+
+
+def test_rounds_keep_the_structure_of_the_state():
+    federation = regression(SIZES, features=FEATURES)
+    algorithm = smp(select_rand_k(0.5))
+    state = algorithm.init(start(FEATURES), federation)
+    after, _ = jax.eval_shape(algorithm.round, KEY, state, federation)
+    assert_identical(jax.tree.map(jnp.shape, after), jax.tree.map(jnp.shape, state))

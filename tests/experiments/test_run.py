@@ -1,0 +1,204 @@
+"""The launcher, end to end on the quickstart at a few rounds."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments import config as configuration
+from experiments.run import main
+
+SMALL = ["--clients", "30", "--cohort", "6", "--local.epochs", "1", "--layout.devices", "1"]
+
+
+def launch(*args):
+    return main([str(a) for a in args])
+
+
+def read(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return json.loads((folder / "summary.json").read_text()), [json.loads(x) for x in lines]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of two private algorithms and a plain one: 5 rounds, evaluated every 2, 2 seeds."""
+    folder = tmp_path_factory.mktemp("run") / "here"
+    chosen = ["--algorithms", "fed_avg", "rand_k", "top_k"]
+    times = ["--rounds", 5, "--every", 2, "--seeds", 2]
+    assert launch("quickstart", *SMALL, *chosen, *times, "--output", folder) == 0
+    return folder
+
+
+def test_a_run_folder_holds_everything(finished):
+    assert {f.name for f in finished.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+        "accuracy.png",
+    }
+    settings = json.loads((finished / "config.json").read_text())["settings"]
+    assert settings["rounds"] == 5
+    assert settings["local"]["epochs"] == 1
+    assert (finished / "accuracy.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_metrics_have_a_line_per_evaluation(finished):
+    _, lines = read(finished)
+    assert [(x["algorithm"], x["round"]) for x in lines] == [
+        (name, r) for name in ("fed_avg", "rand_k", "top_k") for r in (2, 4, 5)
+    ]
+    assert all(len(x["accuracy"]["per_seed"]) == 2 for x in lines)
+
+
+def test_the_summary_agrees_with_the_metrics(finished):
+    summary, lines = read(finished)
+    for name in ("fed_avg", "rand_k", "top_k"):
+        accuracy = np.array([x["accuracy"]["per_seed"] for x in lines if x["algorithm"] == name])
+        best, final = (summary["accuracy"][which][name] for which in ("best", "final"))
+        np.testing.assert_allclose(best["per_seed"], accuracy.max(0))
+        np.testing.assert_allclose(best["std"], accuracy.max(0).std(ddof=1))
+        np.testing.assert_allclose(final["per_seed"], accuracy[-1])
+        assert summary["rounds_per_second"][name] > 0
+    assert {"jax", "flax", "optax", "dp-accounting"} <= summary["versions"].keys()
+    assert summary["device"]["platform"] == "cpu"
+    assert summary["status"] == "complete"
+
+
+def test_uplink_is_counted_as_the_paper_does(finished):
+    summary, _ = read(finished)
+    d = 64 * 64 + 64 + 64 * 10 + 10
+    for name, k in {"fed_avg": d, "rand_k": round(0.1 * d), "top_k": round(0.1 * d)}.items():
+        assert summary["uplink_mb_per_client"][name] == pytest.approx(32 * k * 5 * 6 / 30 / 8e6)
+
+
+def test_every_epsilon_says_what_it_means(finished):
+    summary, lines = read(finished)
+    assert summary["privacy"]["fed_avg"]["claimed"] is None
+    certified = summary["privacy"]["fed_avg"]["certified"]
+    assert {c["epsilon"] for c in certified.values()} == {"inf"}
+    for numbers in summary["privacy"]["rand_k"]["certified"].values():
+        assert numbers["epsilon"] > 0
+        assert {"unit", "view", "relation", "delta", "accountant", "bound"} <= numbers.keys()
+        assert numbers["assumptions"]
+    assert {"unit", "view", "relation", "source", "sound"} <= lines[-1]["privacy"]["claimed"].keys()
+
+
+def test_the_table_names_unit_view_and_adjacency(tmp_path, capsys):
+    options = ["--algorithms", "rand_k", "--rounds", 2, "--every", 1, "--seeds", 1]
+    assert launch("quickstart", *SMALL, *options, "--output", tmp_path / "r") == 0
+    shown, progress = capsys.readouterr()
+    for word in (
+        "Fed-SMP rand_k",
+        "client level",
+        "third_party: certified",
+        "adjacency",
+        "claimed",
+    ):
+        assert word in shown
+    assert "certified eps" in progress
+    assert "accuracy" in progress
+
+
+def test_a_run_is_reproduced_by_its_seeds(tmp_path):
+    options = ["--algorithms", "rand_k", "--rounds", 2, "--every", 2]
+    results = []
+    for name, seeds in (("a", 2), ("b", 2), ("c", 1)):
+        assert launch(*SMALL, *options, "--seeds", seeds, "--output", tmp_path / name) == 0
+        results.append(read(tmp_path / name)[0]["accuracy"]["final"]["rand_k"]["per_seed"])
+    assert results[0] == results[1]
+    assert results[2] == results[0][:1]
+
+
+def test_poisson_cohorts_run_and_make_the_claim_sound(tmp_path):
+    options = ["--sampling", "poisson", "--algorithms", "dp_fed_avg", "--rounds", 2, "--seeds", 1]
+    assert launch("quickstart", *SMALL, *options, "--output", tmp_path / "r") == 0
+    privacy = read(tmp_path / "r")[0]["privacy"]["dp_fed_avg"]
+    assert privacy["claimed"]["sound"]
+    assert privacy["certified"]["third_party"]["relation"] == "add_or_remove"
+    assert privacy["certified"]["third_party"]["epsilon"] <= privacy["claimed"]["epsilon"]
+
+
+def test_every_config_is_listed_and_explains_its_fields(capsys):
+    assert launch("--list") == 0
+    listed = capsys.readouterr().out
+    shipped = {"quickstart", "fed_smp_fashion_mnist", "fed_smp_svhn", "fed_smp_shakespeare"}
+    assert shipped <= set(configuration.names())
+    for name in configuration.names():
+        assert name in listed
+        with pytest.raises(SystemExit) as stop:
+            launch(name, "--help")
+        assert stop.value.code == 0
+        page = capsys.readouterr().out
+        for field in ("--rounds", "--seeds", "--output", "--data-dir", "--local.learning-rate"):
+            assert field in page
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nonsense"], "config: there is no 'nonsense'"),
+        (["--roundz", "3"], "did you mean --rounds"),
+        (["--rounds", "many"], "--rounds"),
+        (["--rounds", "0"], "rounds: 0"),
+        (["--local.batch-size", "0"], "batch_size: 0"),
+        (["--p", "0"], "p: 0"),
+        (["--p", "1.5"], "p: 1.5"),
+        (["--p", "1e-9"], "k = 0"),
+        (["--clip-norm", "0"], "clip_norm: 0"),
+        (["--clip-norm", "inf"], "clip_norm: inf"),
+        (["--noise-multiplier", "-1"], "noise_multiplier: -1"),
+        (["--cohort", "121"], "cohort: 121 exceeds the 120 clients"),
+        (["--clients", "5000"], "5000"),
+        (["--public-examples", "1400"], "public_examples: 1400"),
+        (["--delta", "1"], "delta: 1"),
+        (["--sampling", "sometimes"], "sometimes"),
+        (["--algorithms", "sgd"], "sgd"),
+        (["--layout.devices", "0"], "devices: 0"),
+        (["--layout.clients", "0"], "clients: 0"),
+        (["fed_smp_fashion_mnist", "--data-dir", "{tmp}"], "fashion_mnist is not in {tmp}"),
+        (["fed_smp_svhn", "--data-dir", "{tmp}"], "svhn_cropped is not in {tmp}"),
+        (["fed_smp_shakespeare", "--data-dir", "{tmp}"], "shakespeare"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(args, said, tmp_path, capsys):
+    args = [a.format(tmp=tmp_path) for a in args]
+    folder = tmp_path / "never"
+    assert launch(*args, "--output", folder) == 2
+    shown, error = capsys.readouterr()
+    assert shown == ""
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert said.format(tmp=tmp_path) in error
+    assert not folder.exists()
+
+
+def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
+    before = {f: f.read_bytes() for f in finished.iterdir()}
+    assert launch(*SMALL, "--output", finished) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    assert {f: f.read_bytes() for f in finished.iterdir()} == before
+
+
+def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_path, capsys):
+    # FedAvg has no noise; that of DP-FedAvg blows its model up in the first round.
+    options = ["--algorithms", "fed_avg", "dp_fed_avg", "--rounds", 3, "--every", 1, "--seeds", 1]
+    folder = tmp_path / "r"
+    assert launch(*SMALL, *options, "--noise-multiplier", "1e30", "--output", folder) == 1
+    error = capsys.readouterr().err
+    assert "became NaN or infinite in round 1 (seed 0)" in error
+    assert "likely causes" in error
+    summary, lines = read(folder)
+    recorded = [(x["algorithm"], x["round"]) for x in lines]
+    assert recorded == [("fed_avg", r) for r in (1, 2, 3)]
+    assert summary["status"].startswith("diverged: dp_fed_avg")
+    assert summary["rounds"] == {"fed_avg": 3}
+
+
+def test_python_m_experiments_run_is_the_launcher():
+    command = [sys.executable, "-m", "experiments.run", "--roundz", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --roundz")

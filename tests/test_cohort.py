@@ -1,0 +1,160 @@
+"""Samplers draw what their accounting says; per-client state stays with its client."""
+
+from itertools import combinations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from small import FALSE_ALARM, assert_uniform, regression, with_capacity
+
+from fedpriv import Cohort, everyone, fixed_size, for_each_client, poisson, put, take
+from fedpriv.privacy import Everyone, FixedSize, Poisson
+
+TRIALS = 20_000
+
+
+def draws(sampler, trials=TRIALS, seed=0):
+    keys = jax.random.split(jax.random.key(seed), trials)
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(sampler.draw))(keys))
+
+
+def members(cohort, population):
+    """bool[trials, population]."""
+    slots = cohort.ids[..., None] == np.arange(population)
+    assert np.all(slots.sum(1) <= 1), "a client is drawn twice"
+    return slots.any(1)
+
+
+def test_everyone():
+    sampler = everyone(5)
+    cohort = draws(sampler, 3)
+    np.testing.assert_array_equal(cohort.ids, [np.arange(5)] * 3)
+    assert cohort.mask.all()
+    assert sampler.expected_size == 5
+    assert sampler.accounting == Everyone(5)
+
+
+def test_fixed_size_is_uniform_over_subsets():
+    sampler = fixed_size(6, 3)
+    assert sampler.accounting == FixedSize(6, 3)
+    assert sampler.expected_size == 3
+    cohort = draws(sampler)
+    assert cohort.mask.all()
+    assert cohort.ids.shape == (TRIALS, 3)
+    subsets, counts = np.unique(np.sort(cohort.ids, 1), axis=0, return_counts=True)
+    np.testing.assert_array_equal(subsets, list(combinations(range(6), 3)))
+    assert_uniform(counts, TRIALS, 1 / 20)
+
+
+def test_fixed_size_of_all():
+    cohort = draws(fixed_size(4, 4), 10)
+    np.testing.assert_array_equal(np.sort(cohort.ids, 1), [np.arange(4)] * 10)
+
+
+@pytest.mark.parametrize("capacity", [7, 20])
+def test_poisson_without_a_cut(capacity):
+    population, rate = 7, 0.3
+    sampler = poisson(population, rate, capacity)
+    assert sampler.accounting == Poisson(population, rate, capacity)
+    assert not sampler.accounting.is_cut
+    assert sampler.expected_size == pytest.approx(2.1, abs=1e-12)
+    cohort = draws(sampler)
+    drawn = members(cohort, population)
+    np.testing.assert_array_equal(drawn.sum(1), cohort.mask.sum(1))
+    np.testing.assert_array_equal(cohort.ids[~cohort.mask], population)
+    # The 2^7 subsets have the probabilities of independent coins.
+    subset = drawn @ (1 << np.arange(population))
+    sizes = np.array([bin(s).count("1") for s in range(2**population)])
+    expected = TRIALS * rate**sizes * (1 - rate) ** (population - sizes)
+    likely = expected >= 5
+    observed = np.bincount(subset, minlength=2**population)
+    observed = np.append(observed[likely], observed[~likely].sum())
+    expected = np.append(expected[likely], expected[~likely].sum())
+    assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
+
+
+def test_poisson_cut_at_its_capacity():
+    population, rate, capacity = 6, 0.5, 2
+    sampler = poisson(population, rate, capacity)
+    assert sampler.accounting == Poisson(population, rate, capacity)
+    assert sampler.accounting.is_cut
+    assert sampler.expected_size == 3  # before the cut: never the realised size
+    cohort = draws(sampler)
+    assert cohort.ids.shape == (TRIALS, capacity)
+    size = cohort.mask.sum(1)
+    coins = stats.binom(population, rate)
+    assert_uniform(np.sum(size == 0), TRIALS, coins.pmf(0))
+    assert_uniform(np.sum(size == 1), TRIALS, coins.pmf(1))
+    full = cohort.ids[size == capacity]
+    subsets, counts = np.unique(np.sort(full, 1), axis=0, return_counts=True)
+    np.testing.assert_array_equal(subsets, list(combinations(range(population), capacity)))
+    assert_uniform(counts, len(full), 1 / 15)  # a uniform subset of those who came
+
+
+def test_poisson_of_rate_one_takes_everyone():
+    cohort = draws(poisson(5, 1.0, 5), 50)
+    assert members(cohort, 5).all()
+
+
+def test_a_padded_slot_touches_nobody():
+    store = {"c": jnp.arange(10.0).reshape(5, 2), "n": jnp.arange(5)}
+    cohort = Cohort(jnp.array([3, 5, 0, 5], jnp.int32), jnp.array([True, False, True, False]))
+    own = take(store, cohort)
+    np.testing.assert_array_equal(own["n"][np.array([0, 2])], [3, 0])
+    assert np.isfinite(own["c"]).all()
+    new = jax.tree.map(lambda leaf: jnp.full_like(leaf, -1), own)
+    after = jax.jit(put)(store, cohort, new)
+    np.testing.assert_array_equal(after["n"], [-1, 1, 2, -1, 4])
+    np.testing.assert_array_equal(after["c"][jnp.array([1, 2, 4])], store["c"][jnp.array([1, 2, 4])])
+    np.testing.assert_array_equal(after["c"][jnp.array([0, 3])], -1)
+
+
+def test_an_empty_cohort_changes_nothing():
+    store = jnp.arange(5.0)
+    cohort = Cohort(jnp.full(3, 5, jnp.int32), jnp.zeros(3, bool))
+    np.testing.assert_array_equal(put(store, cohort, take(store, cohort) - 9), store)
+
+
+def test_each_client_gets_its_records_its_key_and_its_state():
+    federation = regression([2, 1, 3])
+    key = jax.random.key(7)
+    cohort = Cohort(jnp.array([2, 3, 0], jnp.int32), jnp.array([True, False, True]))
+    state = jnp.array([10.0, 20.0, 30.0])
+
+    def fn(key, shard, own):
+        real = jnp.arange(shard.examples["y"].shape[0]) < shard.size
+        total = jnp.sum(jnp.where(real, shard.examples["y"], 0))
+        return {"sum": total, "own": own}, (shard.size, jax.random.key_data(key), own)
+
+    total, (size, keys, own) = jax.jit(
+        lambda f: for_each_client(fn, key, cohort, f, state)
+    )(with_capacity(federation, 4, poison=True))
+    y = np.asarray(federation.examples["y"])
+    rows = np.asarray(federation.rows)
+    np.testing.assert_allclose(total["sum"], y[rows[2]].sum() + y[rows[0, :2]].sum(), rtol=1e-6)
+    assert total["own"] == 40
+    np.testing.assert_array_equal(size, [3, 0, 2])
+    np.testing.assert_array_equal(own, [10, 0, 30])
+    for slot, client in [(0, 2), (2, 0)]:
+        expected = jax.random.key_data(jax.random.fold_in(key, client))
+        np.testing.assert_array_equal(keys[slot], expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fixed_size(5, 6), "size = 6: give at most the population, 5"),
+        (lambda: fixed_size(5, 0), "size = 0: give an integer of at least 1"),
+        (lambda: everyone(0), "population = 0: give an integer of at least 1"),
+        (lambda: poisson(5, 0.0, 5), r"rate = 0\.0: give a probability"),
+        (lambda: poisson(5, 1.1, 5), r"rate = 1\.1: give a probability"),
+        (lambda: poisson(5, float("nan"), 5), "rate = nan: give a probability"),
+        (lambda: poisson(5, 0.5, 0), "capacity = 0: give an integer of at least 1"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)

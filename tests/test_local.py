@@ -1,0 +1,155 @@
+"""Local training: which records it takes, how often, and that it is optax and nothing else."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import (
+    assert_close,
+    assert_uniform,
+    gradient,
+    records,
+    regression,
+    squared,
+    start,
+    vector,
+    with_capacity,
+)
+
+from fedpriv import Shard, epochs, full_batch, mean_grad, steps, train
+
+CAPACITY = 7
+
+
+def visits(batches, key, size, capacity=CAPACITY):
+    """i32[capacity]: how often `train` takes each record, seen from outside through its gradient."""
+    shard = Shard(jnp.arange(capacity), size)
+
+    def count(params, batch, mask):
+        return -jnp.zeros_like(params).at[batch].add(mask)
+
+    return train(
+        key, jnp.zeros(capacity), shard, grad=count, optimizer=optax.sgd(1.0), batches=batches
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 50])
+def test_an_epoch_visits_each_record_once(batch_size):
+    keys = jax.random.split(jax.random.key(0), CAPACITY)
+    sizes = jnp.arange(1, CAPACITY + 1)
+    seen = jax.jit(jax.vmap(lambda key, size: visits(epochs(3, batch_size), key, size)))(keys, sizes)
+    np.testing.assert_array_equal(seen, 3 * (np.arange(CAPACITY) < np.asarray(sizes)[:, None]))
+
+
+def planned(batches, size, steps):
+    """The number of steps, and the positions that each of the first `steps` takes."""
+
+    @jax.jit
+    def run(size):
+        plan = batches(jax.random.key(0), size, CAPACITY)
+        return plan.steps, jax.vmap(plan.at)(jnp.arange(steps))
+
+    count, (positions, mask) = jax.device_get(run(jnp.int32(size)))
+    return count, [p[m] for p, m in zip(positions, mask, strict=True)]
+
+
+def test_every_epoch_has_its_own_order_and_a_smaller_last_batch():
+    count, batches = planned(epochs(200, 3), 5, 400)
+    assert count == 400
+    assert [len(b) for b in batches[:4]] == [3, 2, 3, 2]
+    orders = np.array([np.concatenate(batches[i : i + 2]) for i in range(0, 400, 2)])
+    np.testing.assert_array_equal(np.sort(orders, 1), [np.arange(5)] * 200)
+    assert len(np.unique(orders, axis=0)) > 60  # of 120; expected 97
+    counts = (orders[:, :, None] == np.arange(5)).sum(0)  # each record in each place
+    assert_uniform(counts, 200, 1 / 5)
+
+
+def test_a_step_takes_a_uniform_subset():
+    count, batches = planned(steps(4000, 2), 4, 4000)
+    assert count == 4000
+    subsets, counts = np.unique(np.sort(batches, 1), axis=0, return_counts=True)
+    np.testing.assert_array_equal(subsets, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
+    assert_uniform(counts, 4000, 1 / 6)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_steps_and_full_batch_take_real_records_only(size):
+    count, batches = planned(steps(5, 3), size, 5)
+    assert count == 5
+    for batch in batches:
+        assert len(set(batch)) == len(batch) == min(3, size)
+        assert max(batch) < size
+    count, batches = planned(full_batch(), size, 1)
+    assert count == 1
+    np.testing.assert_array_equal(batches[0], np.arange(size))
+
+
+@pytest.mark.parametrize("batches", [epochs(2, 3), steps(4, 3), full_batch()])
+def test_padding_does_not_change_the_batches(batches):
+    federation = regression([5, 2])
+    grad = mean_grad(squared)
+
+    @jax.jit
+    def run(federation):
+        shard = Shard(
+            jax.tree.map(lambda leaf: leaf[federation.rows[1]], federation.examples),
+            federation.size[1],
+        )
+        key = jax.random.key(3)
+        return train(key, start(), shard, grad=grad, optimizer=optax.sgd(0.1), batches=batches)
+
+    assert_close(run(federation), run(with_capacity(federation, 9, poison=True)))
+
+
+def test_mean_grad_is_over_real_examples():
+    federation = regression([6])
+    x, y = records(federation, 0)
+    mask = np.array([True, False, True, True, False, False])
+    batch = {"x": jnp.asarray(x, jnp.float32), "y": jnp.asarray(y, jnp.float32)}
+    grad = jax.jit(mean_grad(squared))
+    expected = gradient(vector(start()), x[mask], y[mask])
+    assert_close(vector(grad(start(), batch, mask)), expected)
+    np.testing.assert_array_equal(vector(grad(start(), batch, np.zeros(6, bool))), 0)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optax.sgd(0.1, momentum=0.9, nesterov=True),
+        optax.adam(0.05),
+        optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.1)),
+    ],
+    ids=["nesterov", "adam", "weight decay"],
+)
+def test_training_is_optax_in_a_loop(optimizer):
+    federation = regression([4])
+    shard = Shard(jax.tree.map(lambda leaf: leaf[federation.rows[0]], federation.examples), 4)
+    trained = jax.jit(
+        lambda: train(
+            jax.random.key(0),
+            start(),
+            shard,
+            grad=mean_grad(squared),
+            optimizer=optimizer,
+            batches=epochs(5, 4),  # five steps on all records
+        )
+    )()
+    x, y = records(federation, 0)
+    params, state = start(), optimizer.init(start())
+    for _ in range(5):
+        g = gradient(vector(params), x, y)
+        grads = {"b": jnp.float32(g[0]), "w": jnp.asarray(g[1:], jnp.float32)}
+        updates, state = optimizer.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+    assert_close(trained, params)
+
+
+@pytest.mark.parametrize("make", [epochs, steps])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((1, 0), "batch_size: 0 is not at least 1"), ((0, 1), ": 0 is not at least 1")],
+)
+def test_errors(make, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(*arguments)
