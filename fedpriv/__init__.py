@@ -18,12 +18,13 @@ from fedpriv.cohort import (
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
 from fedpriv.mechanisms import Mechanism, gaussian
-from fedpriv.privacy import Certificate, Claim, Release, certify
+from fedpriv.privacy import VIEWS, Certificate, Claim, Release, certify
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, ModelState
 
 __all__ = [
+    "VIEWS",
     "Algorithm",
     "Certificate",
     "Claim",
