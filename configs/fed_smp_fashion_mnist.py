@@ -9,13 +9,15 @@ is in experiments/results/fed_smp_fashion_mnist.md.
 """
 
 from experiments.config import Experiment
-from experiments.fed_smp import FedSMP, experiment
+from experiments.fed_smp import ImageFedSMP, experiment
 from fedpriv import datasets, models
 
-config = FedSMP(rounds=180)
+config = ImageFedSMP(rounds=180)
 
 
-def build(config: FedSMP) -> Experiment:
+def build(config: ImageFedSMP) -> Experiment:
     return experiment(
-        config, datasets.load("fashion_mnist", config.data_dir), models.fashion_mnist_cnn()
+        config,
+        datasets.load("fashion_mnist", config.data_dir),
+        models.fashion_mnist_cnn(config.weights),
     )

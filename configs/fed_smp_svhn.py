@@ -7,10 +7,10 @@ paper's best test accuracies: FedAvg 88.47, DP-FedAvg 72.46, top_k 81.12 (p = 0.
 """
 
 from experiments.config import Experiment
-from experiments.fed_smp import FedSMP, Local, experiment
+from experiments.fed_smp import ImageFedSMP, Local, experiment
 from fedpriv import datasets, models
 
-config = FedSMP(
+config = ImageFedSMP(
     rounds=180,
     clip_norm=0.4,
     public_examples=2000,
@@ -18,5 +18,7 @@ config = FedSMP(
 )
 
 
-def build(config: FedSMP) -> Experiment:
-    return experiment(config, datasets.load("svhn_cropped", config.data_dir), models.svhn_cnn())
+def build(config: ImageFedSMP) -> Experiment:
+    return experiment(
+        config, datasets.load("svhn_cropped", config.data_dir), models.svhn_cnn(config.weights)
+    )

@@ -2,9 +2,9 @@
 
     python -m experiments.run
 
-scikit-learn's 1,797 bundled digits over 120 clients, 40 per round; FedAvg (not private), DP-FedAvg and Fed-SMP with
-rand_k and top_k at the same noise. Under 90 s on 2 cores, compilation included. So few clients cannot hide well: the
-certified epsilon is large. It is there to show the laboratory, not to be deployed.
+scikit-learn's 1,797 bundled digits over 120 clients, Poisson cohorts of 30 on average; FedAvg (not private), DP-FedAvg
+and Fed-SMP with rand_k and top_k at the same noise. Under 90 s on 2 cores, compilation included. Expect about 97 % for
+FedAvg, 79 % for DP-FedAvg and 85 % for both forms of Fed-SMP (best over the rounds).
 """
 
 from experiments.config import Experiment, Layout
@@ -16,9 +16,10 @@ config = FedSMP(
     seeds=3,
     p=0.1,
     clients=120,
-    cohort=40,
+    cohort=30,
+    sampling="poisson",
     clip_norm=1.0,
-    noise_multiplier=1.0,
+    noise_multiplier=4.0,
     public_examples=100,
     local=Local(epochs=5, batch_size=5, learning_rate=0.1),
     layout=Layout(devices=1),

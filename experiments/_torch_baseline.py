@@ -28,7 +28,10 @@ class TorchRounds:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.about = self._answer()
+
+    def about(self) -> dict[str, Any]:
+        """{"version", "threads", "parameters"}; to be asked once, before any round."""
+        return self._answer()
 
     def round(self, layout: str) -> dict[str, float]:
         """{"seconds", "peak_memory_mb"} of one more round."""
@@ -41,15 +44,16 @@ class TorchRounds:
         assert self._child.stdout
         line = self._child.stdout.readline()
         if not line:
-            raise RuntimeError(f"the PyTorch process ended with exit code {self._child.wait()}")
+            code = self._child.wait()
+            raise ChildProcessError(f"--torch: the PyTorch process ended with exit code {code}")
         return json.loads(line)
 
     def __enter__(self) -> TorchRounds:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._child.kill()
-        self._child.wait()
+        self._child.__exit__(*error)
 
 
 def build(workload: dict[str, Any], clients: int, device: str) -> Any:
@@ -112,6 +116,8 @@ def build(workload: dict[str, Any], clients: int, device: str) -> Any:
 def main(workload: str, clients: str, threads: str, device: str) -> None:
     import torch
 
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("JAX uses a GPU, but this PyTorch has no CUDA device; install a CUDA build of it")
     torch.set_num_threads(int(threads))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     one_round = build(json.loads(workload), int(clients), device)

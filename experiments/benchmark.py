@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import importlib.util
 import json
-import os
 import platform
 import statistics
 import sys
@@ -32,7 +31,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import fedpriv
 from experiments._torch_baseline import LAYOUTS, TorchRounds, peak_memory_mb
 from fedpriv.models import CNN, classifier
-from fedpriv.strategy import Strategy, default, spmd, use
+from fedpriv.strategy import Strategy, cores, default, split_cpu, spmd, use
 
 PRODUCTS = 5  # matrix products per turn, of which the median counts
 
@@ -87,9 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise ValueError(f"--{name}: {getattr(args, name)} is not at least 1")
         if args.torch and importlib.util.find_spec("torch") is None:
             raise ValueError("--torch: PyTorch is not installed; pip install torch")
-        # Takes effect on CPU only, and only before the backend starts.
-        with contextlib.suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", min(args.devices or cores(), cores()))
+        split_cpu(min(args.devices or cores(), cores()))
         strategy = default()
         strategy = Strategy(strategy.clients, args.devices or strategy.devices)
     except ValueError as error:
@@ -97,18 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     workload = WORKLOADS[args.workload]
     clients = args.clients or workload.clients
-    result = {"workload": args.workload} | measure(
-        workload, clients, args.repeats, strategy, args.torch
-    )
+    try:
+        numbers = measure(workload, clients, args.repeats, strategy, args.torch)
+    except ChildProcessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    result = {"workload": args.workload} | numbers
     print(json.dumps(result) if args.json else table(result))
     return 0
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def measure(
@@ -116,8 +109,14 @@ def measure(
 ) -> dict[str, Any]:
     """Takes turns: matrix product, JAX round, PyTorch rounds. Everything is compiled and run once before."""
     cpu = jax.default_backend() == "cpu"
-    # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out.
-    with jax.default_matmul_precision("default" if cpu else "highest"):
+    times: dict[str, list[float]] = {name: [] for name in ("product", "jax", *LAYOUTS)}
+    with contextlib.ExitStack() as stack:
+        # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out.
+        stack.enter_context(jax.default_matmul_precision("default" if cpu else "highest"))
+        if torch:
+            settings = (asdict(workload), clients, cores(), "cpu" if cpu else "cuda")
+            rounds = stack.enter_context(TorchRounds(*settings))
+            torch_about = rounds.about()
         began = time.perf_counter()
         one_round = compiled_round(workload, clients, strategy)
         compile_seconds = time.perf_counter() - began
@@ -125,13 +124,6 @@ def measure(
         memory = device_memory_mb() or peak_memory_mb()
         products = compiled_products(workload.product, strategy)
         seconds(products)
-    times: dict[str, list[float]] = {name: [] for name in ("product", "jax", *LAYOUTS)}
-    torch_about: dict[str, Any] = {}
-    with contextlib.ExitStack() as stack:
-        if torch:
-            settings = (asdict(workload), clients, cores(), "cpu" if cpu else "cuda")
-            rounds = stack.enter_context(TorchRounds(*settings))
-            torch_about = rounds.about
         for turn in range(repeats):
             turns = [seconds(products) for _ in range(PRODUCTS)]
             times["product"].append(statistics.median(turns))

@@ -34,6 +34,10 @@ class Layout:
     """`map`: one client after another; a number: chunks of that many side by side; `vmap`: the whole cohort. By default
     `map` on CPU, 16 elsewhere."""
 
+    def __post_init__(self) -> None:
+        if self.devices is not None:
+            at_least_one(devices=self.devices)
+
 
 @dataclass(frozen=True)
 class Run:

@@ -13,6 +13,7 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Run, at_least_one
 from fedpriv.datasets import Dataset
+from fedpriv.models import Weights
 from fedpriv.types import Algorithm
 
 Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
@@ -80,6 +81,14 @@ class FedSMP(Run):
             raise ValueError(f"algorithms: () names none; choose among {Name.__args__}")
         if self.delta is not None and not 0 < self.delta < 1:
             raise ValueError(f"delta: {self.delta} is not in (0, 1)")
+
+
+@dataclass(frozen=True)
+class ImageFedSMP(FedSMP):
+    """Fed-SMP and its baselines on a CNN."""
+
+    weights: Weights = "flax"
+    """Initial weights: flax's defaults (LeCun normal), or PyTorch's, which have a third of their variance."""
 
 
 def sampler(config: FedSMP, clients: int) -> fp.Sampler:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
-import os
 import re
 import signal
 import sys
@@ -23,7 +22,7 @@ from experiments.config import Experiment, Run
 from experiments.record import Privacy, Recorder, new_folder
 from experiments.show import Progress, picture, table
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
-from fedpriv.strategy import Strategy
+from fedpriv.strategy import Strategy, split_cpu
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,13 +116,7 @@ def check(experiment: Experiment) -> None:
 
 def prepare(name: str, config: Run, module: ModuleType) -> tuple[Strategy, Experiment, Recorder]:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
-    import jax
-
-    if config.layout.devices is not None and config.layout.devices < 1:
-        raise ValueError(f"layout.devices: {config.layout.devices} is not at least 1")
-    # Takes effect on CPU only, and only before the backend starts.
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", config.layout.devices or os.cpu_count() or 1)
+    split_cpu(config.layout.devices)
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
     check(experiment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import flax.linen as nn
 import jax
@@ -13,6 +13,9 @@ import optax
 from fedpriv.conv import conv_general_dilated
 from fedpriv.pooling import max_pool_2x2
 from fedpriv.types import Example, Key, LossFn, Params
+
+Weights: TypeAlias = Literal["flax", "pytorch"]
+"""Whose default initial weights; see `initializers`."""
 
 
 class Model(NamedTuple):
@@ -89,27 +92,42 @@ class CNN(nn.Module):
     filters: Sequence[int]
     hidden: Sequence[int]
     classes: int
+    weights: Weights = "flax"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         x = as_float(x)[None]
         for features in self.filters:
-            x = nn.Conv(features, (5, 5), conv_general_dilated=conv_general_dilated)(x)
-            x = nn.relu(max_pool_2x2(x))
+            initial = initializers(self.weights, 25 * x.shape[-1])
+            conv = nn.Conv(features, (5, 5), conv_general_dilated=conv_general_dilated, **initial)
+            x = nn.relu(max_pool_2x2(conv(x)))
         x = x.reshape(-1)
         for width in self.hidden:
-            x = nn.relu(nn.Dense(width)(x))
-        return nn.Dense(self.classes)(x)
+            x = nn.relu(nn.Dense(width, **initializers(self.weights, x.size))(x))
+        return nn.Dense(self.classes, **initializers(self.weights, x.size))(x)
 
 
-def fashion_mnist_cnn() -> Model:
+def initializers(weights: Weights, fan_in: int) -> dict[str, Any]:
+    """How a layer with `fan_in` inputs per output starts: flax's defaults (LeCun normal kernels of variance 1 / fan_in,
+    zero biases) or PyTorch's (both uniform in +-1 / sqrt(fan_in), of variance 1 / (3 fan_in))."""
+    if weights == "flax":
+        return {}
+    bound = fan_in**-0.5
+
+    def uniform(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return {"kernel_init": uniform, "bias_init": uniform}
+
+
+def fashion_mnist_cnn(weights: Weights = "flax") -> Model:
     """Fed-SMP's network for Fashion-MNIST, d = 1,663,370."""
-    return classifier(CNN((32, 64), (512,), 10), (28, 28, 1))
+    return classifier(CNN((32, 64), (512,), 10, weights), (28, 28, 1))
 
 
-def svhn_cnn() -> Model:
+def svhn_cnn(weights: Weights = "flax") -> Model:
     """Fed-SMP's network for SVHN, d = 3,431,754."""
-    return classifier(CNN((64, 128), (384, 192), 10), (32, 32, 3))
+    return classifier(CNN((64, 128), (384, 192), 10, weights), (32, 32, 3))
 
 
 class CharacterLSTM(nn.Module):

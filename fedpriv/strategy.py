@@ -7,8 +7,9 @@ force while the run is traced; `sum_over` and the convolutions look it up there.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -46,7 +47,8 @@ class Strategy:
         if not 1 <= self.devices <= jax.local_device_count():
             raise ValueError(
                 f"devices: {self.devices} is not between 1 and the {jax.local_device_count()} local "
-                'device(s); on CPU call jax.config.update("jax_num_cpu_devices", n) first'
+                "device(s); on CPU call fedpriv.strategy.split_cpu(n) before JAX starts (it sets "
+                "jax_num_cpu_devices and a longer time-out)"
             )
         if self.convolution not in ("canonical", "xla"):
             raise ValueError(f"convolution: {self.convolution!r} is not 'canonical' or 'xla'")
@@ -60,6 +62,29 @@ def default() -> Strategy:
     """All local devices; one client at a time on CPU, chunks of 16 elsewhere."""
     clients: Literal["map"] | int = "map" if jax.default_backend() == "cpu" else 16
     return Strategy(clients, jax.local_device_count())
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def split_cpu(devices: int | None = None) -> None:
+    """Makes `devices` JAX devices of the CPU, by default one per core; without effect once JAX has started.
+
+    XLA ends the process when one CPU device has waited 40 s for another (an uneven round of large clients, a busy or
+    suspended machine); here it waits up to a day, unless XLA_FLAGS says otherwise.
+    """
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    for event in ("warn_stuck", "terminate"):
+        name = f"--xla_cpu_collective_call_{event}_timeout_seconds"
+        if not any(flag.startswith(name) for flag in flags):
+            flags.append(f"{name}=86400")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+    with suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", devices or cores())
 
 
 _current: ContextVar[Strategy | None] = ContextVar("strategy", default=None)

@@ -10,7 +10,7 @@ import pytest
 from experiments import config as configuration
 from experiments.run import main
 
-SMALL = ["--clients", "30", "--cohort", "6", "--local.epochs", "1", "--layout.devices", "1"]
+SMALL = ["--clients", "30", "--cohort", "6", "--sampling", "fixed_size", "--local.epochs", "1"]
 
 
 def launch(*args):
