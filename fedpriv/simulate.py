@@ -231,8 +231,8 @@ def _divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
     seed, offset = np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])]
     return (
         f"the model or its test loss became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); "
-        "likely causes: a learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / cohort "
-        "size) too large for the model; what was recorded before is kept"
+        "likely causes: a learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / "
+        "cohort size) too large for the model; what was recorded before is kept"
     )
 
 

@@ -74,8 +74,8 @@ def cores() -> int:
 def split_cpu(devices: int | None = None) -> None:
     """Makes `devices` JAX devices of the CPU, by default one per core; without effect once JAX has started.
 
-    XLA ends the process when one CPU device has waited 40 s for another (an uneven round of large clients, a busy or
-    suspended machine); here it waits up to a day, unless XLA_FLAGS says otherwise.
+    XLA ends the process when one CPU device has waited a minute for another (an uneven round of large clients, a busy
+    or suspended machine); here it waits up to a day, unless XLA_FLAGS says otherwise.
     """
     flags = os.environ.get("XLA_FLAGS", "").split()
     for event in ("warn_stuck", "terminate"):

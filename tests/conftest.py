@@ -1,5 +1,21 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine."""
 
-import jax
+from collections.abc import Iterator
 
-jax.config.update("jax_num_cpu_devices", 2)
+import jax
+import pytest
+
+from fedpriv.strategy import split_cpu
+
+split_cpu(2)
+
+
+@pytest.fixture(scope="module")
+def quick_to_compile() -> Iterator[None]:
+    """Programs that XLA hardly optimises: for modules that spend their time compiling tiny ones.
+
+    Numbers are the same up to rounding. The modules of convolutions, models and the custom round use what users get.
+    """
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -28,7 +28,10 @@ def regression(
 
 def start(features: int = 3) -> dict[str, jax.Array]:
     """Parameters {"b": f32[], "w": f32[features]}; flattened, `b` comes first."""
-    return {"b": jnp.float32(0.2), "w": jnp.linspace(0.5, -0.5, features, dtype=jnp.float32)}
+    return {
+        "b": jnp.float32(0.2),
+        "w": jnp.asarray(np.linspace(0.5, -0.5, features, dtype=np.float32)),
+    }
 
 
 def squared(params, example):

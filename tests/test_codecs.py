@@ -12,6 +12,8 @@ from small import assert_identical, assert_uniform
 from fedpriv import Wire
 from fedpriv.codecs import dimension, flatten, gather, largest, rand_k, scatter, top_k, unflatten
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 TREE = {
     "b": jnp.float32(7),
     "a": [jnp.arange(6.0).reshape(2, 3), jnp.arange(4.0)[None, None]],
@@ -28,7 +30,7 @@ jit_largest = jax.jit(largest, static_argnums=1)
 jit_top_k = jax.jit(top_k, static_argnums=1)
 
 
-@pytest.mark.parametrize("k", [1, 2, 7, 49, 50])
+@pytest.mark.parametrize("k", [1, 7, 50])
 def test_largest_and_top_k_are_those_of_a_sort(k):
     rng = np.random.default_rng(k)
     extremes = np.array([0, 2**32 - 1] * 25, np.uint32)
@@ -59,7 +61,7 @@ def test_negative_zero_counts_as_zero_after_abs():
     np.testing.assert_array_equal(kept, [1])
 
 
-@pytest.mark.parametrize(("d", "k"), [(1, 1), (5, 5), (5, 1), (1000, 3), (1000, 999)])
+@pytest.mark.parametrize(("d", "k"), [(5, 5), (5, 1), (1000, 999)])
 def test_rand_k_is_sorted_and_has_k_distinct_coordinates(d, k):
     keys = jax.random.split(jax.random.key(0), 20)
     kept = np.asarray(jax.jit(jax.vmap(lambda key: rand_k(key, d, k)))(keys))

@@ -12,6 +12,8 @@ from small import FALSE_ALARM, assert_uniform, regression, with_capacity
 from fedpriv import Cohort, everyone, fixed_size, for_each_client, poisson, put, take
 from fedpriv.privacy import Everyone, FixedSize, Poisson
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 TRIALS = 20_000
 
 
@@ -53,14 +55,14 @@ def test_fixed_size_of_all():
     np.testing.assert_array_equal(np.sort(cohort.ids, 1), [np.arange(4)] * 10)
 
 
-@pytest.mark.parametrize("capacity", [7, 20])
-def test_poisson_without_a_cut(capacity):
-    population, rate = 7, 0.3
+def test_poisson_without_a_cut():
+    population, rate, capacity = 7, 0.3, 20
     sampler = poisson(population, rate, capacity)
     assert sampler.accounting == Poisson(population, rate, capacity)
     assert not sampler.accounting.is_cut
     assert sampler.expected_size == pytest.approx(2.1, abs=1e-12)
     cohort = draws(sampler)
+    assert cohort.ids.shape == (TRIALS, population)
     drawn = members(cohort, population)
     np.testing.assert_array_equal(drawn.sum(1), cohort.mask.sum(1))
     np.testing.assert_array_equal(cohort.ids[~cohort.mask], population)
@@ -107,7 +109,9 @@ def test_a_padded_slot_touches_nobody():
     new = jax.tree.map(lambda leaf: jnp.full_like(leaf, -1), own)
     after = jax.jit(put)(store, cohort, new)
     np.testing.assert_array_equal(after["n"], [-1, 1, 2, -1, 4])
-    np.testing.assert_array_equal(after["c"][jnp.array([1, 2, 4])], store["c"][jnp.array([1, 2, 4])])
+    np.testing.assert_array_equal(
+        after["c"][jnp.array([1, 2, 4])], store["c"][jnp.array([1, 2, 4])]
+    )
     np.testing.assert_array_equal(after["c"][jnp.array([0, 3])], -1)
 
 
@@ -128,9 +132,9 @@ def test_each_client_gets_its_records_its_key_and_its_state():
         total = jnp.sum(jnp.where(real, shard.examples["y"], 0))
         return {"sum": total, "own": own}, (shard.size, jax.random.key_data(key), own)
 
-    total, (size, keys, own) = jax.jit(
-        lambda f: for_each_client(fn, key, cohort, f, state)
-    )(with_capacity(federation, 4, poison=True))
+    total, (size, keys, own) = jax.jit(lambda f: for_each_client(fn, key, cohort, f, state))(
+        with_capacity(federation, 4, poison=True)
+    )
     y = np.asarray(federation.examples["y"])
     rows = np.asarray(federation.rows)
     np.testing.assert_allclose(total["sum"], y[rows[2]].sum() + y[rows[0, :2]].sum(), rtol=1e-6)

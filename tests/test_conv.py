@@ -57,15 +57,11 @@ OPERATIONS = {
         lambda x, w: conv(x[None], w), in_axes=(3, 4), out_axes=2
     )(jnp.moveaxis(X, 0, 3), jnp.moveaxis(MANY_W, 0, 4)),
     "gradient of the gradient": lambda conv: jax.grad(
-        lambda x, w: sum(
-            jnp.sum(g**2) for g in jax.grad(partial(loss, conv), (0, 1))(x, w)
-        ),
+        lambda x, w: sum(jnp.sum(g**2) for g in jax.grad(partial(loss, conv), (0, 1))(x, w)),
         (0, 1),
     )(X[0], W),
     "gradient of gradients per example": lambda conv: jax.grad(
-        lambda x: jnp.sum(
-            jax.vmap(jax.grad(partial(loss, conv), 1), in_axes=(0, None))(x, W) ** 3
-        )
+        lambda x: jnp.sum(jax.vmap(jax.grad(partial(loss, conv), 1), in_axes=(0, None))(x, W) ** 3)
     )(X),
     "Hessian-vector product": lambda conv: jax.jvp(
         jax.grad(partial(loss, conv), (0, 1)), (X[0], W), (X[1], W + 1)

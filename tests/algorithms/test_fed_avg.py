@@ -34,6 +34,8 @@ from fedpriv import (
     steps,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SIZES = [4, 1, 3, 2, 4]
 WIDEST = 4
 KEY = jax.random.key(5)
@@ -54,9 +56,7 @@ def updates(federation, theta, *, rate, steps, momentum=0.5):
     return np.stack(
         [
             theta
-            - heavy_ball(
-                theta, *records(federation, i), steps=steps, rate=rate, momentum=momentum
-            )
+            - heavy_ball(theta, *records(federation, i), steps=steps, rate=rate, momentum=momentum)
             for i in range(federation.num_clients)
         ]
     )
@@ -97,9 +97,7 @@ def test_a_round_is_the_mean_of_local_training():
     deltas = updates(federation, theta, rate=0.1, steps=3)
     assert_close(vector(params), theta - deltas.mean(0))
     norms = np.linalg.norm(deltas, axis=1)
-    np.testing.assert_allclose(
-        metrics["diagnostics"]["mean_update_norm"], norms.mean(), rtol=1e-5
-    )
+    np.testing.assert_allclose(metrics["diagnostics"]["mean_update_norm"], norms.mean(), rtol=1e-5)
     assert metrics["cohort_size"] == 5
     assert (metrics["uplink"].values, metrics["uplink"].bits_per_value) == (4, 32)
 
@@ -118,10 +116,9 @@ def test_fed_sgd_is_one_step_on_the_mean_gradient():
     assert_close(vector(params), theta)
 
 
-@pytest.mark.parametrize("sampler", [fixed_size(5, 3), poisson(5, 0.5, 5)], ids=["fixed", "poisson"])
-def test_no_clip_and_no_noise_is_fed_avg_to_the_bit(sampler):
+def test_no_clip_and_no_noise_is_fed_avg_to_the_bit():
     federation = regression(SIZES)
-    common = {"sampler": sampler, "optimizer": sgd, "batches": epochs(2, 2)}
+    common = {"sampler": fixed_size(5, 3), "optimizer": sgd, "batches": steps(2, 2)}
     plain = fed_avg(squared, **common)
     private = dp_fed_avg(squared, **common, clip_norm=math.inf, noise_multiplier=0)
     far = dp_fed_avg(squared, **common, clip_norm=1e6, noise_multiplier=0)
@@ -161,27 +158,24 @@ NOISY = {"optimizer": sgd, "batches": full_batch(), "clip_norm": 0.5, "noise_mul
 
 @pytest.mark.parametrize(
     ("sampler", "divisor"),
-    [(fixed_size(6, 3), 3), (everyone(6), 6), (poisson(6, 0.25, 6), 1.5), (poisson(6, 1e-6, 2), 6e-6)],
-    ids=["fixed", "everyone", "poisson", "empty"],
+    [(fixed_size(6, 3), 3), (poisson(6, 0.25, 6), 1.5), (poisson(6, 1e-6, 2), 6e-6)],
+    ids=["fixed", "poisson", "empty"],
 )
 def test_noise_of_the_released_mean(sampler, divisor):
     """Standard deviation C sigma / r, with the expected r: an empty cohort gets its noise as well."""
     features = 4000
     algorithm = dp_fed_avg(squared, sampler=sampler, **NOISY)
     before = jax.tree.map(jnp.zeros_like, start(features)) | {"b": start()["b"]}
-    after, metrics = after_rounds(algorithm, still(features, 6), params=before)
-    if divisor < 1:
-        assert metrics["cohort_size"] == 0
-    assert_normal(vector(after) - vector(before), 0.5 * 1.4 / divisor)
-
-
-def test_every_round_has_noise_of_its_own():
-    features = 4000
-    algorithm = dp_fed_avg(squared, sampler=everyone(2), **NOISY)
-    federation, run = still(features, 2), jax.jit(algorithm.round)
-    state = algorithm.init(jax.tree.map(jnp.zeros_like, start(features)), federation)
-    steps = [vector(run(jax.random.key(t), state, federation)[0].params)[1:] for t in range(2)]
-    assert_normal(steps[0] - steps[1], 0.35 * math.sqrt(2))
+    federation, run = still(features, 6), jax.jit(algorithm.round)
+    state = algorithm.init(before, federation)
+    noise = []
+    for t in range(2):
+        after, metrics = run(jax.random.key(t), state, federation)
+        noise.append(vector(after.params) - vector(before))
+        assert_normal(noise[t], 0.5 * 1.4 / divisor)
+        if divisor < 1:
+            assert metrics["cohort_size"] == 0
+    assert_normal(noise[0] - noise[1], 0.5 * 1.4 / divisor * math.sqrt(2))  # independent
 
 
 def test_poisson_divides_by_the_expected_size():
@@ -190,9 +184,7 @@ def test_poisson_divides_by_the_expected_size():
     federation = federation.replace(
         rows=jnp.tile(federation.rows, (6, 1)), size=jnp.tile(federation.size, 6)
     )
-    algorithm = fed_avg(
-        squared, sampler=poisson(6, 0.4, 6), optimizer=sgd, batches=full_batch()
-    )
+    algorithm = fed_avg(squared, sampler=poisson(6, 0.4, 6), optimizer=sgd, batches=full_batch())
     run, state = jax.jit(algorithm.round), algorithm.init(start(), federation)
     theta, sizes = vector(start()), set()
     delta = 0.1 * gradient(theta, *records(federation, 0))
@@ -236,7 +228,9 @@ def test_a_mechanism_can_be_given_to_fed_avg():
     common = {"sampler": fixed_size(5, 2), "optimizer": sgd, "batches": steps(2, 2)}
     one = fed_avg(squared, **common, mechanism=gaussian(0.3, 0.7))
     other = dp_fed_avg(squared, **common, clip_norm=0.3, noise_multiplier=0.7)
-    assert_identical(after_rounds(one, federation), after_rounds(other, federation))
+    state = one.init(start(), federation)
+    programs = [str(jax.make_jaxpr(a.round)(KEY, state, federation)) for a in (one, other)]
+    assert programs[0] == programs[1]
     assert one.releases(7) == other.releases(7)
     assert one.claim(7, 1e-3) is None
     assert other.claim(7, 1e-3).epsilon > 0

@@ -1,0 +1,106 @@
+"""The benchmark's arithmetic and its output, on a model of a few hundred parameters; nothing here is a timing test."""
+
+import contextlib
+import importlib.util
+import io
+import json
+
+import pytest
+
+from experiments import benchmark
+from experiments.benchmark import Workload, flop_per_client, main, parameters, table
+
+TINY = Workload(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2, product=8)
+
+
+TORCH = importlib.util.find_spec("torch") is not None
+
+
+@pytest.fixture(scope="module")
+def result():
+    """What a whole run on the tiny workload prints; with PyTorch's turns where that is installed."""
+    torch = ["--torch"] if TORCH else []
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setitem(benchmark.WORKLOADS, "A", TINY)
+        assert main(["--json", "--clients", "2", "--repeats", "2", "--devices", "2", *torch]) == 0
+    return json.loads(printed.getvalue())
+
+
+def test_workload_a_has_the_size_it_is_said_to_have():
+    assert parameters(Workload()) == 1_663_370
+    assert round(flop_per_client(Workload()) / 1e9, 2) == 7.24
+
+
+def test_flop_of_a_small_model_by_hand():
+    forward = [
+        16 * 25 * 1 * 2,
+        4 * 25 * 2 * 3,
+        3 * 4,
+        4 * 10,
+    ]  # multiply-adds per example and layer
+    assert flop_per_client(TINY) == 2 * 2 * 2 * (3 * sum(forward) - forward[0])
+
+
+def test_json_is_one_object_with_consistent_numbers(result):
+    assert result["clients"] == 2
+    assert result["devices"] == 2
+    assert len(result["clients_per_second"]["all"]) == 2
+    assert result["peak_memory_mb"] > 0
+    assert ("ratio_to_torch" in result) == TORCH
+    ratios = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
+    assert result["fraction_of_matmul"]["all"] == pytest.approx([a / b for a, b in ratios])
+
+
+def test_table_names_what_is_wanted_of_it(result):
+    out = table(result)
+    for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
+        assert name in out
+    assert ("ratio_to_torch" in out) == TORCH
+
+
+@pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
+def test_torch_trains_the_same_model(result):
+    assert result["torch"]["parameters"] == result["parameters"]
+    assert result["torch"]["best"] in ("nchw", "channels_last")
+    assert result["ratio_to_torch"]["median"] > 0
+
+
+def test_torch_that_is_not_installed_is_said_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
+    assert main(["--torch"]) == 2
+    error = capsys.readouterr().err
+    assert "pip install torch" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--clients", "0"], "--clients: 0 is not at least 1"),
+        (["--repeats", "-1"], "--repeats: -1 is not at least 1"),
+        (["--devices", "99"], "devices: 99 is not between"),
+        (["--clients", "many"], "invalid int value"),
+        (["--workload", "Z"], "invalid choice"),
+        (["--speed"], "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(given, complaint, capsys):
+    try:
+        code = main(given)
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+
+
+def test_help_explains_every_option(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    for option in ("--workload", "--clients", "--repeats", "--devices", "--torch", "--json"):
+        assert option in out

@@ -1,0 +1,152 @@
+"""What every algorithm owes the laboratory; a new algorithm gets one line in ALGORITHMS."""
+
+import math
+
+import jax
+import numpy as np
+import optax
+import pytest
+from small import assert_identical, classification
+
+from fedpriv import (
+    Certificate,
+    Claim,
+    Release,
+    Wire,
+    certify,
+    dp_fed_avg,
+    epochs,
+    everyone,
+    fed_avg,
+    fed_avg_sparse,
+    fed_sgd,
+    fed_smp,
+    fixed_size,
+    full_batch,
+    poisson,
+    select_rand_k,
+    select_top_k,
+)
+from fedpriv.privacy import VIEWS
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS = 6
+FEDERATION, _, MODEL = classification(CLIENTS)
+COMMON = {"optimizer": lambda t: optax.sgd(0.1 * 0.9**t, momentum=0.5), "batches": full_batch()}
+PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
+FIXED, POISSON = fixed_size(CLIENTS, 3), poisson(CLIENTS, 0.5, 4)
+RAND_K, TOP_K = select_rand_k(0.4), select_top_k(0.4, full_batch())
+
+ALGORITHMS = {
+    "fed_avg": fed_avg(MODEL.loss, sampler=FIXED, **COMMON | {"batches": epochs(1, 2)}),
+    "fed_sgd": fed_sgd(MODEL.loss, sampler=everyone(CLIENTS), learning_rate=0.1),
+    "dp_fed_avg": dp_fed_avg(MODEL.loss, sampler=POISSON, **COMMON, **PRIVATE),
+    "fed_avg_sparse": fed_avg_sparse(MODEL.loss, sampler=FIXED, sparsifier=TOP_K, **COMMON),
+    "fed_smp rand_k": fed_smp(MODEL.loss, sampler=FIXED, sparsifier=RAND_K, **COMMON, **PRIVATE),
+    "fed_smp top_k": fed_smp(
+        MODEL.loss, sampler=everyone(CLIENTS), sparsifier=TOP_K, **COMMON, **PRIVATE
+    ),
+}
+NOISY = {"dp_fed_avg", "fed_smp rand_k", "fed_smp top_k"}
+
+
+@pytest.fixture(scope="module", params=ALGORITHMS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def algorithm(name):
+    return ALGORITHMS[name]
+
+
+@pytest.fixture(scope="module")
+def params():
+    return MODEL.init(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def rounds(algorithm, params):
+    """The state before; the compiled round; state and metrics after it."""
+    state = algorithm.init(params, FEDERATION)
+    run = jax.jit(algorithm.round)
+    return state, run, run(jax.random.key(1), state, FEDERATION)
+
+
+def test_the_state_has_a_model_and_a_round(rounds, params):
+    state, _, (after, _) = rounds
+    assert_identical(state.params, params)
+    assert (state.round, after.round) == (0, 1)
+
+
+def test_a_round_keeps_the_type_of_the_state(rounds):
+    """So that it can be scanned."""
+    state, _, (after, _) = rounds
+    assert jax.tree.map(jax.typeof, after) == jax.tree.map(jax.typeof, state)
+
+
+def test_a_round_is_pure(rounds):
+    """The same key gives the same bits, and what it was given is as it was."""
+    state, run, first = rounds
+    before = jax.tree.map(np.array, state)
+    again = run(jax.random.key(1), state, FEDERATION)
+    assert_identical(again, first)
+    assert_identical(state, before)
+    moved = jax.tree.map(lambda a, b: np.any(np.asarray(a) != b), again[0].params, state.params)
+    assert any(jax.tree.leaves(moved))
+
+
+def test_another_key_is_other_randomness(rounds, name):
+    state, run, (first, _) = rounds
+    other, _ = run(jax.random.key(2), state, FEDERATION)
+    pairs = zip(jax.tree.leaves(first.params), jax.tree.leaves(other.params), strict=True)
+    assert any(np.any(np.asarray(a) != b) for a, b in pairs) == (name != "fed_sgd")
+
+
+def test_a_round_works_without_the_host(algorithm, rounds):
+    """Nothing is read back, and nothing but constants of the trace is brought to the device."""
+    state, run, _ = rounds
+    key = jax.random.key(1)
+    with jax.transfer_guard("disallow"):
+        run(key, state, FEDERATION)
+
+
+def test_metrics(rounds):
+    _, _, (_, metrics) = rounds
+    assert set(metrics) == {"cohort_size", "uplink", "diagnostics"}
+    assert metrics["cohort_size"].dtype == np.int32
+    assert 0 <= metrics["cohort_size"] <= CLIENTS
+    assert isinstance(metrics["uplink"], Wire)
+    assert metrics["uplink"].bits() > 0
+    assert all(np.isfinite(value) for value in jax.tree.leaves(metrics["diagnostics"]))
+
+
+def test_releases_name_every_view_and_look_at_no_data(algorithm, name):
+    releases = algorithm.releases(9)  # there is no federation here
+    assert all(isinstance(release, Release) for release in releases)
+    assert {release.view for release in releases} == set(VIEWS)
+    assert {release.steps for release in releases} == {9}
+    for release in releases:
+        assert (release.multiplier > 0) == (name in NOISY)
+        assert bool(release.reason) == (name not in NOISY)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_gets_a_certificate(algorithm, name, view):
+    certificate = certify(algorithm.releases(2), 1e-3, view)
+    assert isinstance(certificate, Certificate)
+    assert (certificate.view, certificate.delta) == (view, 1e-3)
+    assert (0 < certificate.epsilon < math.inf) == (name in NOISY)
+    nothing = certify(algorithm.releases(0), 1e-3, view)
+    assert nothing.epsilon == 0
+
+
+def test_claim(algorithm, name):
+    claim = algorithm.claim(9, 1e-3)
+    if name in NOISY:
+        assert isinstance(claim, Claim)
+        assert claim.source
+        assert 0 < claim.epsilon < math.inf
+    else:
+        assert claim is None

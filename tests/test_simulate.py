@@ -1,0 +1,371 @@
+"""Runs: what is recorded, that a run is a loop over rounds, and that it compiles once."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import assert_close, assert_identical, classification, regression, sgd, squared, start
+
+from fedpriv import (
+    Algorithm,
+    DivergedError,
+    ModelState,
+    Strategy,
+    Wire,
+    dp_fed_avg,
+    epochs,
+    fed_avg,
+    fixed_size,
+    full_batch,
+    poisson,
+    simulate,
+)
+from fedpriv.simulate import evaluate
+from fedpriv.strategy import use
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+ONE = Strategy()
+SEEDS = (3, 8)
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+class Watched(NamedTuple):
+    """A run, and the counts at each evaluation."""
+
+    history: object
+    seen: list
+    traces: list
+    compilations: list
+
+
+def watched(algorithm, *args, **kwargs):
+    counts, traces, compilations, seen = Counter(), [], [], []
+
+    def round(*args):
+        counts["traces"] += 1
+        return algorithm.round(*args)
+
+    def listener(event, seconds, **_):
+        counts["compilations"] += event == COMPILED
+
+    def on_evaluation(evaluation):
+        seen.append(evaluation)
+        traces.append(counts["traces"])
+        compilations.append(counts["compilations"])
+
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    try:
+        history = simulate(
+            algorithm._replace(round=round), *args, on_evaluation=on_evaluation, **kwargs
+        )
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listener)
+    return Watched(history, seen, traces, compilations)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return classification(clients=6, per_client=4, tests=7)
+
+
+@pytest.fixture(scope="module")
+def algorithm(task):
+    return dp_fed_avg(
+        task[2].loss,
+        sampler=fixed_size(6, 4),
+        optimizer=sgd,
+        batches=epochs(1, 2),
+        clip_norm=0.5,
+        noise_multiplier=0.5,
+    )
+
+
+@pytest.fixture(scope="module")
+def run(task, algorithm):
+    """Two seeds, five rounds, evaluated after 2, 4 and 5."""
+    federation, test, model = task
+    return watched(
+        algorithm,
+        model.init,
+        federation,
+        test,
+        score=model.score,
+        rounds=5,
+        every=2,
+        seeds=SEEDS,
+        strategy=ONE,
+    )
+
+
+@pytest.fixture(scope="module")
+def loop(task, algorithm):
+    """seed, federation, rounds -> states after each round, by a Python loop."""
+    init, step = jax.jit(task[2].init), jax.jit(algorithm.round)
+
+    def states(seed, federation, rounds):
+        root = jax.random.key(seed)
+        found = [algorithm.init(init(jax.random.fold_in(root, 0)), federation)]
+        for t in range(1, rounds + 1):
+            found.append(step(jax.random.fold_in(root, t), found[-1], federation)[0])
+        return found
+
+    return states
+
+
+def scores(params, test):
+    """Accuracy and cross-entropy of logistic regression, by NumPy."""
+    weights = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)["params"]["Dense_0"]
+    z = test["image"].reshape(len(test["label"]), -1) / 255 @ weights["kernel"] + weights["bias"]
+    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
+    rows = np.arange(len(z))
+    return np.mean(z.argmax(1) == test["label"]), -log_p[rows, test["label"]].mean()
+
+
+def test_what_is_recorded(run):
+    history = run.history
+    assert history.seeds == SEEDS
+    np.testing.assert_array_equal(history.rounds, [2, 4, 5])
+    assert history.accuracy.shape == history.loss.shape == history.uplink_mb.shape == (3, 2)
+    for evaluation in history.evaluations:
+        assert evaluation.diagnostics["mean_update_norm"].shape == (2,)
+        assert evaluation.seconds > 0
+    assert jax.tree.leaves(history.state.params)[0].shape[0] == 2
+    np.testing.assert_array_equal(history.state.round, [5, 5])
+
+
+def test_evaluations_are_reported_in_order(run):
+    assert [e.round for e in run.seen] == [2, 4, 5]
+    assert all(a is b for a, b in zip(run.seen, run.history.evaluations, strict=True))
+
+
+def test_a_run_is_traced_and_compiled_once(run):
+    """The short last chunk included."""
+    assert len(set(run.traces)) == 1
+    assert len(set(run.compilations)) == 1
+    assert run.compilations[0] > 0  # the listener works
+
+
+def test_a_run_is_a_loop_over_rounds(run, loop, task):
+    """Each seed by itself; a round's key depends on the seed and the round alone."""
+    federation, test, _ = task
+    for column, seed in enumerate(SEEDS):
+        states = loop(seed, federation, 5)
+        final = jax.tree.map(lambda leaf, c=column: leaf[c], run.history.state)
+        assert_close(final, states[5], 1e-6)
+        for row, t in enumerate((2, 4, 5)):
+            accuracy, loss = scores(states[t].params, test)
+            assert run.history.accuracy[row, column] == pytest.approx(accuracy, abs=1e-6)
+            assert run.history.loss[row, column] == pytest.approx(loss, rel=1e-5)
+    assert run.history.loss[0, 0] != run.history.loss[0, 1]
+
+
+def test_seeds_federations_and_parameters_of_their_own(run, loop, task, algorithm):
+    """One seed alone, with its own partition beside it; the number of rounds changes nothing."""
+    federation, test, model = task
+    other = federation.repartition(np.arange(24).reshape(6, 4), public=[24, 25, 26, 27])
+    history = simulate(
+        algorithm,
+        model.init,
+        [federation, other],
+        test,
+        score=model.score,
+        rounds=4,
+        every=4,
+        seeds=(SEEDS[1], SEEDS[1]),
+        strategy=ONE,
+    )
+    np.testing.assert_allclose(history.loss[0, 0], run.history.loss[1, 1], rtol=1e-6)
+    alone = loop(SEEDS[1], other, 4)[4]
+    assert_close(jax.tree.map(lambda leaf: leaf[1], history.state), alone, 1e-6)
+    assert history.loss[0, 0] != history.loss[0, 1]
+
+
+def test_uplink_is_the_papers_formula(run):
+    """32 k T r / n bits per client; d = 15, r / n = 4 / 6."""
+    expected = [32 * 15 * t * 4 / 6 / 8e6 for t in (2, 4, 5)]
+    np.testing.assert_allclose(run.history.uplink_mb, np.transpose([expected] * 2), rtol=1e-12)
+
+
+def toy(metrics, step=lambda state: state.params):
+    """An algorithm whose round does nothing but report, quick to compile."""
+
+    def round(key, state, federation):
+        params = step(state)
+        return ModelState(params, state.round + 1), metrics(state.round + 1)
+
+    return Algorithm(lambda p, f: ModelState(p, jnp.int32(0)), round, lambda rounds: (), None)
+
+
+def nothing(params, example):
+    return {name: jnp.zeros(()) + params for name in ("correct", "loss", "weight")}
+
+
+def toy_run(algorithm, rounds=5, every=2, seeds=(0,), params=1.0, **kwargs):
+    if not callable(params):
+        params = jnp.float32(params)
+    return simulate(
+        algorithm,
+        params,
+        regression([1, 1, 1]),
+        np.zeros(2, np.float32),
+        rounds=rounds,
+        every=every,
+        seeds=seeds,
+        **({"score": nothing, "strategy": ONE} | kwargs),
+    )
+
+
+def test_uplink_is_counted_in_integers():
+    """Cohorts that change, messages beyond 2^24 and sums beyond 2^31 bits: not one bit is lost."""
+    values = 2**24 + 1
+
+    def metrics(t):
+        return {"cohort_size": t, "uplink": Wire(values + t, 32, 3)}
+
+    history = toy_run(toy(metrics))
+    bits = np.cumsum([t * (32 * (values + t) + 3) for t in range(1, 6)])
+    found = history.uplink_mb[:, 0] * 8e6 * 3
+    np.testing.assert_array_equal(np.round(found), bits[[1, 3, 4]])
+    np.testing.assert_allclose(found, bits[[1, 3, 4]], rtol=1e-15)
+    assert bits[-1] > 2**31
+
+
+def plain(t):
+    return {"cohort_size": jnp.int32(1), "uplink": Wire(1), "diagnostics": {"t": 1.0 * t}}
+
+
+def test_diagnostics_are_means_since_the_last_evaluation():
+    history = toy_run(toy(plain))
+    assert [float(e.diagnostics["t"][0]) for e in history.evaluations] == [1.5, 3.5, 5]
+    history = toy_run(toy(plain), rounds=4, every=4)
+    assert [float(e.diagnostics["t"][0]) for e in history.evaluations] == [2.5]
+
+
+def test_more_rounds_per_evaluation_than_rounds():
+    history = toy_run(toy(plain), rounds=2, every=10)
+    np.testing.assert_array_equal(history.rounds, [2])
+    np.testing.assert_array_equal(history.state.round, [2])
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_on_several_devices_a_run_is_compiled_once(every):
+    result = watched(
+        toy(plain, lambda state: state.params * 0.5),
+        jnp.float32(1),
+        regression([1, 1, 1]),
+        np.zeros(2, np.float32),
+        score=nothing,
+        rounds=6,
+        every=every,
+        strategy=Strategy("map", 2),
+    )
+    assert len(set(result.compilations)) == len(set(result.traces)) == 1
+    np.testing.assert_array_equal(result.history.state.params, [0.5**6])
+
+
+def test_a_model_that_diverges():
+    """Seed 5 breaks in round 4: it is named, and what was recorded before is kept."""
+    marked = jax.random.key_data(jax.random.fold_in(jax.random.key(5), 0))
+
+    def params(key):
+        return jnp.where(jnp.array_equal(jax.random.key_data(key), marked), 2.0, 1.0)
+
+    def step(state):
+        return jnp.where((state.params == 2) & (state.round >= 3), jnp.inf, state.params)
+
+    with pytest.raises(DivergedError, match=r"in round 4 \(seed 5\)") as error:
+        toy_run(toy(plain, step), rounds=7, every=3, seeds=(9, 5, 1), params=params)
+    assert "\n" not in str(error.value)
+    np.testing.assert_array_equal(error.value.history.rounds, [3])
+    assert error.value.history.seeds == (9, 5, 1)
+
+
+def test_the_given_parameters_are_not_used_up():
+    params = jnp.float32(3)
+    first = toy_run(toy(plain), params=params)
+    second = toy_run(toy(plain), params=params)
+    assert_identical(first.state, second.state)
+    assert params == 3
+
+
+def test_a_test_loss_that_diverges():
+    """The model is finite, its loss is not, when it is evaluated after round 5."""
+
+    def score(params, example):
+        one = jnp.ones(())
+        return {"correct": one, "weight": one, "loss": jnp.where(params == 6, jnp.nan, params)}
+
+    with pytest.raises(DivergedError, match=r"in round 5 \(seed 0\)") as error:
+        toy_run(toy(plain, lambda state: state.params + 1), rounds=5, every=3, score=score)
+    np.testing.assert_array_equal(error.value.history.rounds, [3])
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])
+def test_evaluation_of_any_number_of_examples(count, batch_size):
+    """The padding of the last batch counts nothing, not even where the score of zeros is NaN."""
+    x = np.random.default_rng(0).uniform(1, 2, (count, 3)).astype(np.float32)
+
+    def score(params, example):
+        s = jnp.sum(example["x"]) * params
+        return {"correct": s > 4.5, "loss": jnp.log(s), "weight": s / s}
+
+    found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size))(x)
+    s = x.astype(np.float64).sum(1)
+    assert found["weight"] == count
+    assert found["correct"] == np.sum(s > 4.5)
+    np.testing.assert_allclose(found["loss"], np.log(s).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rounds": 0}, "rounds: 0 is not at least 1"),
+        ({"every": 0}, "every: 0 is not at least 1"),
+        ({"seeds": ()}, "number of seeds: 0 is not at least 1"),
+    ],
+)
+def test_errors(changed, message):
+    with pytest.raises(ValueError, match=message):
+        toy_run(toy(plain), **changed)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "federations", "message"),
+    [
+        (fixed_size(4, 2), 1, "sampler: made for 4 clients, but the federation has 3"),
+        (poisson(2, 0.5, 2), 1, "sampler: made for 2 clients"),
+        (fixed_size(3, 2), 2, "federation: 2 given for 1 seeds; give one, or one per seed"),
+    ],
+)
+def test_errors_of_what_does_not_fit(sampler, federations, message):
+    algorithm = fed_avg(squared, sampler=sampler, optimizer=sgd, batches=full_batch())
+    federation = regression([1, 1, 1])
+    with pytest.raises(ValueError, match=message) as error:
+        simulate(
+            algorithm,
+            start(),
+            [federation] * 2 if federations == 2 else federation,
+            federation.examples,
+            score=squared,
+            rounds=1,
+        )
+    assert "\n" not in str(error.value)
+
+
+def test_no_strategy_is_left_in_force():
+    from fedpriv.strategy import current
+
+    with use(Strategy(3)), pytest.raises(ValueError, match="made for 4"):
+        simulate(
+            fed_avg(squared, sampler=fixed_size(4, 2), optimizer=sgd, batches=full_batch()),
+            start(),
+            regression([1]),
+            {},
+            score=squared,
+            rounds=1,
+        )
+    assert current() == Strategy()

@@ -1,0 +1,157 @@
+"""Layouts of the client axis differ in speed only."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import assert_close, regression, sgd, squared, start, with_capacity
+
+from fedpriv import (
+    Federation,
+    Strategy,
+    epochs,
+    fed_avg,
+    fed_smp,
+    fixed_size,
+    models,
+    select_rand_k,
+)
+from fedpriv.strategy import current, default, spmd, sum_over, use
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+LAYOUTS = [Strategy(clients, devices) for devices in (1, 2) for clients in ("map", 2, 3, "vmap")]
+
+
+def run(strategy, fn, *args):
+    """`fn`, traced under `strategy` on the devices it asks for."""
+    with use(strategy):
+        return jax.device_get(jax.jit(spmd(fn))(*args))
+
+
+@pytest.mark.parametrize("strategy", LAYOUTS, ids=str)
+def test_sum_over_is_a_loop(strategy):
+    x = {"a": np.arange(10.0, dtype=np.float32).reshape(5, 2), "n": np.arange(5, dtype=np.int32)}
+    factor = np.array([1, 2, 0, 4, 5], np.float32)
+    valid = np.array([True, False, True, True, True])
+
+    def fn(x, factor):
+        # Where `valid` is False this is 0 / 0, and must not be seen.
+        safe = jnp.where(x["n"] == 1, jnp.nan, 1.0)
+        return {"sum": x["a"] * factor * safe, "count": x["n"] * 0 + 1}, (x["n"], factor * safe)
+
+    total, (kept_n, kept_f) = run(strategy, lambda *a: sum_over(fn, *a), valid, x, factor)
+    np.testing.assert_array_equal(total["sum"], (x["a"] * factor[:, None])[valid].sum(0))
+    assert total["count"] == 4
+    np.testing.assert_array_equal(kept_n, np.where(valid, x["n"], 0))
+    np.testing.assert_array_equal(kept_f, np.where(valid, factor, 0))
+
+
+@pytest.mark.parametrize("strategy", [Strategy("map", 2), Strategy(7, 1)], ids=str)
+def test_sum_over_one_element(strategy):
+    total, kept = run(
+        strategy, lambda x: sum_over(lambda x: (x, 2 * x), jnp.ones(1, bool), x), jnp.array([3.0])
+    )
+    assert total == 3
+    np.testing.assert_array_equal(kept, [6])
+
+
+def test_the_sum_is_streamed():
+    """No array of the program but the inputs has both the clients' and the coordinates' axis."""
+    x = jnp.zeros(6)
+    jaxpr = jax.make_jaxpr(
+        lambda x: sum_over(lambda x: (jnp.full(1000, x), ()), jnp.ones(6, bool), x)
+    )(x)
+    assert "f32[1000]" in str(jaxpr)
+    assert "6,1000]" not in str(jaxpr)
+
+
+@pytest.fixture(scope="module")
+def round_of():
+    """strategy, federation -> parameters after a round of Fed-SMP; 5 of 7 clients of unequal size."""
+    algorithm = fed_smp(
+        squared,
+        sampler=fixed_size(7, 5),
+        optimizer=sgd,
+        batches=epochs(2, 2),
+        sparsifier=select_rand_k(0.5),
+        clip_norm=0.5,
+        noise_multiplier=1.0,
+    )
+
+    def result(strategy, federation):
+        state = algorithm.init(start(9), federation)
+        return run(strategy, algorithm.round, jax.random.key(0), state, federation)
+
+    federation = regression([4, 1, 3, 2, 4, 3, 1], features=9)
+    return result, federation, result(Strategy(), federation)
+
+
+@pytest.mark.parametrize("strategy", [Strategy(2), Strategy(3, 2)], ids=str)
+def test_a_round_does_not_depend_on_chunks_and_devices(round_of, strategy):
+    result, federation, expected = round_of
+    assert_close(result(strategy, federation), expected)
+
+
+def test_a_round_does_not_depend_on_padding(round_of):
+    """Of the clients' rows; and, at once, not on whether all clients run side by side."""
+    result, federation, expected = round_of
+    assert_close(result(Strategy("vmap"), with_capacity(federation, 7, poison=True)), expected)
+
+
+def test_a_round_does_not_depend_on_the_convolution():
+    """Three local steps of a CNN; side by side, each client has kernels of its own."""
+    rng = np.random.default_rng(0)
+    examples = {
+        "image": rng.integers(0, 256, (8, 4, 4, 1), np.uint8),
+        "label": rng.integers(0, 3, 8, np.int32),
+    }
+    federation = Federation.from_arrays(examples, np.arange(8).reshape(4, 2))
+    model = models.classifier(models.CNN((2,), (), 3), (4, 4, 1))
+    algorithm = fed_avg(
+        model.loss,
+        sampler=fixed_size(4, 2),
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=epochs(3, 2),
+    )
+    state = algorithm.init(model.init(jax.random.key(0)), federation)
+    results = [
+        run(strategy, algorithm.round, jax.random.key(0), state, federation)
+        for strategy in (Strategy("vmap"), Strategy(convolution="xla"))
+    ]
+    assert np.abs(jax.tree.leaves(results[0])[0] - jax.tree.leaves(state)[0]).max() > 1e-3
+    assert_close(results[1], results[0])
+
+
+def test_what_is_in_force():
+    assert current() == Strategy()
+    with use(Strategy(3)), use(Strategy("vmap")) as inner:
+        assert current() is inner
+    assert current() == Strategy()
+
+    def fail():
+        with use(Strategy(3)):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert current() == Strategy()
+    assert default() == Strategy("map", 2)  # of two host devices
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"clients": 0}, "clients: 0 is not 'map', 'vmap' or a chunk size >= 1"),
+        ({"clients": "chunk"}, "clients: 'chunk' is not 'map'"),
+        ({"clients": 2.5}, r"clients: 2\.5 is not 'map'"),
+        ({"devices": 0}, "devices: 0 is not between 1 and the 2 local"),
+        ({"devices": 3}, r"devices: 3 is not between 1 and the 2 local .*split_cpu"),
+        ({"convolution": "fft"}, "convolution: 'fft' is not 'canonical' or 'xla'"),
+    ],
+)
+def test_errors(given, message):
+    with pytest.raises(ValueError, match=message) as error:
+        Strategy(**given)
+    assert "\n" not in str(error.value)
