@@ -152,16 +152,16 @@ def measure(
         "matmul_gflops": spread([strategy.devices * gflop(workload) / t for t in times["product"]]),
     }
     pairs = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
-    result["fraction_of_matmul"] = spread([ours / limit for ours, limit in pairs])
+    fractions = spread([ours / limit for ours, limit in pairs])
+    result |= {"fraction_of_matmul": fractions["median"], "fractions_of_matmul": fractions}
     if torch:
         result["torch"] = torch_about
         for layout in LAYOUTS:
             result["torch"][layout] = spread([clients / t for t in times[layout]])
         best = max(LAYOUTS, key=lambda layout: result["torch"][layout]["median"])
         result["torch"]["best"] = best
-        result["ratio_to_torch"] = spread(
-            [theirs / ours for theirs, ours in zip(times[best], times["jax"], strict=True)]
-        )
+        ratios = spread([b / a for a, b in zip(times["jax"], times[best], strict=True)])
+        result |= {"ratio_to_torch": ratios["median"], "ratios_to_torch": ratios}
     return result
 
 
@@ -268,7 +268,7 @@ def table(result: dict[str, Any]) -> str:
         "clients/s": show(result["clients_per_second"]),
         "rate": show(result["gflops"], "GFLOP/s"),
         "matrix product": show(result["matmul_gflops"], "GFLOP/s"),
-        "fraction_of_matmul": show(result["fraction_of_matmul"]),
+        "fraction_of_matmul": show(result["fractions_of_matmul"]),
         "compile time": f"{result['compile_seconds']:.1f} s",
         "peak memory": f"{result['peak_memory_mb']:.0f} MB",
     }
@@ -278,7 +278,7 @@ def table(result: dict[str, Any]) -> str:
         for layout in LAYOUTS:
             lines[f"torch {layout}"] = show(about[layout], "clients/s")
         lines["torch peak memory"] = f"{about['peak_memory_mb']:.0f} MB"
-        lines["ratio_to_torch"] = show(result["ratio_to_torch"]) + f", to {about['best']}"
+        lines["ratio_to_torch"] = show(result["ratios_to_torch"]) + f", to {about['best']}"
     return "\n".join(f"{name:<20} {text}" for name, text in lines.items())
 
 

@@ -64,7 +64,7 @@ class Recorder:
     """Writes a run's folder. A line of metrics.jsonl is on the disk before training goes on."""
 
     def __init__(self, folder: Path, name: str, config: Run):
-        self.folder = folder
+        self.folder, self._config = folder, config
         self._identity = {"config": name, "settings": plain(config)}
         _write(folder / "config.json", self._identity)
 
@@ -90,6 +90,9 @@ class Recorder:
     ) -> dict[str, Any]:
         """Writes and returns summary.json; every quantity is a mapping by algorithm."""
         done = {name: h for name, h in histories.items() if h.evaluations}
+        # A run that was cut short went on for up to `every` rounds after its last evaluation, and spent their epsilon.
+        more = 0 if status == "complete" else self._config.every
+        spent = {n: min(int(h.rounds[-1]) + more, self._config.rounds) for n, h in done.items()}
         results = {
             **self._identity,
             "status": status,
@@ -100,10 +103,8 @@ class Recorder:
             },
             "uplink_mb_per_client": {n: float(h.uplink_mb[-1].mean()) for n, h in done.items()},
             "privacy": {
-                n: Privacy(experiment.entries[n].algorithm, experiment.delta).report(
-                    int(h.rounds[-1])
-                )
-                for n, h in done.items()
+                n: Privacy(experiment.entries[n].algorithm, experiment.delta).report(rounds)
+                for n, rounds in spent.items()
             },
             "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},
             "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},

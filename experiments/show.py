@@ -31,7 +31,7 @@ class Progress:
         self._bar.update(e.round - self._bar.n)
         who = f"{so_far.unit}, {so_far.view}, {so_far.relation}".replace("_", "-")
         self._bar.set_postfix_str(
-            f"accuracy {e.accuracy.mean():.2%}, certified eps {so_far.epsilon:.3g} ({who})"
+            f"accuracy {e.accuracy.mean():.2%}, certified eps {so_far.epsilon:.3g} ({who}, delta {so_far.delta:.2g})"
         )
 
     def close(self) -> None:
@@ -72,18 +72,23 @@ def _legend(summary: dict[str, Any]) -> list[str]:
         f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
         "best over the evaluations, chosen on the test set as papers do",
         f"epsilon at delta = {first['third_party']['delta']:.3g}, {first['third_party']['unit']} level; "
-        "inf: nothing is certified",
+        "inf: nothing is certified; of ONE model (one algorithm, one seed) released alone",
     ]
     for view in VIEWS:
         relations = {p["certified"][view]["relation"].replace("_", "-") for p in privacy}
         lines.append(f"  {view}: certified, {' / '.join(sorted(relations))} adjacency")
+    if len({c["relation"] for p in privacy for c in p["certified"].values()}) > 1:
+        lines.append(
+            "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "
+            "adjacency do not compare"
+        )
     claims = [p["claimed"] for p in privacy if p["claimed"]]
     if claims:
         claim = claims[0]
         adjacency = claim["relation"].replace("_", "-")
         lines.append(f"  claimed: {claim['view']}, {adjacency} adjacency, by {claim['source']}")
-        if not claim["sound"]:
-            lines += [f"  (*) not proved for this run: {reason}" for reason in claim["reasons"]]
+        verdict = "holds for this run" if claim["sound"] else "(*) not proved for this run"
+        lines += [f"  claim: {verdict}: {reason}" for reason in claim["reasons"]]
     return lines
 
 

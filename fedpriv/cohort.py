@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -32,11 +33,13 @@ class Sampler(NamedTuple):
 
     Attributes:
       draw: key -> Cohort.
+      slots: the largest cohort there can be.
       expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
       accounting: the same sampling as the accountant sees it.
     """
 
     draw: Callable[[Key], Cohort]
+    slots: int
     expected_size: float
     accounting: Everyone | FixedSize | Poisson
 
@@ -45,7 +48,7 @@ def everyone(population: int) -> Sampler:
     """All clients, every round."""
     accounting = Everyone(population)
     cohort = Cohort(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
-    return Sampler(lambda key: cohort, float(population), accounting)
+    return Sampler(lambda key: cohort, population, float(population), accounting)
 
 
 def fixed_size(population: int, size: int) -> Sampler:
@@ -56,7 +59,7 @@ def fixed_size(population: int, size: int) -> Sampler:
         ids = jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[:size]
         return Cohort(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, float(size), accounting)
+    return Sampler(draw, size, float(size), accounting)
 
 
 def poisson(population: int, rate: float, capacity: int) -> Sampler:
@@ -64,6 +67,8 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
 
     The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
     """
+    # float32 uniforms lie on multiples of 2^-23, so that this is the probability of u < rate.
+    rate = math.ceil(rate * 2**23) / 2**23
     accounting = Poisson(population, rate, capacity)
     slots = min(capacity, population)
 
@@ -74,7 +79,7 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
         mask = u[order] < rate
         return Cohort(jnp.where(mask, order, population), mask)
 
-    return Sampler(draw, population * rate, accounting)
+    return Sampler(draw, slots, population * rate, accounting)
 
 
 class Shard(NamedTuple):

@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 
+from fedpriv._primitive import primitive_of
 from fedpriv.strategy import current
 
 
@@ -81,23 +82,9 @@ def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> 
     return _correlate(x, dy, kernel=kernel).transpose(1, 2, 0, 3)
 
 
-def _primitive(fn: Callable[..., jax.Array]) -> Primitive:
-    primitive = Primitive(fn.__name__)
-
-    def abstract(*avals: jax.core.ShapedArray, **params: object) -> jax.core.ShapedArray:
-        shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-        out = jax.eval_shape(partial(fn, **params), *shapes)
-        return jax.core.ShapedArray(out.shape, out.dtype)
-
-    primitive.def_impl(lambda *args, **params: jax.jit(partial(fn, **params))(*args))
-    primitive.def_abstract_eval(abstract)
-    mlir.register_lowering(primitive, mlir.lower_fun(fn, multiple_results=False))
-    return primitive
-
-
-_conv = _primitive(_forward)
-_conv_input = _primitive(_input_cotangent)
-_conv_weight = _primitive(_weight_cotangent)
+_conv = primitive_of(_forward)
+_conv_input = primitive_of(_input_cotangent)
+_conv_weight = primitive_of(_weight_cotangent)
 
 # With F(x, w) the convolution, I(dy, w) and W(x, dy) its cotangents: <F(x, w), dy> = <x, I(dy, w)> = <w, W(x, dy)>, so
 # that each of the three has the other two as transposes, and gradients of gradients are fast as well.

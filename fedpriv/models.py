@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.conv import conv_general_dilated
+from fedpriv.dense import dot_general
 from fedpriv.pooling import max_pool_2x2
 from fedpriv.types import Example, Key, LossFn, Params
 
@@ -103,7 +104,8 @@ class CNN(nn.Module):
             x = nn.relu(max_pool_2x2(conv(x)))
         x = x.reshape(-1)
         for width in self.hidden:
-            x = nn.relu(nn.Dense(width, **initializers(self.weights, x.size))(x))
+            initial = initializers(self.weights, x.size)
+            x = nn.relu(nn.Dense(width, dot_general=dot_general, **initial)(x))
         return nn.Dense(self.classes, **initializers(self.weights, x.size))(x)
 
 

@@ -49,7 +49,7 @@ def test_json_is_one_object_with_consistent_numbers(result):
     assert result["peak_memory_mb"] > 0
     assert ("ratio_to_torch" in result) == TORCH
     ratios = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
-    assert result["fraction_of_matmul"]["all"] == pytest.approx([a / b for a, b in ratios])
+    assert result["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in ratios])
 
 
 def test_table_names_what_is_wanted_of_it(result):
@@ -63,7 +63,7 @@ def test_table_names_what_is_wanted_of_it(result):
 def test_torch_trains_the_same_model(result):
     assert result["torch"]["parameters"] == result["parameters"]
     assert result["torch"]["best"] in ("nchw", "channels_last")
-    assert result["ratio_to_torch"]["median"] > 0
+    assert result["ratio_to_torch"] > 0
 
 
 def test_torch_that_is_not_installed_is_said_in_one_line(monkeypatch, capsys):

@@ -38,9 +38,10 @@ def starting_from(sampler: Sampler) -> Callable[[Params, Federation], ModelState
 def client_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], tuple[Release, ...]]:
     """`Algorithm.releases` of a perturbed sum of bounded client updates, one sum per round.
 
-    A server that sees each message in clear sees it with its own share of the noise only, 1 / r of the variance.
+    The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
+    each with its own share only: at worst 1 / slots of it, where the cohort's size varies.
     """
-    share = mechanism.multiplier / math.sqrt(sampler.expected_size)
+    share = mechanism.multiplier / math.sqrt(sampler.slots)
     multipliers = {
         "third_party": mechanism.multiplier,
         "server": share,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fedpriv.privacy import known_cohort, third_party
 from fedpriv.privacy._checks import require, require_delta
@@ -31,6 +32,19 @@ def certify(releases: Sequence[Release], delta: float, view: str) -> Certificate
         ValueError: for a delta or view that is not allowed, a view without a release, releases of
             different units, or Poisson and fixed-size cohorts in one view.
     """
+    certificate = _certify(releases, delta, view)
+    return replace(certificate, event=_event(releases, view))
+
+
+def _event(releases: Sequence[Release], view: str) -> str:
+    return " + ".join(
+        f"{r.steps} rounds of {r.sampling} at multiplier {r.multiplier:.4g}"
+        for r in releases
+        if r.view == view
+    )
+
+
+def _certify(releases: Sequence[Release], delta: float, view: str) -> Certificate:
     require_delta(delta)
     require(view in VIEWS, "view", view, f"give one of {', '.join(VIEWS)}")
     seen = [release for release in releases if release.view == view]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpriv.privacy.gaussian import Floats, epsilon_of_mixture
-from fedpriv.privacy.release import Certificate, Release
+from fedpriv.privacy.release import NOISE, Certificate, Release
 from fedpriv.privacy.sampling import Everyone
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
@@ -81,9 +81,9 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
 def _assumptions(everyone: bool, view: str) -> tuple[str, ...]:
     noise = "the noise is fresh in every round, and what hides the unit is unknown to the view"
     if everyone:
-        return ("every unit takes part in every round", noise)
+        return ("every unit takes part in every round", noise, *NOISE)
     pattern = "who takes part is visible, and is drawn without looking at the data"
     average = "delta is an average over the draw of the cohorts, independent from round to round"
     if view == "server_secagg":
-        return (pattern, average, noise, "secure aggregation shows nothing but the sum")
-    return (pattern, average, noise)
+        return (pattern, average, noise, "secure aggregation shows nothing but the sum", *NOISE)
+    return (pattern, average, noise, *NOISE)

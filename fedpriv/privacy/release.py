@@ -13,6 +13,16 @@ from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
 VIEWS = ("third_party", "server", "server_secagg")
 UNITS = ("client", "record")
 
+NOISE = (
+    "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; "
+    "if only h of them do, the multiplier is sqrt(h / s) of the one accounted for",
+    "the noise is Gaussian in the real numbers; a simulator's seeded float32 noise is not",
+    "one model is released, trained once: runs with the same seed share their noise",
+    "population, rate, delta and all settings were fixed without looking at the data, and public "
+    "and test examples are not the unit's",
+)
+"""What every certificate of a noisy sum assumes."""
+
 _SEEN_BY = {
     "third_party": "third party (sees every global model)",
     "server": "server (sees every message, knows the cohort)",
@@ -72,6 +82,7 @@ class Certificate:
         accountant: how the rounds were composed: "PLD", "RDP" or "closed form".
         bound: which side of the truth the number lies on, and why.
         assumptions: what must hold for the number to be true.
+        event: what was composed: rounds, sampling and multiplier of each release.
     """
 
     epsilon: float
@@ -82,9 +93,10 @@ class Certificate:
     accountant: str
     bound: str
     assumptions: tuple[str, ...]
+    event: str = ""
 
     def __str__(self) -> str:
-        return f"{_headline(self, 'certified')}, {self.accountant}"
+        return f"{_headline(self, 'certified')}, {self.accountant}; {self.event}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.privacy._checks import require
 from fedpriv.privacy.gaussian import Floats, replace_delta
-from fedpriv.privacy.release import Certificate, Release
+from fedpriv.privacy.release import NOISE, Certificate, Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling
 
 # Margin, as a probability, for the rounding of the Fourier transforms that compose privacy losses.
@@ -208,7 +208,7 @@ def quiet() -> Iterator[None]:
 
 def _assumptions(releases: Sequence[Release]) -> tuple[str, ...]:
     samplings = [release.sampling for release in releases]
-    texts = ["cohorts and noise are drawn afresh in every round and stay secret"]
+    texts = ["cohorts (their sizes, too) and noise are drawn afresh in every round and stay secret"]
     if any(isinstance(sampling, FixedSize) for sampling in samplings):
         texts.append("cohorts are uniform without replacement, and sums are divided by their size")
         texts.append("replacing a unit moves a sum by at most twice its clipped norm")
@@ -220,4 +220,4 @@ def _assumptions(releases: Sequence[Release]) -> tuple[str, ...]:
             texts.append(f"the larger of two neighbouring populations has {sampling.population}")
     if any(isinstance(sampling, Everyone) for sampling in samplings):
         texts.append("a release without sampling involves every unit in every round")
-    return tuple(dict.fromkeys(texts))
+    return tuple(dict.fromkeys([*texts, *NOISE]))
