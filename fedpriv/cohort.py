@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -67,16 +68,16 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
 
     The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
     """
+    given = Poisson(population, rate, capacity)
     # float32 uniforms lie on multiples of 2^-23, so that this is the probability of u < rate.
-    rate = math.ceil(rate * 2**23) / 2**23
-    accounting = Poisson(population, rate, capacity)
+    accounting = dataclasses.replace(given, rate=math.ceil(rate * 2**23) / 2**23)
     slots = min(capacity, population)
 
     def draw(key: Key) -> Cohort:
         u = jax.random.uniform(key, (population,))
         # Given u < rate the u are independent and uniform, so the lowest of them are a uniform subset.
         order = jnp.argsort(u)[:slots].astype(jnp.int32)
-        mask = u[order] < rate
+        mask = u[order] < accounting.rate
         return Cohort(jnp.where(mask, order, population), mask)
 
     return Sampler(draw, slots, population * rate, accounting)

@@ -1,5 +1,6 @@
 """Samplers draw what their accounting says; per-client state stays with its client."""
 
+import math
 from itertools import combinations
 
 import jax
@@ -58,7 +59,9 @@ def test_fixed_size_of_all():
 def test_poisson_without_a_cut():
     population, rate, capacity = 7, 0.3, 20
     sampler = poisson(population, rate, capacity)
-    assert sampler.accounting == Poisson(population, rate, capacity)
+    # float32 uniforms lie on multiples of 2^-23: the accounting has the probability that is drawn
+    drawn = math.ceil(rate * 2**23) / 2**23
+    assert sampler.accounting == Poisson(population, drawn, capacity)
     assert not sampler.accounting.is_cut
     assert sampler.expected_size == pytest.approx(2.1, abs=1e-12)
     cohort = draws(sampler)
@@ -80,7 +83,9 @@ def test_poisson_without_a_cut():
 def test_poisson_cut_at_its_capacity():
     population, rate, capacity = 6, 0.5, 2
     sampler = poisson(population, rate, capacity)
-    assert sampler.accounting == Poisson(population, rate, capacity)
+    # float32 uniforms lie on multiples of 2^-23: the accounting has the probability that is drawn
+    drawn = math.ceil(rate * 2**23) / 2**23
+    assert sampler.accounting == Poisson(population, drawn, capacity)
     assert sampler.accounting.is_cut
     assert sampler.expected_size == 3  # before the cut: never the realised size
     cohort = draws(sampler)
