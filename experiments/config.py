@@ -37,6 +37,10 @@ class Layout:
     def __post_init__(self) -> None:
         if self.devices is not None:
             at_least_one(devices=self.devices)
+        if isinstance(self.clients, int) and self.clients < 1:
+            raise ValueError(
+                f"layout.clients: {self.clients} is not map, vmap or a number from 1 up"
+            )
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,10 @@ class Experiment(NamedTuple):
     """What the launcher runs: the entries one after the other, on the same model and test set.
 
     Attributes:
+      model: what is trained.
+      test: test examples, leaves [n, ...].
       delta: of the differential privacy guarantees.
+      entries: by the algorithm's name.
     """
 
     model: Model
@@ -88,11 +95,17 @@ def load(name: str) -> ModuleType:
     """The config module: it has `config` (an instance of `Run`) and `build` (config -> Experiment).
 
     Raises:
-      ValueError: there is no such config.
+      ValueError: there is no such config, or it lacks something.
     """
     if name not in names():
         raise ValueError(f"config: there is no {name!r}; choose one of {', '.join(names())}")
-    return importlib.import_module(f"configs.{name}")
+    module = importlib.import_module(f"configs.{name}")
+    for needed in ("__doc__", "config", "build"):
+        if not getattr(module, needed, None):
+            raise ValueError(
+                f"config: configs/{name}.py has no {needed}; it needs a docstring, `config` and `build`"
+            )
+    return module
 
 
 def strategy(layout: Layout) -> Strategy:

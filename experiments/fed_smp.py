@@ -40,6 +40,10 @@ class Local:
         at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate: {self.learning_rate} is not positive")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum: {self.momentum} is not in [0, 1)")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay: {self.decay} is not in (0, 1]")
 
     def optimizer(self, t: jax.Array) -> optax.GradientTransformation:
         rate = self.learning_rate * self.decay ** (t // self.decay_every)
@@ -77,6 +81,10 @@ class FedSMP(Run):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least_one(clients=self.clients, cohort=self.cohort, public_examples=self.public_examples)
+        given = {"capacity": self.capacity, "public_epochs": self.public_epochs}
+        at_least_one(**{name: value for name, value in given.items() if value is not None})
+        if len(set(self.algorithms)) < len(self.algorithms):
+            raise ValueError(f"algorithms: {self.algorithms} names one twice; name each once")
         if not self.algorithms:
             raise ValueError(f"algorithms: () names none; choose among {Name.__args__}")
         if self.delta is not None and not 0 < self.delta < 1:
@@ -98,7 +106,9 @@ def sampler(config: FedSMP, clients: int) -> fp.Sampler:
     if config.sampling == "fixed_size":
         return fp.fixed_size(clients, config.cohort)
     spread = (config.cohort * (1 - config.cohort / clients)) ** 0.5
-    capacity = config.capacity or int(np.ceil(config.cohort + 6 * spread))
+    capacity = config.capacity
+    if capacity is None:
+        capacity = int(np.ceil(config.cohort + 6 * spread))
     return fp.poisson(clients, config.cohort / clients, capacity)
 
 
@@ -106,7 +116,9 @@ def algorithm(name: Name, config: FedSMP, model: fp.models.Model, clients: int) 
     """One of the paper's algorithms, with the config's settings."""
     local = config.local
     batches = fp.epochs(local.epochs, local.batch_size)
-    public = fp.epochs(config.public_epochs or local.epochs, local.batch_size)
+    public = fp.epochs(
+        local.epochs if config.public_epochs is None else config.public_epochs, local.batch_size
+    )
     common = {
         "sampler": sampler(config, clients),
         "optimizer": local.optimizer,
@@ -167,8 +179,9 @@ def _partition(
         so_far = np.cumsum([len(own[i]) for i in order])
         given = 0 if held == 0 else int(np.searchsorted(so_far, held)) + 1
         public = [own[i] for i in order[:given]]
-        return np.concatenate([np.arange(0), *public])[:held], [
-            own[i] for i in sorted(order[given:])
-        ]
+        if given >= len(own):
+            raise ValueError(f"public_examples: {held} leaves no client; hold out fewer")
+        rows = np.concatenate([np.arange(0), *public])[:held]
+        return rows, [own[i] for i in sorted(order[given:])]
     public, rest = fp.partition.hold_out(rng, np.arange(total), held)
     return public, fp.partition.iid(rng, total, config.clients, rows=rest)

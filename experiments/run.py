@@ -1,7 +1,7 @@
 """python -m experiments.run [CONFIG] [--field value ...]: train, show, record.
 
 CONFIG names a file in configs/ (default: quickstart); --list lists them; CONFIG --help explains every field. Exit code
-2 means that something given was wrong, 1 that training failed.
+2 means that something given was wrong, 1 that training failed, 130 that it was interrupted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def listing() -> str:
     """A line per config: the first of its docstring."""
     lines = []
     for name in configuration.names():
-        document = configuration.load(name).__doc__ or ""
+        document = str(configuration.load(name).__doc__)
         lines.append(f"{name:<24} {document.strip().splitlines()[0]}")
     return "\n".join(lines)
 
@@ -95,7 +95,9 @@ def _unboxed(text: str) -> str:
     """tyro's framed message on one line."""
     text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]", " ", text)
     text = re.sub(
-        r"Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)", " ", text
+        r"Missing argument|Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)",
+        " ",
+        text,
     )
     text = re.split(r"Argument helptext|For full helptext", text)[0]
     return re.sub(r"\s+", " ", text).strip()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpriv.privacy import VIEWS, Certificate
 from fedpriv.simulate import Evaluation, History
 
@@ -40,7 +42,8 @@ class Progress:
 
 def table(summary: dict[str, Any]) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean."""
-    header = ["algorithm", "best acc.", "final acc.", "claimed", *VIEWS, "uplink MB", "rounds/s"]
+    header = ["algorithm", "best acc.", "final acc.", "eps claimed"]
+    header += [*(f"eps {view}" for view in VIEWS), "MB/client", "rounds/s"]
     rows = [header, *(_row(summary, name) for name in summary["rounds"])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -70,7 +73,8 @@ def _legend(summary: dict[str, Any]) -> list[str]:
     lines = [
         "accuracy on the test set in %: mean (+- standard deviation) over "
         f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
-        "best over the evaluations, chosen on the test set as papers do",
+        "best over the evaluations, chosen on the test set as papers do; MB/client: uplink of the whole run; rounds/s: "
+        "of all seeds together",
         f"epsilon at delta = {first['third_party']['delta']:.3g}, {first['third_party']['unit']} level; "
         "inf: nothing is certified; of ONE model (one algorithm, one seed) released alone",
     ]
@@ -112,7 +116,9 @@ def picture(histories: dict[str, History], path: Path) -> None:
     for name, history in histories.items():
         if not history.evaluations:
             continue
-        mean, std = history.accuracy.mean(1), history.accuracy.std(1)
+        mean, std = history.accuracy.mean(1), np.zeros(len(history.rounds))
+        if len(history.seeds) > 1:
+            std = history.accuracy.std(1, ddof=1)
         for axes, x in ((by_round, history.rounds), (by_uplink, history.uplink_mb.mean(1))):
             axes.plot(x, mean, label=NAMES.get(name, name))
             axes.fill_between(x, mean - std, mean + std, alpha=0.2)

@@ -20,7 +20,7 @@ from fedpriv.local import epochs, full_batch, mean_grad, steps, train
 from fedpriv.mechanisms import Mechanism, gaussian
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release, certify
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
-from fedpriv.strategy import Strategy
+from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.types import Algorithm, ModelState
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "select_rand_k",
     "select_top_k",
     "simulate",
+    "split_cpu",
     "steps",
     "take",
     "train",

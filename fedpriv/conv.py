@@ -1,4 +1,4 @@
-"""Convolution and max pooling whose backward passes are fast, too.
+"""Convolution whose backward passes are fast, too.
 
 XLA's CPU backend computes a *forward* convolution in the canonical NHWC/HWIO layout near the speed of its matrix
 product, but the transposed forms that autodiff makes of it (above all the weight's gradient) more than ten times

@@ -60,7 +60,7 @@ def client_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], t
 def claimed_by_fed_smp(
     mechanism: Mechanism, sampler: Sampler
 ) -> Callable[[int, float], Claim | None]:
-    """`Algorithm.claim`: Theorem 1 of Fed-SMP, as the paper evaluates it."""
+    """`Algorithm.claim`: the epsilon of Fed-SMP's Section 6.2."""
     return lambda rounds, delta: fed_smp_claim(
         mechanism.multiplier, sampler.accounting, rounds, delta
     )

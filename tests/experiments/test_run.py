@@ -202,3 +202,56 @@ def test_python_m_experiments_run_is_the_launcher():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: --roundz")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--capacity", "0"], "capacity: 0"),
+        (["--public-epochs", "0"], "public_epochs: 0"),
+        (["--local.momentum", "nan"], "momentum: nan"),
+        (["--local.decay", "-1"], "decay: -1"),
+        (["--algorithms", "rand_k", "rand_k"], "names one twice"),
+        (["--layout.clients", "0"], "layout.clients: 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(args, said, tmp_path, capsys):
+    assert launch(*args, "--output", tmp_path / "never") == 2
+    assert said in capsys.readouterr().err
+
+
+def test_public_shakespeare_comes_from_whole_roles():
+    """A role that also trained would choose top_k's coordinates with its own data."""
+    from experiments.fed_smp import FedSMP, _partition
+    from fedpriv.datasets import Dataset
+
+    keys = np.repeat(np.arange(12), 5)
+    rows = {"label": np.zeros(60, np.int32)}
+    data = Dataset("natural", rows, rows, 2, keys)
+    for held in (0, 7, 10):
+        public, clients = _partition(FedSMP(), data, 3, held)
+        assert len(public) == held
+        assert not set(keys[public]) & set(keys[np.concatenate(clients)])
+        assert len(clients) == 12 - -(-held // 5)
+        assert all(len(set(keys[own])) == 1 and len(own) == 5 for own in clients)
+    with pytest.raises(ValueError, match="public_examples: 59 leaves no client"):
+        _partition(FedSMP(), data, 0, 59)
+
+
+def test_the_server_never_learns_less_than_through_secure_aggregation():
+    """With cohorts of varying size, too: a member's share of the noise is then 1 / slots at worst."""
+    import fedpriv as fp
+
+    for sampler in (fp.fixed_size(100, 2), fp.poisson(100, 0.02, 14), fp.everyone(100)):
+        algorithm = fp.dp_fed_avg(
+            lambda params, example: 0.0,
+            sampler=sampler,
+            optimizer=None,
+            batches=fp.full_batch(),
+            clip_norm=1.0,
+            noise_multiplier=4.0,
+        )
+        releases = algorithm.releases(100)
+        server, behind = (fp.certify(releases, 1e-3, v) for v in ("server", "server_secagg"))
+        assert server.epsilon >= behind.epsilon
+        assert "multiplier" in str(server)
