@@ -81,7 +81,7 @@ def _legend(summary: dict[str, Any]) -> list[str]:
     for view in VIEWS:
         relations = {p["certified"][view]["relation"].replace("_", "-") for p in privacy}
         lines.append(f"  {view}: certified, {' / '.join(sorted(relations))} adjacency")
-    if len({c["relation"] for p in privacy for c in p["certified"].values()}) > 1:
+    if any(c["relation"] == "replace_one" for p in privacy for c in p["certified"].values()):
         lines.append(
             "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "
             "adjacency do not compare"
