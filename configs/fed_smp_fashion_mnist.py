@@ -9,8 +9,10 @@ is in experiments/results/fed_smp_fashion_mnist.md.
 """
 
 from experiments.config import Experiment
-from experiments.fed_smp import ImageFedSMP, experiment
+from experiments.fed_smp import ImageFedSMP, experiment, ledger
 from fedpriv import datasets, models
+
+__all__ = ["build", "config", "ledger"]
 
 config = ImageFedSMP(rounds=180)
 

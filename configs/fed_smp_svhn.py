@@ -7,8 +7,10 @@ paper's best test accuracies: FedAvg 88.47, DP-FedAvg 72.46, top_k 81.12 (p = 0.
 """
 
 from experiments.config import Experiment
-from experiments.fed_smp import ImageFedSMP, Local, experiment
+from experiments.fed_smp import ImageFedSMP, Local, experiment, ledger
 from fedpriv import datasets, models
+
+__all__ = ["build", "config", "ledger"]
 
 config = ImageFedSMP(
     rounds=180,

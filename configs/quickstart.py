@@ -8,8 +8,10 @@ FedAvg, 79 % for DP-FedAvg, 87 % for Fed-SMP rand_k and 85 % for top_k (best ove
 """
 
 from experiments.config import Experiment, Layout
-from experiments.fed_smp import FedSMP, Local, experiment
+from experiments.fed_smp import FedSMP, Local, experiment, ledger
 from fedpriv import datasets, models
+
+__all__ = ["build", "config", "ledger"]
 
 config = FedSMP(
     rounds=60,

@@ -53,6 +53,8 @@ class Run:
     """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
     every: int = 5
     """Rounds between evaluations on the test set."""
+    stop_at_epsilon: float | None = None
+    """Stop each private algorithm before its certified epsilon (third party) exceeds this; the others run on."""
     output: Path | None = None
     """Run folder to make; by default runs/CONFIG-DATE-TIME."""
     data_dir: Path | None = None
@@ -61,6 +63,22 @@ class Run:
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
+        if self.stop_at_epsilon is not None and not self.stop_at_epsilon > 0:
+            raise ValueError(f"stop_at_epsilon: {self.stop_at_epsilon} is not above 0")
+
+
+class Ledger(NamedTuple):
+    """What accounting needs of an experiment: no data, no model.
+
+    Attributes:
+      algorithms: by name; only `releases` and `claim` are used.
+      delta: of the differential privacy guarantees.
+      notes: what the numbers assume of data that was not looked at.
+    """
+
+    algorithms: dict[str, Algorithm]
+    delta: float
+    notes: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -85,6 +103,10 @@ class Experiment(NamedTuple):
     delta: float
     entries: dict[str, Entry]
 
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger({name: e.algorithm for name, e in self.entries.items()}, self.delta)
+
 
 def names() -> list[str]:
     """The configs that ship, and those a user has put beside them."""
@@ -93,6 +115,8 @@ def names() -> list[str]:
 
 def load(name: str) -> ModuleType:
     """The config module: it has `config` (an instance of `Run`) and `build` (config -> Experiment).
+
+    It may have `ledger` (config -> Ledger), which answers without the data that `build` needs.
 
     Raises:
       ValueError: there is no such config, or it lacks something.
@@ -106,6 +130,12 @@ def load(name: str) -> ModuleType:
                 f"config: configs/{name}.py has no {needed}; it needs a docstring, `config` and `build`"
             )
     return module
+
+
+def ledger(module: ModuleType, config: Run) -> Ledger:
+    """What `config` would cost, from the module's `ledger`, or from the experiment where it has none."""
+    own = getattr(module, "ledger", None)
+    return own(config) if own else module.build(config).ledger
 
 
 def strategy(layout: Layout) -> Strategy:

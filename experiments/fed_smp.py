@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,10 +11,10 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Run, at_least_one
-from fedpriv.datasets import Dataset
+from experiments.config import Entry, Experiment, Ledger, Run, at_least_one
+from fedpriv.datasets import Dataset, MissingDataError
 from fedpriv.models import Weights
-from fedpriv.types import Algorithm
+from fedpriv.types import Algorithm, LossFn
 
 Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
 
@@ -112,7 +112,7 @@ def sampler(config: FedSMP, clients: int) -> fp.Sampler:
     return fp.poisson(clients, config.cohort / clients, capacity)
 
 
-def algorithm(name: Name, config: FedSMP, model: fp.models.Model, clients: int) -> Algorithm:
+def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorithm:
     """One of the paper's algorithms, with the config's settings."""
     local = config.local
     batches = fp.epochs(local.epochs, local.batch_size)
@@ -127,12 +127,12 @@ def algorithm(name: Name, config: FedSMP, model: fp.models.Model, clients: int) 
     private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
     rand_k, top_k = fp.select_rand_k(config.p), fp.select_top_k(config.p, public)
     make: dict[Name, Callable[[], Algorithm]] = {
-        "fed_avg": lambda: fp.fed_avg(model.loss, **common),
-        "fed_avg_rand_k": lambda: fp.fed_avg_sparse(model.loss, **common, sparsifier=rand_k),
-        "fed_avg_top_k": lambda: fp.fed_avg_sparse(model.loss, **common, sparsifier=top_k),
-        "dp_fed_avg": lambda: fp.dp_fed_avg(model.loss, **common, **private),
-        "rand_k": lambda: fp.fed_smp(model.loss, **common, **private, sparsifier=rand_k),
-        "top_k": lambda: fp.fed_smp(model.loss, **common, **private, sparsifier=top_k),
+        "fed_avg": lambda: fp.fed_avg(loss, **common),
+        "fed_avg_rand_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=rand_k),
+        "fed_avg_top_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=top_k),
+        "dp_fed_avg": lambda: fp.dp_fed_avg(loss, **common, **private),
+        "rand_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=rand_k),
+        "top_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=top_k),
     }
     return make[name]()
 
@@ -156,15 +156,50 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
             "hold out fewer"
         )
     for name in config.algorithms:
-        held = config.public_examples if name.endswith("top_k") else 0
+        held = _held(config, name)
         federations = []
         for seed in range(config.seeds):
             public, rows = _partition(config, data, seed, held)
             federations.append(checked.repartition(rows, public=public))
-        made = algorithm(name, config, model, federations[0].num_clients)
+        made = algorithm(name, config, model.loss, federations[0].num_clients)
         entries[name] = Entry(made, federations)
-    delta = config.delta if config.delta is not None else clients**-1.1
-    return Experiment(model, data.test, delta, entries)
+    return Experiment(model, data.test, delta(config, clients), entries)
+
+
+def delta(config: FedSMP, clients: int) -> float:
+    """Of the guarantee; by default the paper's n^-1.1."""
+    return config.delta if config.delta is not None else clients**-1.1
+
+
+def ledger(config: FedSMP) -> Ledger:
+    """What the algorithms of `config` release with `config.clients` clients; needs no data."""
+    return _ledger(config, dict.fromkeys(config.algorithms, config.clients), config.clients)
+
+
+def natural_ledger(config: FedSMP, load: Callable[[], Dataset]) -> Ledger:
+    """`ledger` with the natural clients of the data, or `config.clients` of them where it is not at hand."""
+    try:
+        data = load()
+    except MissingDataError as missing:
+        note = f"counted for {config.clients} clients (`--clients`), as the data is not at hand: {missing}"
+        return ledger(config)._replace(notes=(note,))
+    clients = {
+        name: len(_partition(config, data, 0, _held(config, name))[1]) for name in config.algorithms
+    }
+    return _ledger(config, clients, len(_partition(config, data, 0, 0)[1]))
+
+
+def _ledger(config: FedSMP, clients: Mapping[Name, int], population: int) -> Ledger:
+    def unused(*_: object) -> jax.Array:
+        raise NotImplementedError("a ledger is not trained")
+
+    made = {name: algorithm(name, config, unused, n) for name, n in clients.items()}
+    return Ledger(made, delta(config, population))
+
+
+def _held(config: FedSMP, name: Name) -> int:
+    """Public examples that come out of the clients' for this algorithm."""
+    return config.public_examples if name.endswith("top_k") else 0
 
 
 def _partition(

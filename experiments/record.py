@@ -51,7 +51,7 @@ class Privacy:
         return self._algorithm.claim(rounds, self._delta)
 
     def certificate(self, rounds: int, view: str) -> Certificate:
-        return certify(self._algorithm.releases(rounds), self._delta, view)
+        return certify(self._algorithm, rounds, self._delta, view=view)
 
     def report(self, rounds: int) -> dict[str, Any]:
         """The claim and a certificate for every view, as JSON."""
@@ -86,17 +86,26 @@ class Recorder:
             file.write(json.dumps(plain(line)) + "\n")
 
     def summary(
-        self, histories: dict[str, History], experiment: Experiment, status: str
+        self,
+        histories: dict[str, History],
+        experiment: Experiment,
+        planned: dict[str, int],
+        status: str,
     ) -> dict[str, Any]:
-        """Writes and returns summary.json; every quantity is a mapping by algorithm."""
+        """Writes and returns summary.json; every quantity is a mapping by algorithm.
+
+        Args:
+          planned: rounds that each algorithm was to train for.
+        """
         done = {name: h for name, h in histories.items() if h.evaluations}
         # A run that was cut short went on for up to `every` rounds after its last evaluation, and spent their epsilon.
         more = 0 if status == "complete" else self._config.every
-        spent = {n: min(int(h.rounds[-1]) + more, self._config.rounds) for n, h in done.items()}
+        spent = {n: min(int(h.rounds[-1]) + more, planned[n]) for n, h in done.items()}
         results = {
             **self._identity,
             "status": status,
             "rounds": {n: int(h.rounds[-1]) for n, h in done.items()},
+            "rounds_planned": {n: planned[n] for n in done},
             "accuracy": {
                 "best": {n: spread(h.accuracy.max(0)) for n, h in done.items()},
                 "final": {n: spread(h.accuracy[-1]) for n, h in done.items()},

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import math
 import re
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +23,7 @@ from experiments import config as configuration
 from experiments.config import Experiment, Run
 from experiments.record import Privacy, Recorder, new_folder
 from experiments.show import Progress, picture, table
+from fedpriv.privacy import calibrate_rounds, certify
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
 
@@ -34,11 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = args.pop(0) if args and not args[0].startswith("-") else "quickstart"
         module = configuration.load(name)
         config = parse(module, name, args)
-        strategy, experiment, recorder = prepare(name, config, module)
+        strategy, experiment, planned, recorder = prepare(name, config, module)
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
-    return train(experiment, config, strategy, recorder)
+    return train(experiment, config, planned, strategy, recorder)
 
 
 def listing() -> str:
@@ -50,8 +53,8 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def parse(module: ModuleType, name: str, args: list[str]) -> Run:
-    """The module's config with the command line's overrides.
+def parse(module: ModuleType, name: str, args: list[str], command: str = "run") -> Run:
+    """The module's config with the command line's overrides; `command` is the module of experiments that asks.
 
     Raises:
       ValueError: an unknown field or a value of the wrong type.
@@ -60,13 +63,13 @@ def parse(module: ModuleType, name: str, args: list[str]) -> Run:
     import tyro
 
     complaint = io.StringIO()
-    prog, default = f"python -m experiments.run {name}", module.config
+    prog, default = f"python -m experiments.{command} {name}", module.config
     try:
         with contextlib.redirect_stderr(complaint):
             config, unknown = tyro.cli(
                 type(default),
                 prog=prog,
-                description=f"{module.__doc__}\nOther configs: python -m experiments.run --list",
+                description=f"{module.__doc__}\nOther configs: python -m experiments.{command} --list",
                 default=default,
                 args=args,
                 return_unknown_args=True,
@@ -116,16 +119,51 @@ def check(experiment: Experiment) -> None:
         jax.eval_shape(entry.algorithm.init, params, entry.federations[0])
 
 
-def prepare(name: str, config: Run, module: ModuleType) -> tuple[Strategy, Experiment, Recorder]:
+def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
+    """Rounds of each algorithm: the config's, or as many as the budget allows a private one.
+
+    Raises:
+      ValueError: the first round costs more than the budget.
+    """
+    planned = dict.fromkeys(experiment.entries, config.rounds)
+    if config.stop_at_epsilon is None:
+        return planned
+    for name, entry in experiment.entries.items():
+        first = certify(entry.algorithm, 1, experiment.delta).epsilon
+        if first > config.stop_at_epsilon and math.isfinite(first):
+            raise ValueError(
+                f"stop_at_epsilon: {config.stop_at_epsilon} is less than the certified {first:.4g} (third party) of "
+                f"the first round of {name}; raise it or the noise"
+            )
+        if math.isfinite(first):
+            planned[name] = calibrate_rounds(
+                entry.algorithm,
+                epsilon=config.stop_at_epsilon,
+                delta=experiment.delta,
+                at_most=config.rounds,
+            )
+    return planned
+
+
+def prepare(
+    name: str, config: Run, module: ModuleType
+) -> tuple[Strategy, Experiment, dict[str, int], Recorder]:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     split_cpu(config.layout.devices)
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
     check(experiment)
-    return strategy, experiment, Recorder(new_folder(config, name), name, config)
+    planned = planned_rounds(experiment, config)
+    return strategy, experiment, planned, Recorder(new_folder(config, name), name, config)
 
 
-def train(experiment: Experiment, config: Run, strategy: Strategy, recorder: Recorder) -> int:
+def train(
+    experiment: Experiment,
+    config: Run,
+    planned: dict[str, int],
+    strategy: Strategy,
+    recorder: Recorder,
+) -> int:
     """Trains every algorithm of the experiment, shows and records it; returns the exit code."""
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
@@ -135,12 +173,13 @@ def train(experiment: Experiment, config: Run, strategy: Strategy, recorder: Rec
     try:
         for algorithm in experiment.entries:
             histories[algorithm] = History(tuple(range(config.seeds)))
-            _train_one(algorithm, experiment, config, strategy, recorder, histories[algorithm])
+            one = replace(config, rounds=planned[algorithm])
+            _train_one(algorithm, experiment, one, strategy, recorder, histories[algorithm])
     except DivergedError as error:
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
         status, code = "interrupted", 130
-    summary = recorder.summary(histories, experiment, status)
+    summary = recorder.summary(histories, experiment, planned, status)
     if summary["rounds"]:
         picture(histories, recorder.folder / "accuracy.png")
         print(table(summary))

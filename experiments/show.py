@@ -86,6 +86,7 @@ def _legend(summary: dict[str, Any]) -> list[str]:
             "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "
             "adjacency do not compare"
         )
+    lines += _stopped(summary)
     claims = [p["claimed"] for p in privacy if p["claimed"]]
     if claims:
         claim = claims[0]
@@ -93,6 +94,23 @@ def _legend(summary: dict[str, Any]) -> list[str]:
         lines.append(f"  claimed: {claim['view']}, {adjacency} adjacency, by {claim['source']}")
         verdict = "holds for this run" if claim["sound"] else "(*) not proved for this run"
         lines += [f"  claim: {verdict}: {reason}" for reason in claim["reasons"]]
+    return lines
+
+
+def _stopped(summary: dict[str, Any]) -> list[str]:
+    """Where a budget ended training, and where it could not."""
+    budget = summary["settings"]["stop_at_epsilon"]
+    if budget is None:
+        return []
+    lines = []
+    for name, rounds in summary["rounds_planned"].items():
+        spent = summary["privacy"][name]["certified"]["third_party"]["epsilon"]
+        text = f"{rounds} of {summary['settings']['rounds']} rounds"
+        if spent == "inf":
+            text += ": not private, so that no budget applies"
+        lines.append(
+            f"  stop at certified epsilon {budget:g} (third party): {NAMES.get(name, name)} {text}"
+        )
     return lines
 
 

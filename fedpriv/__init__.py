@@ -17,8 +17,16 @@ from fedpriv.cohort import (
 )
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
-from fedpriv.mechanisms import Mechanism, gaussian
-from fedpriv.privacy import VIEWS, Certificate, Claim, Release, certify
+from fedpriv.mechanisms import Mechanism, gaussian, laplace
+from fedpriv.privacy import (
+    VIEWS,
+    Certificate,
+    Claim,
+    Release,
+    calibrate_noise,
+    calibrate_rounds,
+    certify,
+)
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.types import Algorithm, ModelState
@@ -40,6 +48,8 @@ __all__ = [
     "Shard",
     "Strategy",
     "Wire",
+    "calibrate_noise",
+    "calibrate_rounds",
     "certify",
     "datasets",
     "dp_fed_avg",
@@ -53,6 +63,7 @@ __all__ = [
     "for_each_client",
     "full_batch",
     "gaussian",
+    "laplace",
     "mean_grad",
     "models",
     "partition",

@@ -23,12 +23,14 @@ class Mechanism(NamedTuple):
       multiplier: noise standard deviation of the sum over the most one contribution can move it; 0 where nothing is
         hidden.
       reason: why nothing is hidden, where the multiplier is 0.
+      noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
     """
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
     perturb: Callable[[Key, PyTree], PyTree]
     multiplier: float
     reason: str = ""
+    noise: str = "gaussian"
 
 
 def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
@@ -45,6 +47,41 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     Raises:
       ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
     """
+    _check(clip_norm, noise_multiplier)
+    return Mechanism(
+        _clip(clip_norm, optax.tree.norm),
+        _perturb(clip_norm * noise_multiplier, jax.random.normal),
+        float(noise_multiplier),
+        "" if noise_multiplier > 0 else "no noise is added",
+    )
+
+
+def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
+    """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
+
+    Formal guarantees:
+      As `gaussian`, with the l1 norm: the sum is a Laplace mechanism of scale over sensitivity `noise_multiplier` per
+      contribution removed or added, that is (1 / noise_multiplier, 0)-differentially private (Dwork, McSherry, Nissim
+      and Smith 2006).
+
+    Raises:
+      ValueError: C <= 0, a negative multiplier, or noise without a finite clip norm.
+    """
+    _check(clip_norm, noise_multiplier)
+
+    def norm(update: PyTree) -> jax.Array:
+        return optax.tree.norm(update, ord=1)
+
+    return Mechanism(
+        _clip(clip_norm, norm),
+        _perturb(clip_norm * noise_multiplier, jax.random.laplace),
+        float(noise_multiplier),
+        "" if noise_multiplier > 0 else "no noise is added",
+        "laplace",
+    )
+
+
+def _check(clip_norm: float, noise_multiplier: float) -> None:
     if not clip_norm > 0:
         raise ValueError(f"clip_norm: {clip_norm} is not positive; use inf for no clipping")
     if not 0 <= noise_multiplier < math.inf:
@@ -54,19 +91,28 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     if noise_multiplier > 0 and clip_norm == math.inf:
         raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
 
+
+def _clip(
+    clip_norm: float, norm_of: Callable[[PyTree], jax.Array]
+) -> Callable[[PyTree], tuple[PyTree, jax.Array]]:
     def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
-        norm = optax.tree.norm(update)
+        norm = norm_of(update)
         if clip_norm == math.inf:
             return update, norm
         scale = jnp.minimum(1.0, clip_norm / norm)
         usable = jnp.isfinite(norm)
         return jax.tree.map(lambda leaf: jnp.where(usable, leaf * scale, 0.0), update), norm
 
+    return clip
+
+
+def _perturb(
+    scale: float, draw: Callable[[Key, tuple[int, ...]], jax.Array]
+) -> Callable[[Key, PyTree], PyTree]:
     def perturb(key: Key, total: PyTree) -> PyTree:
-        if noise_multiplier == 0:
+        if not scale > 0:  # NaN for no clipping and no noise
             return total
-        noise = clip_norm * noise_multiplier * jax.random.normal(key, (dimension(total),))
+        noise = scale * draw(key, (dimension(total),))
         return jax.tree.map(jnp.add, total, unflatten(noise, total))
 
-    reason = "" if noise_multiplier > 0 else "no noise is added"
-    return Mechanism(clip, perturb, float(noise_multiplier), reason)
+    return perturb

@@ -143,9 +143,8 @@ def test_absent_clients_keep_their_state():
 
 def test_it_is_accounted_for():
     private = error_feedback(MODEL.loss, poisson(CLIENTS, 0.5, 6), 1.0, gaussian(0.5, 2.0))
-    releases = private.releases(3)
-    assert 0 < certify(releases, 1e-3, "third_party").epsilon < math.inf
-    assert 0 < certify(releases, 1e-3, "server_secagg").epsilon < math.inf
-    server = certify(releases, 1e-3, "server")
+    assert 0 < certify(private, 3, 1e-3, view="third_party").epsilon < math.inf
+    assert 0 < certify(private, 3, 1e-3, view="server_secagg").epsilon < math.inf
+    server = certify(private, 3, 1e-3, view="server")
     assert server.epsilon == math.inf
     assert "sent in clear" in str(server.assumptions)

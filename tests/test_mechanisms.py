@@ -9,7 +9,7 @@ import pytest
 from jax_privacy import clipping
 from small import assert_close, assert_identical, assert_normal
 
-from fedpriv import gaussian
+from fedpriv import certify, everyone, fed_avg, full_batch, gaussian, laplace
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -105,3 +105,42 @@ def test_errors(clip_norm, noise_multiplier, message):
     with pytest.raises(ValueError, match=message) as error:
         gaussian(clip_norm, noise_multiplier)
     assert "\n" not in str(error.value)
+
+
+def l1(tree):
+    return sum(np.sum(np.abs(np.asarray(leaf, np.float64))) for leaf in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 1e3])
+def test_laplace_clips_in_the_l1_norm(scale):
+    given = update(scale)
+    clipped, before = laplace(2.0, 1.0).clip(given)
+    np.testing.assert_allclose(before, l1(given), rtol=1e-6)
+    assert l1(clipped) <= 2 * (1 + 1e-6)
+    if l1(given) <= 2:
+        assert_identical(clipped, given)
+    else:
+        np.testing.assert_allclose(l1(clipped), 2, rtol=1e-6)
+
+
+def test_laplace_declares_itself():
+    assert (laplace(1.0, 2.0).noise, laplace(1.0, 2.0).multiplier) == ("laplace", 2.0)
+    assert laplace(1.0, 0.0).reason == "no noise is added"
+    with pytest.raises(ValueError, match="clip_norm: 0 is not positive"):
+        laplace(0, 1)
+
+
+def test_the_ledger_follows_laplace_noise():
+    """Through any algorithm that takes a mechanism; 1 / multiplier is the pure epsilon of a round."""
+    algorithm = fed_avg(
+        lambda params, example: 0.0,
+        sampler=everyone(5),
+        optimizer=None,
+        batches=full_batch(),
+        mechanism=laplace(1.0, 4.0),
+    )
+    certificate = certify(algorithm, 1, 1e-12)
+    assert certificate.epsilon == pytest.approx(0.25, rel=1e-3)
+    share = certify(algorithm, 1, 1e-12, view="server")
+    assert share.epsilon == math.inf
+    assert "share of Laplace noise" in share.assumptions[0]

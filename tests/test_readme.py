@@ -44,6 +44,6 @@ def test_the_custom_round_gets_every_service():
     assert history.accuracy[-1].min() > 0.7
     d = sum(leaf.size for leaf in jax.tree.leaves(model.init(jax.random.key(0))))
     assert history.uplink_mb[-1] == pytest.approx(d * 30 * 10 / 40 / 8e6)
-    certificate = fp.certify(algorithm.releases(30), 1e-3, "server")
+    certificate = fp.certify(algorithm, 30, 1e-3, view="server")
     assert certificate.epsilon == np.inf
     assert "no noise is added" in certificate.assumptions[0]

@@ -41,17 +41,28 @@ def client_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], t
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
     each with its own share only: at worst 1 / slots of it, where the cohort's size varies.
     """
-    share = mechanism.multiplier / math.sqrt(sampler.slots)
-    multipliers = {
-        "third_party": mechanism.multiplier,
-        "server": share,
-        "server_secagg": mechanism.multiplier,
-    }
 
     def releases(rounds: int) -> tuple[Release, ...]:
-        return tuple(
-            Release(view, "client", multiplier, sampler.accounting, rounds, reason=mechanism.reason)
-            for view, multiplier in multipliers.items()
+        def release(view: str, multiplier: float, in_shares: bool, reason: str) -> Release:
+            return Release(
+                view,
+                "client",
+                multiplier,
+                sampler.accounting,
+                rounds,
+                noise=mechanism.noise,
+                in_shares=in_shares,
+                reason=reason,
+            )
+
+        whole = (mechanism.multiplier, True, mechanism.reason)
+        share = (mechanism.multiplier / math.sqrt(sampler.slots), False, mechanism.reason)
+        if mechanism.noise == "laplace" and mechanism.multiplier > 0:
+            share = (0.0, False, "a client's share of Laplace noise is not Laplace")
+        return (
+            release("third_party", *whole),
+            release("server", *share),
+            release("server_secagg", *whole),
         )
 
     return releases

@@ -5,10 +5,19 @@ is proved. The numbers of papers (`Claim`) are printed beside the certified ones
 them. dp-accounting is imported on first use only.
 """
 
-from fedpriv.privacy.certify import certify
-from fedpriv.privacy.claims import fed_smp_claim
+from fedpriv.privacy.calibrate import calibrate_noise, calibrate_rounds
+from fedpriv.privacy.certify import certify, certify_releases
+from fedpriv.privacy.claims import (
+    dp_scaffold_claim,
+    fed_smp_claim,
+    haar_multiplier,
+    msp_laplace_claim,
+    mspdq_claim,
+    wavelet_claim,
+)
 from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
 __all__ = [
     "UNITS",
@@ -19,6 +28,16 @@ __all__ = [
     "FixedSize",
     "Poisson",
     "Release",
+    "calibrate_noise",
+    "calibrate_rounds",
     "certify",
+    "certify_releases",
+    "dp_scaffold_claim",
     "fed_smp_claim",
+    "haar_multiplier",
+    "joint_multiplier",
+    "msp_laplace_claim",
+    "mspdq_claim",
+    "wavelet_claim",
+    "whitened_multiplier",
 ]

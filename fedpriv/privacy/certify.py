@@ -1,104 +1,147 @@
-"""From releases to a certificate: `certify`."""
+"""From what an algorithm declares to a certificate: `certify`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fedpriv.privacy import known_cohort, third_party
-from fedpriv.privacy._checks import require, require_delta
-from fedpriv.privacy.release import VIEWS, Certificate, Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.privacy._checks import require, require_count, require_delta
+from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release
+from fedpriv.privacy.sampling import FixedSize
+
+if TYPE_CHECKING:
+    from fedpriv.types import Algorithm
 
 
-def certify(releases: Sequence[Release], delta: float, view: str) -> Certificate:
-    """Proved epsilon of everything that `view` sees.
+def certify(
+    algorithm: Algorithm,
+    rounds: int,
+    delta: float,
+    *,
+    view: str = "third_party",
+    honest: float = 1.0,
+) -> Certificate:
+    """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`.
 
-    Releases of other views are ignored; several of this view are composed, with cohorts drawn
-    independently (see `Release` for what shares a cohort).
+    Formal guarantees: see `certify_releases`.
 
-    Formal guarantees: epsilon is an upper bound; see `third_party.certificate` for the view that
-    does not know the cohort and `known_cohort.certificate` for the others and where everyone takes
+    Args:
+        algorithm: declares what each view sees (`Algorithm.releases`).
+        rounds: number of rounds T, 0 or more.
+        delta: probability, in (0, 1).
+        view: "third_party" (every global model), "server" (every message, knows the cohort) or
+            "server_secagg" (the cohort's sums, knows the cohort).
+        honest: fraction of each cohort that adds its share of the noise and keeps it to itself;
+            the others drop out or collude.
+
+    Raises:
+        ValueError: for rounds, delta, a view or a fraction that is not allowed, or a view that the algorithm
+            declares nothing for.
+    """
+    require_count("rounds", rounds, 0)
+    return certify_releases(algorithm.releases(rounds), delta, view, honest=honest)
+
+
+def certify_releases(
+    releases: Sequence[Release], delta: float, view: str, *, honest: float = 1.0
+) -> Certificate:
+    """Proved epsilon of `releases`, of which those of other views are ignored.
+
+    Several of this view are composed, with cohorts drawn independently (see `Release` for what shares a cohort). The
+    smaller of the accountants' epsilons is reported and both are kept.
+
+    Formal guarantees: epsilon is an upper bound; see `third_party.epsilons` for the view that
+    does not know the cohort and `known_cohort.epsilons` for the others and where everyone takes
     part. Floating-point rounding is allowed for but not proved. Nothing released (no rounds,
     infinite multipliers) gives 0, a multiplier of 0 gives infinity.
 
-    Args:
-        releases: what an algorithm declares, of any view.
-        delta: probability, in (0, 1).
-        view: one of `VIEWS`.
-
     Raises:
-        ValueError: for a delta or view that is not allowed, a view without a release, releases of
+        ValueError: for a delta, view or fraction that is not allowed, a view without a release, releases of
             different units, or Poisson and fixed-size cohorts in one view.
     """
-    certificate = _certify(releases, delta, view)
-    return replace(certificate, event=_event(releases, view))
-
-
-def _event(releases: Sequence[Release], view: str) -> str:
-    return " + ".join(
-        f"{r.steps} rounds of {r.sampling} at multiplier {r.multiplier:.4g}"
-        for r in releases
-        if r.view == view
-    )
-
-
-def _certify(releases: Sequence[Release], delta: float, view: str) -> Certificate:
     require_delta(delta)
     require(view in VIEWS, "view", view, f"give one of {', '.join(VIEWS)}")
+    require(0 < honest <= 1, "honest", honest, "give a fraction of the cohort in (0, 1]")
     seen = [release for release in releases if release.view == view]
     remedy = f"declare a release of this view (found: {sorted({r.view for r in releases})})"
     require(bool(seen), "view", view, remedy)
     units = sorted({release.unit for release in seen})
     require(len(units) == 1, "unit", units, "certify one unit at a time")
 
+    seen = [release.with_honest(honest) for release in seen]
+    template = Certificate(
+        epsilon=0.0,
+        delta=delta,
+        view=view,
+        unit=units[0],
+        relation=relation_of(seen, view),
+        event=" + ".join(release.event for release in seen),
+        accountant="none",
+        bound="exact",
+        assumptions=("nothing about the unit is released",),
+    )
     bare = [release for release in seen if release.steps > 0 and release.multiplier == 0]
     if bare:
-        return _nothing_hides(bare, delta, view)
+        return _nothing_hides(bare, template)
     active = [r for r in seen if r.steps > 0 and math.isfinite(r.multiplier)]
-    if not active:
-        return _certificate_of_nothing(seen, delta, view)
-    everyone = all(isinstance(release.sampling, Everyone) for release in active)
-    if view == "third_party" and not everyone:
-        return third_party.certificate(active, delta)
-    return known_cohort.certificate(active, delta, view)
+    return _composed(active, template, honest) if active else template
 
 
-def _nothing_hides(bare: Sequence[Release], delta: float, view: str) -> Certificate:
+def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificate:
     """Epsilon is infinite, with the reasons given by the releases among the assumptions."""
     default = "neither a clip and its noise nor anything else hides the unit"
     reasons = tuple(dict.fromkeys(release.reason or default for release in bare))
-    return Certificate(
+    return replace(
+        template,
         epsilon=math.inf,
-        delta=delta,
-        view=view,
-        unit=bare[0].unit,
-        relation=_relation(bare, view),
-        accountant="none",
         bound="no finite bound",
         assumptions=tuple(f"not private: {reason}" for reason in reasons),
     )
 
 
-def _certificate_of_nothing(seen: Sequence[Release], delta: float, view: str) -> Certificate:
-    return Certificate(
-        epsilon=0.0,
-        delta=delta,
-        view=view,
-        unit=seen[0].unit,
-        relation=_relation(seen, view),
-        accountant="closed form",
-        bound="exact",
-        assumptions=("nothing about the unit is released",),
+def _composed(active: Sequence[Release], template: Certificate, honest: float) -> Certificate:
+    delta, view = template.delta, template.view
+    relation = relation_of(active, view)
+    hidden = relation != "zero_out"
+    route = third_party if hidden else known_cohort
+    epsilons = route.epsilons(active, relation, delta)
+    accountant = min(epsilons, key=lambda name: epsilons[name])
+    bound = third_party.BOUNDS[accountant]
+    if not hidden and accountant == "PLD" and all(r.noise == "gaussian" for r in active):
+        bound = known_cohort.EXACT
+    texts = third_party.assumptions(active) if hidden else known_cohort.assumptions(active, view)
+    return replace(
+        template,
+        epsilon=epsilons[accountant],
+        relation=relation,
+        accountant=accountant,
+        bound=bound,
+        assumptions=(*texts, *_shares(active, relation, honest), *NOISE),
+        epsilons=epsilons,
     )
 
 
-def _relation(releases: Sequence[Release], view: str) -> str:
-    """The relation that the same releases would be certified under, had they noise and rounds."""
-    samplings = [release.sampling for release in releases]
-    if view == "third_party" and any(isinstance(s, FixedSize) for s in samplings):
-        return "replace_one"
-    if view == "third_party" and any(isinstance(s, Poisson) for s in samplings):
-        return "add_or_remove"
-    return "zero_out"
+def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
+    """What is assumed of those who add the noise."""
+    if not any(release.in_shares for release in active):
+        return ()
+    if honest == 1:
+        return (
+            "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; if only "
+            "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)",
+        )
+    text = (
+        f"at least {honest:.4g} of each cohort adds its share of the noise and keeps it to itself"
+    )
+    fixed = any(isinstance(release.sampling, FixedSize) for release in active)
+    if relation != "zero_out" and fixed:
+        return (
+            text,
+            "who does not, drops out without telling whether it took part: under cohorts of fixed size "
+            "that would say something of the others",
+        )
+    return (text,)

@@ -11,19 +11,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedpriv.privacy.gaussian import Floats, epsilon_of_mixture
-from fedpriv.privacy.release import NOISE, Certificate, Release
+from fedpriv.privacy.curves import Floats, epsilon_of_mixture
+from fedpriv.privacy.losses import pld_epsilon
+from fedpriv.privacy.release import Release
+from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import Everyone
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
+EXACT = "upper, attained in the worst case: analytic Gaussian curve, root rounded up"
 
 
-def certificate(releases: Sequence[Release], delta: float, view: str) -> Certificate:
-    """Certificate for a view that sees the participation pattern; every multiplier positive.
+def epsilons(releases: Sequence[Release], relation: str, delta: float) -> dict[str, float]:
+    """Accountant -> epsilon for a view that sees the participation pattern; positive, finite multipliers.
 
-    Formal guarantees: delta(eps) = E_n[delta_Gauss(eps; sqrt(sum_k n_k / multiplier_k^2))], n_k ~
-    Bin(steps_k, rate_k) independent, solved for eps, is an upper bound, attained by a unit that
-    always contributes in one direction at full norm.
+    Formal guarantees: each is an upper bound. For Gaussian noise "PLD" is the exact
+    delta(eps) = E_n[delta_Gauss(eps; sqrt(sum_k n_k / multiplier_k^2))], n_k ~
+    Bin(steps_k, rate_k) independent, solved for eps; it is attained by a unit that
+    always contributes in one direction at full norm. With Laplace noise it is discretised.
 
     *Why the mixture is right.* The output is the pair (B, Y): the pattern B of who took part, and
     the releases Y. Under zero-out B has the same law for both neighbours, because cohorts are drawn
@@ -33,7 +37,8 @@ def certificate(releases: Sequence[Release], delta: float, view: str) -> Certifi
     conditional law given the past, and each of the n others is a Gaussian release of a unit of
     whitened norm at most 1 / multiplier that may depend on the past; adaptively composed they are
     dominated by one Gaussian with separation sqrt(n) / multiplier (Dong, Roth and Su 2022). A
-    larger norm only increases every term.
+    larger norm only increases every term. The Rényi divergence of the pair is, in the same way,
+    1 / (a - 1) times the logarithm of an average.
 
     The number is an average over the draw of the cohorts. Once they are drawn, a client that took
     part n times has lost delta_Gauss(eps; sqrt(n) / multiplier), more than this if n is above the
@@ -42,18 +47,12 @@ def certificate(releases: Sequence[Release], delta: float, view: str) -> Certifi
     A cohort cut to a capacity is counted at the rate before the cut: the true count is
     stochastically smaller.
     """
-    precisions, weights, missing = participations(releases)
-    everyone = all(isinstance(release.sampling, Everyone) for release in releases)
-    return Certificate(
-        epsilon=epsilon_of_mixture(precisions, weights, missing, delta),
-        delta=delta,
-        view=view,
-        unit=releases[0].unit,
-        relation="zero_out",
-        accountant="closed form" if everyone else "closed form (participation mixture)",
-        bound="upper, attained in the worst case: analytic Gaussian curve, root rounded up",
-        assumptions=_assumptions(everyone, view),
-    )
+    if all(release.noise == "gaussian" for release in releases):
+        found = {"PLD": epsilon_of_mixture(*participations(releases), delta)}
+    else:
+        found = {"PLD": pld_epsilon(releases, relation, delta)}
+    by_rdp = rdp_epsilon(releases, relation, delta)
+    return found if by_rdp is None else found | {"RDP": by_rdp}
 
 
 def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
@@ -78,12 +77,13 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
     return values, weights, missing
 
 
-def _assumptions(everyone: bool, view: str) -> tuple[str, ...]:
-    noise = "the noise is fresh in every round, and what hides the unit is unknown to the view"
-    if everyone:
-        return ("every unit takes part in every round", noise, *NOISE)
+def assumptions(releases: Sequence[Release], view: str) -> tuple[str, ...]:
+    """What must hold, in words."""
+    fresh = "the noise is fresh in every round, and what hides the unit is unknown to the view"
+    if all(isinstance(release.sampling, Everyone) for release in releases):
+        return ("every unit takes part in every round", fresh)
     pattern = "who takes part is visible, and is drawn without looking at the data"
     average = "delta is an average over the draw of the cohorts, independent from round to round"
     if view == "server_secagg":
-        return (pattern, average, noise, "secure aggregation shows nothing but the sum", *NOISE)
-    return (pattern, average, noise, *NOISE)
+        return (pattern, average, fresh, "secure aggregation shows nothing but the sum")
+    return (pattern, average, fresh)

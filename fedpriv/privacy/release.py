@@ -5,18 +5,18 @@ The three are kept apart on purpose: a `Claim` is printed beside a `Certificate`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 
 from fedpriv.privacy._checks import require, require_count, require_multiplier
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
 
 VIEWS = ("third_party", "server", "server_secagg")
 UNITS = ("client", "record")
+NOISES = ("gaussian", "laplace")
 
 NOISE = (
-    "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; "
-    "if only h of them do, the multiplier is sqrt(h / s) of the one accounted for",
-    "the noise is Gaussian in the real numbers; a simulator's seeded float32 noise is not",
+    "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",
     "one model is released, trained once: runs with the same seed share their noise",
     "population, rate, delta and all settings were fixed without looking at the data, and public "
     "and test examples are not the unit's",
@@ -32,7 +32,7 @@ _SEEN_BY = {
 
 @dataclass(frozen=True)
 class Release:
-    """What one view sees of one unit in `steps` rounds, as a Gaussian mechanism.
+    """What one view sees of one unit in `steps` rounds, as a Gaussian or Laplace mechanism.
 
     Each round draws its cohort afresh. What is released twice from *the same* cohort is one release
     of both parts together, of multiplier (sum_k multiplier_k^-2)^-1/2: two `Release`s would be
@@ -42,15 +42,19 @@ class Release:
         view: who looks; one of `VIEWS`.
         unit: what is protected, "client" (all data of one client) or "record" (one example).
         multiplier: 1 / whitened sensitivity of removing (zeroing out) one unit when it takes part,
-            that is 1 / sup ||Sigma^-1/2 A u||, without a dimension; 0 where nothing hides the unit,
+            that is 1 / sup ||Sigma^-1/2 A u||, without a dimension (see `whitened_multiplier`); for
+            Laplace noise its scale b over the l1 sensitivity; 0 where nothing hides the unit,
             infinity where it is not seen.
         sampling: how the units of a round are drawn.
         steps: number of rounds.
+        noise: "gaussian" or "laplace".
+        in_shares: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
+            that those who drop out or collude take theirs away.
         reason: where `multiplier` is 0: why, in words (no noise, no clip, ...).
 
     Raises:
-        ValueError: for an unknown view or unit, a negative multiplier, or a negative number of
-            steps.
+        ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number
+            of steps.
     """
 
     view: str
@@ -58,6 +62,8 @@ class Release:
     multiplier: float
     sampling: Everyone | FixedSize | Poisson
     steps: int
+    noise: str = "gaussian"
+    in_shares: bool = True
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -67,6 +73,26 @@ class Release:
         known = isinstance(self.sampling, Everyone | FixedSize | Poisson)
         require(known, "sampling", self.sampling, "give Everyone, FixedSize or Poisson")
         require_count("steps", self.steps, 0)
+        require(self.noise in NOISES, "noise", self.noise, f"give one of {', '.join(NOISES)}")
+
+    @property
+    def event(self) -> str:
+        """The rounds in words."""
+        return f"{self.steps} x {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
+
+    def with_honest(self, fraction: float) -> Release:
+        """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
+
+        The multiplier is sqrt(fraction) of the full one: h of r independent Gaussian shares of equal variance
+        add up to a Gaussian of h / r of the variance. Shares of Laplace noise are not Laplace, so that
+        nothing is certified then.
+        """
+        if fraction == 1 or not self.in_shares or self.multiplier == 0:
+            return self
+        if self.noise == "laplace":
+            reason = "what is left of Laplace noise when shares of it are missing is not Laplace"
+            return replace(self, multiplier=0.0, reason=reason)
+        return replace(self, multiplier=self.multiplier * math.sqrt(fraction))
 
 
 @dataclass(frozen=True)
@@ -79,10 +105,11 @@ class Certificate:
         view: who looks; one of `VIEWS`.
         unit: "client" or "record".
         relation: neighbouring data sets: "add_or_remove", "replace_one" or "zero_out" one unit.
-        accountant: how the rounds were composed: "PLD", "RDP" or "closed form".
+        event: what was composed: rounds, noise, multiplier and sampling of each release.
+        accountant: which accountant gave epsilon, the smallest: "PLD", "RDP" or "none".
         bound: which side of the truth the number lies on, and why.
-        assumptions: what must hold for the number to be true.
-        event: what was composed: rounds, sampling and multiplier of each release.
+        assumptions: what must hold for the number to be true; where epsilon is infinite, why.
+        epsilons: accountant -> its epsilon, for those that have one for this noise and sampling.
     """
 
     epsilon: float
@@ -90,10 +117,11 @@ class Certificate:
     view: str
     unit: str
     relation: str
+    event: str
     accountant: str
     bound: str
     assumptions: tuple[str, ...]
-    event: str = ""
+    epsilons: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{_headline(self, 'certified')}, {self.accountant}; {self.event}"
@@ -105,11 +133,12 @@ class Claim:
 
     Attributes:
         epsilon: privacy loss by the paper's formula, in nats.
-        delta: probability, in (0, 1).
+        delta: probability; 0 where the paper claims pure privacy, and as large as the paper's formula makes it.
         unit: "client" or "record".
         view: against whom the formula is read; one of `VIEWS`.
         relation: the neighbouring data sets that the paper states.
         source: citation of the formula.
+        reproduced: whether the paper prints epsilons and the formula, as computed here, gives them.
         sound: whether epsilon is an upper bound for this view, relation and sampling.
         reasons: why, or why not, in words.
     """
@@ -120,6 +149,7 @@ class Claim:
     view: str
     relation: str
     source: str
+    reproduced: bool
     sound: bool
     reasons: tuple[str, ...]
 

@@ -12,9 +12,9 @@ from fedpriv.privacy import (
     FixedSize,
     Poisson,
     Release,
-    certify,
+    certify_releases,
     fed_smp_claim,
-    third_party,
+    losses,
 )
 
 DELTA = 6000**-1.1
@@ -23,7 +23,7 @@ FIXED = FixedSize(6000, 100)
 
 
 def certified(view, sampling, multiplier=1.4, steps=180):
-    return certify([Release(view, "client", multiplier, sampling, steps)], DELTA, view)
+    return certify_releases([Release(view, "client", multiplier, sampling, steps)], DELTA, view)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def certified(view, sampling, multiplier=1.4, steps=180):
         ("third_party", POISSON, 1.4 * math.sqrt(0.9), 0.6884, "add_or_remove", "PLD"),
         ("third_party", Poisson(6000, 1 / 60, 140), 1.4, 0.6328, "add_or_remove", "PLD"),
         ("third_party", FIXED, 1.4, 3.489, "replace_one", "PLD"),
-        ("server_secagg", FIXED, 1.4, 7.187, "zero_out", "closed form (participation mixture)"),
-        ("server_secagg", POISSON, 1.4, 7.187, "zero_out", "closed form (participation mixture)"),
+        ("server_secagg", FIXED, 1.4, 7.187, "zero_out", "PLD"),
+        ("server_secagg", POISSON, 1.4, 7.187, "zero_out", "PLD"),
     ],
 )
 def test_certified(view, sampling, multiplier, epsilon, relation, accountant):
@@ -45,9 +45,7 @@ def test_certified(view, sampling, multiplier, epsilon, relation, accountant):
 
 
 def test_fixed_size_by_renyi():
-    release = Release("third_party", "client", 1.4, FIXED, 180)
-    epsilon = third_party._rdp_epsilon([release], "replace_one", DELTA)
-    assert epsilon == pytest.approx(5.352, rel=1e-3)
+    assert certified("third_party", FIXED).epsilons["RDP"] == pytest.approx(5.352, rel=1e-3)
 
 
 def test_fixed_size_is_nearly_tight():
@@ -56,7 +54,7 @@ def test_fixed_size_is_nearly_tight():
     Its rounds are Poisson-like: shift 2 C at rate r / n in the direction of removal.
     """
     release = Release("third_party", "client", 1.4 / 2, POISSON, 180)
-    attained = third_party._pld_epsilon([release], "add_or_remove", DELTA)
+    attained = losses.pld_epsilon([release], "add_or_remove", DELTA)
     assert attained == pytest.approx(3.214, rel=1e-3)
     assert attained < certified("third_party", FIXED).epsilon < 1.09 * attained
 
@@ -68,7 +66,8 @@ def test_everyone_is_one_gaussian():
         certificate = certified(view, Everyone(6000), multiplier=20.0)
         exact = get_epsilon_gaussian(20.0 / math.sqrt(180), DELTA)
         assert certificate.epsilon == pytest.approx(exact, rel=1e-9)
-        assert certificate.accountant == "closed form"
+        assert certificate.accountant == "PLD"
+        assert "attained" in certificate.bound
 
 
 def test_claimed():
@@ -100,3 +99,20 @@ def test_printed_for_shakespeare(scale, printed):
 def test_shakespeare_at_the_printed_sigma():
     claim = fed_smp_claim(0.3, Poisson(10**9, 1e-8), 1000, (1e9) ** -1.1)
     assert claim.epsilon == pytest.approx(7.8975, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "clients", "records", "rounds", "epsilon"),
+    [(60, 100, 4000, 400, 2.030), (30, 60, 800, 100, 1.803)],
+)
+def test_certified_dp_scaffold(sigma, clients, records, rounds, epsilon):
+    """One client's record replaced, in every round, K = 50, s = 0.2, delta = 1 / (M R).
+
+    The noise is sigma S with S = 2 C / (s R), the distance of replacing a record; a `Release` is relative to
+    removing one, half of it.
+    """
+    sampling = FixedSize(records, records // 5)
+    release = Release("third_party", "record", 2 * sigma, sampling, 50 * rounds, in_shares=False)
+    certificate = certify_releases([release], 1 / (clients * records), "third_party")
+    assert certificate.epsilon == pytest.approx(epsilon, rel=1e-3)
+    assert certificate.relation == "replace_one"

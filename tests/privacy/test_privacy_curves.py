@@ -8,8 +8,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from fedpriv.privacy import FixedSize, Poisson, Release, third_party
-from fedpriv.privacy.gaussian import gaussian_delta, remove_delta, replace_delta
+from fedpriv.privacy import FixedSize, Poisson, Release, losses
+from fedpriv.privacy.curves import gaussian_delta, remove_delta, replace_delta
+from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.renyi import _round as round_divergences
 
 AXIS = np.linspace(-25, 25, 20001)
 EPSILONS = (-2.0, -0.5, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5)
@@ -42,9 +44,8 @@ def sums_of_poisson(values, rate, capacity):
 def certified_delta(sampling, multiplier, steps, epsilon):
     """delta(epsilon) of the distribution that `certify` composes against a third party."""
     releases = [Release("third_party", "client", multiplier, sampling, steps)]
-    relation = third_party._relation(releases)
-    interval = third_party._interval(releases, relation)
-    composed = third_party._composed_pld(releases, relation, interval)
+    relation = relation_of(releases, "third_party")
+    composed = losses.compose(releases, relation, losses.cell_width(releases, relation))
     return composed.get_delta_for_epsilon(epsilon)
 
 
@@ -154,7 +155,7 @@ def test_renyi_of_poisson(order, slack):
     """Exact at integer orders; at others dp-accounting adds up the absolute values of a series."""
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-    once = third_party._round_rdp(Poisson(60, 1 / 60, None), 1.4, "add_or_remove")
+    once = round_divergences(Poisson(60, 1 / 60, None), "gaussian", 1.4, "add_or_remove")
     found = once[DEFAULT_RDP_ORDERS.index(order)]
     exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.4)
     assert exact * (1 - 1e-6) <= found <= exact * (1 + slack)
@@ -164,7 +165,7 @@ def test_renyi_of_poisson(order, slack):
 def test_renyi_of_fixed_size_is_a_bound(order):
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-    once = third_party._round_rdp(FixedSize(60, 1), 1.5, "replace_one")
+    once = round_divergences(FixedSize(60, 1), "gaussian", 1.5, "replace_one")
     found = once[DEFAULT_RDP_ORDERS.index(order)]
     exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.5)
     assert exact <= found <= 20 * exact

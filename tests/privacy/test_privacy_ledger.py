@@ -18,10 +18,10 @@ from fedpriv.privacy import (
     FixedSize,
     Poisson,
     Release,
-    certify,
+    certify_releases,
     fed_smp_claim,
 )
-from fedpriv.privacy.third_party import quiet
+from fedpriv.privacy.renyi import quiet
 
 SAMPLINGS = (Everyone(100), FixedSize(100, 5), Poisson(100, 0.05), Poisson(100, 0.05, 20))
 
@@ -47,18 +47,29 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
         (lambda: release(multiplier=math.nan), r"multiplier = nan: give noise over"),
         (lambda: release(steps=-1), r"steps = -1: give an integer"),
         (lambda: release(sampling=0.05), r"sampling = 0\.05: give Everyone"),
-        (lambda: certify([release()], 0.0, "third_party"), r"delta = 0\.0: give a probability"),
-        (lambda: certify([release()], 1.0, "third_party"), r"delta = 1\.0: give a probability"),
-        (lambda: certify([release()], 1e-5, "phone"), r"view = 'phone': give one of"),
-        (lambda: certify([release()], 1e-5, "server"), r"view = 'server': declare a release"),
         (
-            lambda: certify(
+            lambda: certify_releases([release()], 0.0, "third_party"),
+            r"delta = 0\.0: give a probability",
+        ),
+        (
+            lambda: certify_releases([release()], 1.0, "third_party"),
+            r"delta = 1\.0: give a probability",
+        ),
+        (lambda: certify_releases([release()], 1e-5, "phone"), r"view = 'phone': give one of"),
+        (
+            lambda: certify_releases([release()], 1e-5, "server"),
+            r"view = 'server': declare a release",
+        ),
+        (
+            lambda: certify_releases(
                 [release(), dataclasses.replace(release(), unit="record")], 1e-5, "third_party"
             ),
             r"unit = \['client', 'record'\]: certify one unit",
         ),
         (
-            lambda: certify([release(), release(sampling=SAMPLINGS[1])], 1e-5, "third_party"),
+            lambda: certify_releases(
+                [release(), release(sampling=SAMPLINGS[1])], 1e-5, "third_party"
+            ),
             r"sampling = \['FixedSize', 'Poisson'\]: draw all cohorts",
         ),
         (lambda: fed_smp_claim(-1.0, SAMPLINGS[1], 3, 1e-5), r"multiplier = -1\.0"),
@@ -81,7 +92,9 @@ def test_rates():
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_limits(view, sampling):
     def epsilon(**changes):
-        return certify([release(view=view, sampling=sampling, **changes)], 1e-5, view).epsilon
+        return certify_releases(
+            [release(view=view, sampling=sampling, **changes)], 1e-5, view
+        ).epsilon
 
     assert epsilon(steps=0) == 0
     assert epsilon(steps=0, multiplier=0.0) == 0
@@ -92,16 +105,18 @@ def test_limits(view, sampling):
 
 def test_no_noise_says_why():
     bare = release(multiplier=0.0, reason="the clip norm is the median of private norms")
-    certificate = certify([release(), bare], 1e-5, "third_party")
+    certificate = certify_releases([release(), bare], 1e-5, "third_party")
     assert math.isinf(certificate.epsilon)
     assert "not private: the clip norm is the median" in certificate.assumptions[0]
-    assert certify([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
+    assert certify_releases([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS[1:])
 def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
     for multiplier in (1e-4, 1e-2):
-        assert certify([release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party")
+        assert certify_releases(
+            [release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party"
+        )
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
@@ -109,19 +124,21 @@ def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
 def test_much_noise_is_an_epsilon_near_zero_not_an_error(sampling, multiplier):
     assert (
         0
-        <= certify([release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party").epsilon
+        <= certify_releases(
+            [release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party"
+        ).epsilon
         < 1e-3
     )
     assert 0 <= fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon < 1
 
 
 def test_a_tiny_delta_falls_back_to_renyi():
-    assert certify([release()], 1e-14, "third_party").accountant == "RDP"
+    assert certify_releases([release()], 1e-14, "third_party").accountant == "RDP"
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_wording(view):
-    certificate = certify([release(view=view)], 1e-5, view)
+    certificate = certify_releases([release(view=view)], 1e-5, view)
     line = str(certificate)
     for word in ("certified", "client-level", view.split("_")[0], "adjacency", "delta 1e-05"):
         assert word in line
@@ -156,7 +173,7 @@ def test_limits_of_a_claim():
 @pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
 def test_a_sound_claim_is_above_the_certificate(sampling):
     claim = fed_smp_claim(2.0, sampling, 10, 1e-5)
-    proved = certify([release(multiplier=2.0, sampling=sampling)], 1e-5, "third_party")
+    proved = certify_releases([release(multiplier=2.0, sampling=sampling)], 1e-5, "third_party")
     assert claim.epsilon > proved.epsilon
 
 
@@ -187,8 +204,8 @@ def test_only_the_library_s_harmless_remarks_are_silenced(caplog):
 
 def test_a_progress_bar_can_ask_every_round():
     """The distribution of one round is computed once; later calls only compose it."""
-    certify([release(steps=180)], 1e-5, "third_party")
+    certify_releases([release(steps=180)], 1e-5, "third_party")
     start = time.perf_counter()
     for steps in (1, 100, 400):
-        certify([release(steps=steps)], 1e-5, "third_party")
+        certify_releases([release(steps=steps)], 1e-5, "third_party")
     assert time.perf_counter() - start < 6

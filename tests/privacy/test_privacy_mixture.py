@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify
-from fedpriv.privacy.gaussian import gaussian_delta
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.curves import gaussian_delta
 from fedpriv.privacy.known_cohort import participations
 
 DELTA = 1e-4
@@ -18,7 +18,7 @@ def secagg(multiplier, sampling, steps):
 
 
 def epsilon_of(*releases, delta=DELTA, view="server_secagg"):
-    return certify(releases, delta, view).epsilon
+    return certify_releases(releases, delta, view).epsilon
 
 
 def test_mixture_is_the_joint_divergence_of_pattern_and_sums():
@@ -92,9 +92,9 @@ def test_everyone_joins_either_relation():
     everyone = Release("third_party", "client", 8.0, Everyone(100), 5)
     fixed = Release("third_party", "client", 4.0, FixedSize(100, 5), 5)
     poisson = Release("third_party", "client", 4.0, Poisson(100, 0.05), 5)
-    replaced = certify([everyone, fixed], DELTA, "third_party")
-    removed = certify([everyone, poisson], DELTA, "third_party")
-    alone = certify([everyone], DELTA, "third_party")
+    replaced = certify_releases([everyone, fixed], DELTA, "third_party")
+    removed = certify_releases([everyone, poisson], DELTA, "third_party")
+    alone = certify_releases([everyone], DELTA, "third_party")
     assert (replaced.relation, removed.relation) == ("replace_one", "add_or_remove")
     assert alone.epsilon < removed.epsilon < replaced.epsilon
 

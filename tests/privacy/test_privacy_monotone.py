@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.privacy import FixedSize, Poisson, Release, certify
+from fedpriv.privacy import FixedSize, Poisson, Release, certify_releases
 
 views = st.sampled_from(["third_party", "server_secagg"])
 kinds = st.sampled_from(["poisson", "cut", "fixed"])
@@ -17,7 +17,9 @@ def epsilon_of(view, kind, size, multiplier, steps, delta=1e-5):
         "cut": Poisson(200, size / 200, 2 * size),
         "fixed": FixedSize(200, size),
     }[kind]
-    return certify([Release(view, "client", multiplier, sampling, steps)], delta, view).epsilon
+    return certify_releases(
+        [Release(view, "client", multiplier, sampling, steps)], delta, view
+    ).epsilon
 
 
 def assert_ordered(less, more):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedpriv.privacy import FixedSize, Poisson, Release, third_party
+from fedpriv.privacy import FixedSize, Poisson, Release, losses, renyi
 
 DELTA = 1e-5
 
@@ -42,8 +42,8 @@ def test_both_routes_agree_on_the_whole_population():
 
     release = Release("third_party", "client", 6.0, FixedSize(10, 10), 4)
     exact = get_epsilon_gaussian(6.0 / 2 / math.sqrt(4), DELTA)
-    by_pld = third_party._pld_epsilon([release], "replace_one", DELTA)
-    by_rdp = third_party._rdp_epsilon([release], "replace_one", DELTA)
+    by_pld = losses.pld_epsilon([release], "replace_one", DELTA)
+    by_rdp = renyi.rdp_epsilon([release], "replace_one", DELTA)
     assert by_pld == pytest.approx(exact, rel=1e-4)
     assert exact <= by_rdp <= 1.2 * exact
 
@@ -58,7 +58,7 @@ def test_poisson_is_the_library_s_event(capacity):
         event = dp.TruncatedSubsampledGaussianDpEvent(100, 0.05, capacity, 1.5)
     expected = library_epsilon(PLDAccountant, event, "ADD_OR_REMOVE_ONE", count=30)
     release = Release("third_party", "client", 1.5, Poisson(100, 0.05, capacity), 30)
-    found = third_party._pld_epsilon([release], "add_or_remove", DELTA)
+    found = losses.pld_epsilon([release], "add_or_remove", DELTA)
     assert found == pytest.approx(expected, rel=1e-3)
 
 
@@ -69,7 +69,7 @@ def test_rounding_of_the_transforms_stays_within_its_margin(delta):
 
     multiplier = 1.4 * math.sqrt(1000)
     release = Release("third_party", "client", multiplier, Poisson(10, 1.0, None), 1000)
-    found = third_party._pld_epsilon([release], "add_or_remove", delta)
+    found = losses.pld_epsilon([release], "add_or_remove", delta)
     exact = get_epsilon_gaussian(1.4, delta)
     assert exact <= found <= exact * 1.01
 
@@ -78,5 +78,5 @@ def test_a_cut_that_never_happens_changes_nothing():
     """dp-accounting itself fails here: its chance of a cut underflows."""
     plain = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, None), 5)
     roomy = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, 674), 5)
-    found = [third_party._pld_epsilon([r], "add_or_remove", DELTA) for r in (plain, roomy)]
+    found = [losses.pld_epsilon([r], "add_or_remove", DELTA) for r in (plain, roomy)]
     assert found[1] == pytest.approx(found[0], rel=1e-3)

@@ -1,19 +1,14 @@
-"""What papers claim, by their own formulas: printed beside a certificate, never feeding it."""
+"""Fed-SMP: "Federated Learning with Sparsified Model Perturbation" (Hu, Guo and Gong)."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from fedpriv.privacy._checks import require_count, require_delta, require_multiplier
-from fedpriv.privacy.certify import certify
+from fedpriv.privacy.certify import certify_releases
+from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import Claim, Release
 from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
-from fedpriv.privacy.third_party import quiet
-
-# The orders of the library that the papers used (TensorFlow Privacy, Opacus).
-PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64))
 
 _SERVER = (
     "The paper also has the server in mind; the server knows who takes part, so sampling hides "
@@ -56,7 +51,7 @@ def fed_smp_claim(multiplier: float, sampling: Sampling, rounds: int, delta: flo
     require_multiplier(multiplier)
     require_count("rounds", rounds, 0)
     require_delta(delta)
-    epsilon = _poisson_rdp_epsilon(multiplier, sampling.rate, rounds, delta)
+    epsilon = poisson_rdp_epsilon(multiplier, sampling.rate, rounds, delta)
     sound, reasons = _judge(epsilon, multiplier, sampling, rounds, delta)
     return Claim(
         epsilon=epsilon,
@@ -65,22 +60,10 @@ def fed_smp_claim(multiplier: float, sampling: Sampling, rounds: int, delta: flo
         view="third_party",
         relation="add_or_remove",
         source="Fed-SMP (Hu, Guo and Gong), section 6.2: Rényi analysis of the subsampled Gaussian",
+        reproduced=True,
         sound=sound,
         reasons=(*reasons, _SERVER),
     )
-
-
-def _poisson_rdp_epsilon(multiplier: float, rate: float, rounds: int, delta: float) -> float:
-    """The papers' formula: Rényi divergence of Poisson subsampling, Mironov's conversion."""
-    import dp_accounting as dp
-    from dp_accounting.rdp import RdpAccountant
-
-    if rounds == 0 or math.isinf(multiplier):
-        return 0.0
-    event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier))
-    with quiet():
-        divergences = RdpAccountant(PAPER_ORDERS).compose(event, rounds).rdp
-    return float(np.min(divergences + math.log(1 / delta) / (np.asarray(PAPER_ORDERS) - 1)))
 
 
 def _judge(
@@ -94,7 +77,7 @@ def _judge(
     if not (isinstance(sampling, Poisson) and sampling.is_cut):
         return True, ("The formula is a proved upper bound for this way of drawing cohorts.",)
     release = Release("third_party", "client", multiplier, sampling, rounds)
-    proved = certify([release], delta, "third_party").epsilon
+    proved = certify_releases([release], delta, view="third_party").epsilon
     cut = f"The formula does not know of the cut to {sampling.capacity} clients;"
     if proved <= epsilon:
         return True, (f"{cut} the certificate, which does, is below it.",)

@@ -1,0 +1,19 @@
+"""What papers claim, by their own formulas: printed beside a certificate, never feeding it.
+
+One file per paper. A `Claim` says whether the formula gives the paper's printed numbers
+(`reproduced`), whether it is proved for the run at hand (`sound`), and why.
+"""
+
+from fedpriv.privacy.claims.dp_scaffold import dp_scaffold_claim
+from fedpriv.privacy.claims.fed_smp import fed_smp_claim
+from fedpriv.privacy.claims.msp import msp_laplace_claim, mspdq_claim
+from fedpriv.privacy.claims.wavelet import haar_multiplier, wavelet_claim
+
+__all__ = [
+    "dp_scaffold_claim",
+    "fed_smp_claim",
+    "haar_multiplier",
+    "msp_laplace_claim",
+    "mspdq_claim",
+    "wavelet_claim",
+]

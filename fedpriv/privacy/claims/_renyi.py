@@ -1,0 +1,47 @@
+"""Rényi accounting as the papers do it: orders, conversion, Poisson subsampled Gaussian."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpriv.privacy.renyi import quiet
+
+# The orders of the library that the papers used (TensorFlow Privacy, Opacus).
+PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64))
+
+
+def to_epsilon(
+    divergences: NDArray[np.float64], orders: Sequence[float] | NDArray[np.float64], delta: float
+) -> float:
+    """Smallest epsilon = rdp + log(1 / delta) / (order - 1) over the orders (Mironov 2017, Prop. 3).
+
+    Args:
+        divergences: Rényi divergence of the whole run at each order, in nats.
+        orders: the orders, above 1.
+        delta: probability, in (0, 1).
+    """
+    return float(np.min(divergences + math.log(1 / delta) / (np.asarray(orders) - 1)))
+
+
+def poisson_rdp_epsilon(multiplier: float, rate: float, rounds: int, delta: float) -> float:
+    """Epsilon of `rounds` Poisson subsampled Gaussians (Mironov, Talwar and Zhang 2019).
+
+    Args:
+        multiplier: standard deviation of the noise over the clip norm.
+        rate: probability that a given unit is drawn.
+        rounds: number of rounds.
+        delta: probability, in (0, 1).
+    """
+    import dp_accounting as dp
+    from dp_accounting.rdp import RdpAccountant
+
+    if rounds == 0 or math.isinf(multiplier):
+        return 0.0
+    event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier))
+    with quiet():
+        divergences = RdpAccountant(PAPER_ORDERS).compose(event, rounds).rdp
+    return to_epsilon(divergences, PAPER_ORDERS, delta)

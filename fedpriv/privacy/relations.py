@@ -1,0 +1,43 @@
+"""Neighbouring data sets: which relation a view is certified under, and how far it lets a sum move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedpriv.privacy._checks import require
+from fedpriv.privacy.release import Release
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+
+# dp-accounting fails where sigma^-2 underflows; counting less noise than there is stays sound.
+_LOUDEST = 1e6
+
+
+def relation_of(releases: Sequence[Release], view: str) -> str:
+    """The relation under which `releases`, all of `view`, are certified.
+
+    A third party does not know who takes part: Poisson cohorts are bounded for a unit added or removed, cohorts of
+    fixed size for one replaced (a removed unit would change the size). The other views see who takes part, so
+    that a removed unit could not be hidden at all: its contributions become zero instead.
+
+    Raises:
+        ValueError: Poisson and fixed-size cohorts in one run; they are bounded under different relations.
+    """
+    kinds = {type(release.sampling) for release in releases}
+    if view != "third_party" or kinds <= {Everyone}:
+        return "zero_out"
+    mixed = {Poisson, FixedSize} <= kinds
+    names = sorted(kind.__name__ for kind in kinds)
+    require(not mixed, "sampling", names, "draw all cohorts of a run in one way, or certify apart")
+    return "replace_one" if FixedSize in kinds else "add_or_remove"
+
+
+def multiplier_for(release: Release, relation: str) -> float:
+    """The release's multiplier relative to what `relation` can move.
+
+    This is the one place where relations are converted. A `Release` is relative to zeroing out a
+    unit (norm C); a unit that is replaced moves by up to 2 C. Everything else takes noise over the
+    *actual* distance. dp-accounting 0.6 does so for its RDP accountant under REPLACE_ONE, but its
+    PLD accountant doubles the distance by itself: that one is not used.
+    """
+    multiplier = release.multiplier / 2 if relation == "replace_one" else release.multiplier
+    return min(multiplier, _LOUDEST)

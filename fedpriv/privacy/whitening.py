@@ -1,0 +1,64 @@
+"""From a clip set, a linear map and a noise covariance to the multiplier that a `Release` needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpriv.privacy._checks import require, require_multiplier
+
+
+def whitened_multiplier(
+    noise_std: ArrayLike, clip_norm: float, transform: ArrayLike | None = None
+) -> float:
+    """Multiplier of releasing A u + N(0, diag(noise_std^2)), where a unit contributes u with ||u||_2 <= clip_norm.
+
+    1 / sup ||Sigma^-1/2 A u||, the inverse of the whitened sensitivity: the largest singular value of
+    Sigma^-1/2 A, times the clip norm. Exact; the released Gaussian is as hard to tell apart along the worst direction
+    as one of this multiplier on a line.
+
+    Args:
+        noise_std: standard deviation of the noise on each released coordinate, f64[m], 0 or more.
+        clip_norm: C, above 0; infinity gives 0.
+        transform: A, f64[m, d]; by default the identity.
+
+    Returns:
+        The multiplier; 0 where some direction that a unit can move in gets no noise.
+
+    Raises:
+        ValueError: for a negative standard deviation, a clip norm that is not positive, or shapes that do not fit.
+    """
+    std = np.atleast_1d(np.asarray(noise_std, float))
+    require(bool((std >= 0).all()), "noise_std", float(std.min()), "give 0 or more")
+    require(clip_norm > 0, "clip_norm", clip_norm, "give a positive norm")
+    a = np.eye(len(std)) if transform is None else np.asarray(transform, float)
+    fits = a.ndim == 2 and a.shape[0] == len(std)
+    require(fits, "transform", a.shape, f"give a matrix with {len(std)} rows")
+    if math.isinf(clip_norm) or a[std == 0].any():
+        return 0.0
+    if transform is None:
+        return float(std.min()) / clip_norm
+    whitened = a[std > 0] / std[std > 0, None]
+    sensitivity = clip_norm * float(np.linalg.norm(whitened, 2))
+    return 1 / sensitivity if sensitivity > 0 else math.inf
+
+
+def joint_multiplier(multipliers: Iterable[float]) -> float:
+    """Multiplier of several Gaussian releases of the same cohort, each with noise of its own.
+
+    (sum_k m_k^-2)^-1/2: whitened sensitivities add up in squares. Such releases are one `Release`; two would be
+    composed as if their cohorts were drawn independently.
+
+    Raises:
+        ValueError: for a negative multiplier.
+    """
+    total = 0.0
+    for multiplier in multipliers:
+        require_multiplier(multiplier)
+        if multiplier == 0:
+            return 0.0
+        total += multiplier**-2
+    return total**-0.5 if total > 0 else math.inf

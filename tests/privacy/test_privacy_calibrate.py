@@ -1,0 +1,129 @@
+"""Noise and rounds for a target epsilon."""
+
+import math
+
+import pytest
+
+from fedpriv import (
+    calibrate_noise,
+    calibrate_rounds,
+    certify,
+    dp_fed_avg,
+    everyone,
+    fed_avg,
+    fixed_size,
+    full_batch,
+    poisson,
+)
+
+DELTA = 6000**-1.1
+COMMON = {"optimizer": None, "batches": full_batch()}
+
+
+def loss(params, example):
+    return 0.0
+
+
+def algorithm(sigma, sampler=None):
+    sampler = sampler or poisson(6000, 1 / 60, 165)
+    return dp_fed_avg(loss, sampler=sampler, clip_norm=1.0, noise_multiplier=sigma, **COMMON)
+
+
+@pytest.mark.parametrize("view", ["third_party", "server", "server_secagg"])
+@pytest.mark.parametrize("honest", [1.0, 0.8])
+def test_noise(view, honest):
+    target = {"epsilon": 2.0, "rounds": 50, "delta": DELTA, "view": view, "honest": honest}
+    sigma = calibrate_noise(algorithm, **target, tolerance=1e-3)
+
+    def epsilon(sigma):
+        return certify(algorithm(sigma), 50, DELTA, view=view, honest=honest).epsilon
+
+    assert epsilon(sigma) <= 2.0 < epsilon(sigma * (1 - 2e-3))
+
+
+def test_noise_against_the_closed_form():
+    """Everyone, one round: the analytic Gaussian mechanism of Balle and Wang."""
+    from dp_accounting import get_sigma_gaussian
+
+    found = calibrate_noise(lambda s: algorithm(s, everyone(10)), epsilon=1.0, rounds=4, delta=1e-5)
+    exact = 2 * get_sigma_gaussian(1.0, 1e-5)
+    assert exact <= found <= exact * (1 + 2e-4)
+
+
+def test_claimed_noise_gives_the_paper_s_sigma():
+    """Table 4: epsilon 1.01 at sigma 1.4 (and q = 1 / 60)."""
+    sigma = calibrate_noise(algorithm, epsilon=1.008, rounds=180, delta=DELTA, claimed=True)
+    assert sigma == pytest.approx(1.4, rel=1e-3)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_rounds(claimed):
+    private = algorithm(1.4)
+    rounds = calibrate_rounds(private, epsilon=1.0, delta=DELTA, claimed=claimed)
+
+    def epsilon(rounds):
+        if claimed:
+            return private.claim(rounds, DELTA).epsilon
+        return certify(private, rounds, DELTA).epsilon
+
+    assert epsilon(rounds) <= 1.0 < epsilon(rounds + 1)
+    assert claimed == (rounds < 180)  # the claim of 180 rounds is 1.008
+
+
+def test_rounds_that_are_wanted_anyway_end_the_search():
+    assert calibrate_rounds(algorithm(1.4), epsilon=5.0, delta=DELTA, at_most=37) == 37
+    assert calibrate_rounds(algorithm(1.4), epsilon=5.0, delta=DELTA, at_most=1) == 1
+    few = calibrate_rounds(algorithm(1.4), epsilon=0.28, delta=DELTA, at_most=37)
+    assert few == calibrate_rounds(algorithm(1.4), epsilon=0.28, delta=DELTA) < 37
+
+
+def noise(**changes):
+    calibrate_noise(algorithm, **{"epsilon": 1.0, "rounds": 5, "delta": DELTA} | changes)
+
+
+def rounds(sigma=1.4, **changes):
+    calibrate_rounds(algorithm(sigma), **{"epsilon": 1.0, "delta": DELTA} | changes)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: noise(epsilon=0.0), r"epsilon = 0\.0: give a target above 0"),
+        (lambda: noise(epsilon=math.inf), r"epsilon = inf: give a target"),
+        (lambda: noise(delta=1.0), r"delta = 1\.0: give a probability"),
+        (lambda: noise(rounds=0), r"rounds = 0: give an integer"),
+        (lambda: noise(tolerance=0.0), r"tolerance = 0\.0: give a relative"),
+        (lambda: noise(view="phone"), r"view = 'phone': give one of"),
+        (
+            lambda: noise(epsilon=1e9, view="server_secagg"),
+            r"epsilon = 1000000000\.0: is met by any",
+        ),
+        (
+            lambda: calibrate_noise(
+                lambda s: fed_avg(loss, sampler=fixed_size(9, 3), **COMMON),
+                epsilon=1.0,
+                rounds=3,
+                delta=0.1,
+            ),
+            r"epsilon = 1\.0: cannot be reached even with a noise multiplier of 1e\+06",
+        ),
+        (lambda: rounds(epsilon=1e-3), r"epsilon = 0\.001: a single round costs"),
+        (lambda: rounds(sigma=0.0), r"epsilon = 1\.0: a single round costs inf"),
+        (lambda: rounds(epsilon=-1.0), r"epsilon = -1\.0: give a target"),
+        (lambda: rounds(at_most=0), r"at_most = 0: give an integer"),
+        (lambda: rounds(sigma=9e5, view="server_secagg"), r"rounds do not reach it"),
+        (
+            lambda: calibrate_rounds(
+                fed_avg(loss, sampler=fixed_size(9, 3), **COMMON),
+                epsilon=1.0,
+                delta=0.1,
+                claimed=True,
+            ),
+            "claimed: this algorithm has no claim",
+        ),
+    ],
+)
+def test_what_cannot_be_reached_is_said(call, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

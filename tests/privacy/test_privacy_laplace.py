@@ -1,0 +1,160 @@
+"""Laplace releases: curves against integration, composition against closed forms and the library."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, laplace
+
+from fedpriv.privacy import (
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    certify_releases,
+    losses,
+)
+from fedpriv.privacy.curves import laplace_delta, remove_delta, replace_delta, shown_delta
+
+AXIS = np.linspace(-40, 40, 80001)
+EPSILONS = (-2.0, -0.5, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5)
+DELTA = 1e-4
+
+
+def density(weights_and_means, scale):
+    return sum(weight * laplace.pdf(AXIS, mean, scale) for weight, mean in weights_and_means)
+
+
+def hockey_stick(p, q, epsilon):
+    return np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), AXIS)
+
+
+def release(view="third_party", multiplier=2.0, sampling=None, steps=10, **more):
+    sampling = sampling or Poisson(100, 0.05)
+    return Release(view, "client", multiplier, sampling, steps, noise="laplace", **more)
+
+
+def epsilon_of(*releases, delta=DELTA, **options):
+    return certify_releases(releases, delta, releases[0].view, **options).epsilon
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("separation", [0.2, 1.0, 4.0])
+def test_laplace_delta(epsilon, separation):
+    exact = hockey_stick(density([(1, separation)], 1.0), density([(1, 0.0)], 1.0), epsilon)
+    assert laplace_delta(epsilon, separation) == pytest.approx(exact, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 1.0])
+def test_curves_of_sampled_rounds(rate):
+    scale = 0.8
+    drawn, not_drawn = density([(1, 1.0)], scale), density([(1, 0.0)], scale)
+    mixed = rate * drawn + (1 - rate) * not_drawn
+    for epsilon in EPSILONS:
+        shown = (1 - rate) * max(0, 1 - math.exp(epsilon))
+        shown += rate * hockey_stick(drawn, not_drawn, epsilon)
+        found = float(shown_delta(epsilon, scale, rate, "laplace"))
+        assert found == pytest.approx(shown, rel=1e-4, abs=1e-6)
+        if epsilon >= 0:
+            found = float(remove_delta(epsilon, scale, rate, "laplace"))
+            exact = hockey_stick(mixed, not_drawn, epsilon)
+            assert found == pytest.approx(exact, rel=1e-4, abs=1e-6)
+
+
+def test_replacing_one_of_a_fixed_cohort_is_bounded_and_attained():
+    """All neighbours with values in {-1, 0, 1}, one of three drawn; noise scale 1.2."""
+    scale, worst = 1.2, dict.fromkeys(EPSILONS, 0.0)
+    for others in itertools.product((-1, 0, 1), repeat=2):
+        laws = [density([(1 / 3, v) for v in (unit, *others)], scale) for unit in (-1.0, 0.0, 1.0)]
+        for p, q in itertools.permutations(laws, 2):
+            for epsilon in EPSILONS:
+                worst[epsilon] = max(worst[epsilon], hockey_stick(p, q, epsilon))
+    for epsilon, exact in worst.items():
+        bound = float(replace_delta(epsilon, scale / 2, 1 / 3, "laplace"))
+        assert bound >= exact - 1e-6
+        assert bound == pytest.approx(exact, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("split", [(0.5, 0.5), (0.9, 0.1), (1.5, 1.5), (2.0, 0.3)])
+def test_one_axis_is_the_worst_for_a_given_l1_distance(split):
+    """Noise on two coordinates that both move, against one that moves by as much."""
+    axis = np.linspace(-16, 18, 3401)
+    cell = (axis[1] - axis[0]) ** 2
+    moved = np.multiply.outer(*(laplace.pdf(axis, shift) for shift in split))
+    still = np.multiply.outer(laplace.pdf(axis), laplace.pdf(axis))
+    for epsilon in (0.0, 0.3, 0.8, 1.5):
+        both = np.maximum(moved - math.exp(epsilon) * still, 0).sum() * cell
+        assert both <= laplace_delta(epsilon, sum(split)) + 1e-5
+
+
+def test_a_round_of_everyone_has_the_pure_epsilon():
+    for view in ("third_party", "server_secagg"):
+        found = epsilon_of(release(view, 4.0, Everyone(10), 1), delta=1e-12)
+        assert found == pytest.approx(0.25, rel=1e-3)
+
+
+def test_everyone_by_both_accountants():
+    certificate = certify_releases([release(sampling=Everyone(10))], DELTA, "third_party")
+    assert set(certificate.epsilons) == {"PLD", "RDP"}
+    assert certificate.accountant == "PLD"
+    assert certificate.epsilons["PLD"] < certificate.epsilons["RDP"] < 10 / 2
+    assert "discretised" in certificate.bound
+
+
+def test_poisson_is_the_library_s_event():
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+
+    event = dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0))
+    expected = PLDAccountant().compose(event, 10).get_epsilon(DELTA)
+    certificate = certify_releases([release()], DELTA, "third_party")
+    assert certificate.epsilon == pytest.approx(expected, rel=1e-3)
+    assert set(certificate.epsilons) == {"PLD"}  # the library has no sampled Laplace divergences
+
+
+def test_cuts_cost_their_probability():
+    roomy, tight = (epsilon_of(release(sampling=Poisson(100, 0.05, c))) for c in (25, 17))
+    plain = epsilon_of(release())
+    assert plain < roomy < plain * 1.001
+    assert roomy < tight < 1.5 * plain
+    assert math.isinf(epsilon_of(release(sampling=Poisson(100, 0.05, 6))))
+
+
+def test_known_cohort_against_the_sum_over_participations():
+    """Numerically composed n times for each n, averaged over the binomial."""
+    steps, rate, multiplier = 6, 0.3, 1.5
+    found = epsilon_of(release("server_secagg", multiplier, FixedSize(10, 3), steps))
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    once = pld.from_laplace_mechanism(multiplier)
+    delta = sum(
+        binom.pmf(n, steps, rate) * once.self_compose(n).get_delta_for_epsilon(found)
+        for n in range(1, steps + 1)
+    )
+    assert delta == pytest.approx(DELTA, rel=2e-2)
+
+
+def test_gaussian_and_laplace_compose():
+    noisy = Release("server_secagg", "client", 3.0, FixedSize(10, 3), 6)
+    both = epsilon_of(release("server_secagg", 3.0, FixedSize(10, 3), 6), noisy)
+    assert (
+        max(epsilon_of(noisy), epsilon_of(release("server_secagg", 3.0, FixedSize(10, 3), 6)))
+        < both
+    )
+    assert both < 2 * epsilon_of(noisy) + 2
+
+
+def test_the_discretised_route_agrees_with_the_closed_form():
+    """Gaussian participation mixtures, which have both."""
+    noisy = [Release("server_secagg", "client", 1.4, FixedSize(60, 6), 25)]
+    exact = epsilon_of(*noisy)
+    assert losses.pld_epsilon(noisy, "zero_out", DELTA) == pytest.approx(exact, rel=1e-3)
+    assert losses.pld_epsilon(noisy, "zero_out", DELTA) >= exact
+
+
+def test_missing_shares_of_laplace_noise_are_not_certified():
+    certificate = certify_releases([release()], DELTA, "third_party", honest=0.9)
+    assert math.isinf(certificate.epsilon)
+    assert "not Laplace" in certificate.assumptions[0]
+    assert epsilon_of(release(in_shares=False), honest=0.9) == epsilon_of(release())

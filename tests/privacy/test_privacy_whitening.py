@@ -1,0 +1,85 @@
+"""Multipliers from clip set, map and covariance."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from fedpriv.privacy import joint_multiplier, whitened_multiplier
+
+
+def haar(m):
+    """The transform by repeated means (a + b) / 2 and details (a - b) / 2, and the paper's weights."""
+    rows, weights, block = [np.ones(m) / m], [m], m
+    while block > 1:
+        for start in range(0, m, block):
+            row = np.zeros(m)
+            row[start : start + block // 2] = 1 / block
+            row[start + block // 2 : start + block] = -1 / block
+            rows.append(row)
+            weights.append(block)
+        block //= 2
+    return np.array(rows), np.array(weights)
+
+
+@pytest.mark.parametrize("m", [2, 8, 32])
+def test_haar(m):
+    """The multipliers of PRIVACY.md: clipped coefficients, and a gradient clipped before the transform."""
+    sigma, clip = 1.3, 0.7
+    transform, weights = haar(m)
+    noise = sigma * clip / weights
+    assert whitened_multiplier(noise, clip) == pytest.approx(sigma / m)
+    assert whitened_multiplier(noise, clip, transform) == pytest.approx(sigma / math.sqrt(m))
+    levels = [
+        whitened_multiplier(noise[weights == w][:1], clip / w) for w in sorted({*weights[1:]})
+    ]
+    base = whitened_multiplier(noise[:1], clip / m)
+    joint = joint_multiplier([base, *levels])
+    assert joint == pytest.approx(sigma / math.sqrt(1 + math.log2(m)))
+
+
+def test_orthonormal_haar_is_the_plain_gaussian():
+    transform, _ = haar(16)
+    orthonormal = transform / np.linalg.norm(transform, axis=1, keepdims=True)
+    np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(16), atol=1e-12)
+    assert whitened_multiplier(np.full(16, 1.3), 1.0, orthonormal) == pytest.approx(1.3)
+
+
+def test_the_worst_direction_is_found():
+    """Against a search over directions."""
+    rng = np.random.default_rng(0)
+    transform, noise = rng.normal(size=(4, 3)), rng.uniform(0.5, 2, 4)
+
+    def shift(u):
+        return -np.linalg.norm(transform @ (2.0 * u / np.linalg.norm(u)) / noise)
+
+    worst = max(-minimize(shift, rng.normal(size=3)).fun for _ in range(5))
+    assert whitened_multiplier(noise, 2.0, transform) == pytest.approx(1 / worst, rel=1e-6)
+
+
+def test_limits():
+    assert whitened_multiplier(2.0, 1.0) == 2.0
+    assert whitened_multiplier([2.0, 0.0], 1.0) == 0.0
+    assert whitened_multiplier([2.0, 1.0], math.inf) == 0.0
+    assert whitened_multiplier([2.0, 0.0], 1.0, [[1.0], [0.0]]) == 2.0  # nothing moves the other
+    assert whitened_multiplier([2.0], 1.0, [[0.0]]) == math.inf
+    assert joint_multiplier([]) == math.inf
+    assert joint_multiplier([3.0, 0.0]) == 0.0
+    assert joint_multiplier([2.0, math.inf]) == 2.0
+    assert joint_multiplier([2.0, 2.0]) == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1.0, 1.0), r"noise_std = -1\.0: give 0 or more"),
+        ((1.0, 0.0), r"clip_norm = 0\.0: give a positive norm"),
+        (([1.0, 1.0], 1.0, [[1.0]]), r"transform = \(1, 1\): give a matrix with 2 rows"),
+    ],
+)
+def test_wrong_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        whitened_multiplier(*arguments)
+    with pytest.raises(ValueError, match=r"multiplier = -1"):
+        joint_multiplier([-1])
