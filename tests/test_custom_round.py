@@ -70,7 +70,9 @@ def error_feedback(loss, sampler, rate, mechanism):
     def releases(rounds):
         seen = {"multiplier": mechanism.multiplier, "reason": mechanism.reason}
         views = ("third_party", "server_secagg")
-        server = Release("server", "client", 0.0, sampler.accounting, rounds, "sent in clear")
+        server = Release(
+            "server", "client", 0.0, sampler.accounting, rounds, reason="sent in clear"
+        )
         sums = (
             Release(view, "client", sampling=sampler.accounting, steps=rounds, **seen)
             for view in views
