@@ -6,19 +6,30 @@ from hypothesis import strategies as st
 from fedpriv.privacy import FixedSize, Poisson, Release, certify_releases
 
 views = st.sampled_from(["third_party", "server_secagg"])
-kinds = st.sampled_from(["poisson", "cut", "fixed"])
+kinds = st.sampled_from(["poisson", "cut", "fixed", "laplace", "fixed laplace"])
 multipliers = st.floats(0.5, 20)
 few = settings(max_examples=12, deadline=None, derandomize=True)
 
 
-def epsilon_of(view, kind, size, multiplier, steps, delta=1e-5):
+def epsilon_of(view, kind, size, multiplier, steps, delta=1e-5, honest=1.0):
     sampling = {
         "poisson": Poisson(200, size / 200, None),
         "cut": Poisson(200, size / 200, 2 * size),
         "fixed": FixedSize(200, size),
-    }[kind]
+    }[{"laplace": "poisson", "fixed laplace": "fixed"}.get(kind, kind)]
     return certify_releases(
-        [Release(view, "client", multiplier, sampling, steps)], delta, view
+        [
+            Release(
+                view,
+                "client",
+                multiplier,
+                sampling,
+                steps,
+                noise="laplace" if "laplace" in kind else "gaussian",
+            )
+        ],
+        delta,
+        view,
     ).epsilon
 
 
@@ -54,3 +65,10 @@ def test_rate(view, kind, multiplier, size, further):
 def test_delta(view, kind, multiplier, delta, factor):
     arguments = (view, kind, 10, multiplier, 8)
     assert_ordered(epsilon_of(*arguments, delta * factor), epsilon_of(*arguments, delta))
+
+
+@few
+@given(views, st.sampled_from(["poisson", "cut", "fixed"]), multipliers, st.floats(0.1, 1))
+def test_honest(view, kind, multiplier, honest):
+    arguments = (view, kind, 10, multiplier, 8)
+    assert_ordered(epsilon_of(*arguments), epsilon_of(*arguments, honest=honest))

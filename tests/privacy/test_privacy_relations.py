@@ -80,3 +80,38 @@ def test_a_cut_that_never_happens_changes_nothing():
     roomy = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, 674), 5)
     found = [losses.pld_epsilon([r], "add_or_remove", DELTA) for r in (plain, roomy)]
     assert found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+def test_the_library_converts_divergences_as_certified_and_the_papers_as_claimed():
+    """RdpAccountant: Canonne, Kamath and Steinke 2020, Prop. 12; the papers: Mironov 2017, Prop. 3."""
+    import dp_accounting as dp
+    import numpy as np
+    from dp_accounting.rdp import RdpAccountant
+
+    from fedpriv.privacy.claims._renyi import to_epsilon
+
+    orders = np.array([3.0, 8.0, 20.0])
+    divergences = orders / (2 * 2.0**2)
+    accountant = RdpAccountant(orders).compose(dp.GaussianDpEvent(2.0))
+    np.testing.assert_allclose(accountant.rdp, divergences)
+    newer = divergences + np.log1p(-1 / orders) - (math.log(DELTA) + np.log(orders)) / (orders - 1)
+    assert accountant.get_epsilon(DELTA) == pytest.approx(newer.min(), rel=1e-9)
+    older = min(d + math.log(1 / DELTA) / (a - 1) for a, d in zip(orders, divergences, strict=True))
+    assert to_epsilon(divergences, orders, DELTA) == pytest.approx(older, rel=1e-12)
+    assert newer.min() < older
+
+
+def test_laplace_events_are_scale_over_sensitivity():
+    """A pure epsilon of 1 / parameter, by both accountants; the library knows add-or-remove only."""
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.rdp import RdpAccountant
+
+    once = pld.from_laplace_mechanism(4.0)
+    assert once.get_delta_for_epsilon(0.25) == pytest.approx(0, abs=1e-9)
+    assert once.get_delta_for_epsilon(0.24) == pytest.approx(1 - math.exp(-0.005), rel=1e-3)
+    divergence = RdpAccountant([1e4]).compose(dp.LaplaceDpEvent(4.0)).rdp[0]
+    assert divergence == pytest.approx(0.25, rel=1e-3)
+    replaced = PLDAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    assert not replaced.supports(dp.LaplaceDpEvent(4.0))
