@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ class Layout:
             )
 
 
+MOST_ROUNDS = 2**24  # beyond this, neither training nor accounting ends
+
+
 @dataclass(frozen=True)
 class Run:
     """Settings that every experiment has."""
@@ -63,8 +67,12 @@ class Run:
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
-        if self.stop_at_epsilon is not None and not self.stop_at_epsilon > 0:
-            raise ValueError(f"stop_at_epsilon: {self.stop_at_epsilon} is not above 0")
+        if self.rounds > MOST_ROUNDS:
+            raise ValueError(f"rounds: {self.rounds} exceeds {MOST_ROUNDS}")
+        if self.stop_at_epsilon is not None and not 0 < self.stop_at_epsilon < math.inf:
+            raise ValueError(
+                f"stop_at_epsilon: {self.stop_at_epsilon} is not above 0 and finite; leave it out to train on"
+            )
 
 
 class Ledger(NamedTuple):
@@ -132,7 +140,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def ledger(module: ModuleType, config: Run) -> Ledger:
+def ledger_of(module: ModuleType, config: Run) -> Ledger:
     """What `config` would cost, from the module's `ledger`, or from the experiment where it has none."""
     own = getattr(module, "ledger", None)
     return own(config) if own else module.build(config).ledger

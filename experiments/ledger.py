@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +23,14 @@ class Account(NamedTuple):
     Attributes:
       names: of the algorithms.
       rounds: number of rounds T.
+      honest: fraction of each cohort that adds its share of the noise.
       claim: the paper's, if there is one.
       certificates: one for each view.
     """
 
     names: tuple[str, ...]
     rounds: int
+    honest: float
     claim: Claim | None
     certificates: tuple[Certificate, ...]
 
@@ -42,7 +45,7 @@ def accounts(
     """One for each group of algorithms with equal releases and claims, those with noise first."""
     groups: dict[Any, list[str]] = {}
     for name, algorithm in ledger.algorithms.items():
-        said = (algorithm.releases(rounds), algorithm.claim(rounds, ledger.delta))
+        said = (tuple(algorithm.releases(rounds)), algorithm.claim(rounds, ledger.delta))
         groups.setdefault(said, []).append(name)
     found = []
     for (_, claim), names in groups.items():
@@ -50,8 +53,16 @@ def accounts(
         certificates = tuple(
             certify(algorithm, rounds, ledger.delta, view=view, honest=honest) for view in views
         )
-        found.append(Account(tuple(names), rounds, claim, certificates))
+        found.append(Account(tuple(names), rounds, honest, _judged(claim, honest), certificates))
     return sorted(found, key=lambda account: not account.private)
+
+
+def _judged(claim: Claim | None, honest: float) -> Claim | None:
+    """The papers' formulas count on everybody."""
+    if claim is None or honest == 1 or not math.isfinite(claim.epsilon):
+        return claim
+    reason = f"The formula counts on every member of the cohort; here only {honest:.4g} of the noise is counted on."
+    return replace(claim, sound=False, reasons=(reason, *claim.reasons))
 
 
 def as_json(
@@ -64,6 +75,7 @@ def as_json(
             "algorithms": account.names,
             "rounds": account.rounds,
             "delta": delta,
+            "honest": account.honest,
             "claimed": account.claim,
             "certified": account.certificates,
             "solved": solved,
@@ -76,27 +88,40 @@ def table(account: Account, delta: float) -> str:
     """View x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
     unit = account.certificates[0].unit
     names = ", ".join(NAMES.get(name, name) for name in account.names)
-    rows = [["view", "adjacency", "claimed", "certified RDP", "certified PLD"]]
+    rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
     rows += [_row(account, certificate) for certificate in account.certificates]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     lines.insert(1, "  ".join("-" * w for w in widths))
     head = f"{names}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
+    if account.honest < 1:
+        head += f", {account.honest:.4g} of the noise's shares counted on"
     return "\n".join([head, "", *(line.rstrip() for line in lines), "", *_legend(account)])
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:
-    claim = account.claim if account.claim and account.claim.view == certificate.view else None
-    mark = "" if claim is None or claim.sound else " (*)"
     nothing = epsilon(plain(certificate.epsilon))
     by = {name: epsilon(plain(value)) for name, value in certificate.epsilons.items()}
     return [
         certificate.view,
-        certificate.relation.replace("_", "-"),
-        epsilon(plain(claim.epsilon)) + mark if claim else "-",
+        _claimed(account.claim, certificate.view),
+        _hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
         by.get("PLD", nothing),
     ]
+
+
+def _claimed(claim: Claim | None, view: str) -> str:
+    """Epsilon with its own adjacency, which need not be the certificate's."""
+    if claim is None or claim.view != view:
+        return "-"
+    return f"{epsilon(plain(claim.epsilon))} {_hyphenated(claim.relation)}" + (
+        "" if claim.sound else " (*)"
+    )
+
+
+def _hyphenated(relation: str) -> str:
+    return relation.replace("_", "-")
 
 
 def _legend(account: Account) -> list[str]:
@@ -106,22 +131,27 @@ def _legend(account: Account) -> list[str]:
         verdict = "holds for this run" if claim.sound else "(*) not proved for this run"
         printed = "gives" if claim.reproduced else "does not give"
         lines.append(
-            f"claimed: {claim.unit} level, {claim.view}, {claim.relation.replace('_', '-')} adjacency, by "
-            f"{claim.source}; {verdict}; as computed here it {printed} the paper's printed epsilons"
+            f"claimed: {claim.unit} level, {claim.view}, {_hyphenated(claim.relation)} adjacency, delta = "
+            f"{claim.delta:.3g}, by {claim.source}; {verdict}; as computed here it {printed} the epsilons that the "
+            "paper prints"
         )
         lines += [f"  {reason}" for reason in claim.reasons]
-    for certificate in account.certificates:
-        lines.append(
-            f"certified, {certificate.view}: {certificate.bound}; composed: {certificate.event}"
-        )
-        shared = account.certificates[0] is not certificate
-        texts = [t for t in certificate.assumptions if not (shared and _said(account, t))]
-        lines += [f"  {text}" for text in texts]
-    return lines
+    for c in account.certificates:
+        lines.append(f"certified, {c.view}: {c.bound}; composed: {c.event}")
+    return [*lines, "certified on the assumption that", *_assumed(account.certificates)]
 
 
-def _said(account: Account, text: str) -> bool:
-    return text in account.certificates[0].assumptions
+def _assumed(certificates: Sequence[Certificate]) -> list[str]:
+    """Each assumption once, with the views that it is made for."""
+    views: dict[str, list[str]] = {}
+    for certificate in certificates:
+        for text in certificate.assumptions:
+            views.setdefault(text, []).append(certificate.view)
+    everywhere = len(certificates)
+    return [
+        f"  [{'all views' if len(seen) == everywhere else ', '.join(seen)}] {text}"
+        for text, seen in views.items()
+    ]
 
 
 def picture(ledger: Ledger, account: Account, path: Path, points: int = 16) -> None:
@@ -138,17 +168,19 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 16) -> N
     axes = figure.subplots()
     for c in account.certificates:
         if math.isfinite(c.epsilon):
-            curve = [certify(algorithm, int(t), ledger.delta, view=c.view).epsilon for t in rounds]
-            label = f"certified, {c.view}, {c.relation.replace('_', '-')}"
+            options = {"view": c.view, "honest": account.honest}
+            curve = [certify(algorithm, int(t), ledger.delta, **options).epsilon for t in rounds]
+            label = f"certified, {c.view}, {_hyphenated(c.relation)}"
             axes.plot(rounds, curve, label=label)
     if account.claim and math.isfinite(account.claim.epsilon):
         claims = [algorithm.claim(int(t), ledger.delta) for t in rounds]
-        label = f"claimed, {account.claim.view}, {account.claim.relation.replace('_', '-')}"
+        label = f"claimed, {account.claim.view}, {_hyphenated(account.claim.relation)}"
         axes.plot(rounds, [c.epsilon for c in claims if c], "k--", label=label)
     axes.set(
         xlabel="round",
         ylabel=f"epsilon at delta = {ledger.delta:.3g}, {account.certificates[0].unit} level",
         yscale="log",
+        title=", ".join(NAMES.get(name, name) for name in account.names),
     )
     if axes.lines:
         axes.legend()

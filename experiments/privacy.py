@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         name = args.pop(0) if args and not args[0].startswith("-") else "quickstart"
         answer(name, args)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     return 0
@@ -46,20 +46,28 @@ def answer(name: str, args: list[str]) -> None:
     config = parse(module, name, rest, "privacy")
     solved = None
     if options.solve:
-        config, solved = solve(lambda c: configuration.ledger(module, c), config, options)
-    ledger = configuration.ledger(module, config)
+        config, solved = solve(lambda c: configuration.ledger_of(module, c), config, options)
+    ledger = configuration.ledger_of(module, config)
     found = accounts(ledger, config.rounds, honest=options.honest)
     if options.json:
-        print(json.dumps(as_json(name, found[0], ledger.delta, solved, ledger.notes), indent=2))
+        notes = [*ledger.notes, *(_left_out(account) for account in found[1:])]
+        print(json.dumps(as_json(name, found[0], ledger.delta, solved, notes), indent=2))
         return
     _show(name, config, ledger, found, solved)
+
+
+def _left_out(account: Account) -> str:
+    names = " ".join(account.names)
+    return f"other numbers: {names} (ask with --algorithms {names})"
 
 
 def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """This command's own options, and the config's."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.privacy [CONFIG]",
-        description="What a config costs: epsilon by view, claimed and certified. Trains nothing.",
+        description="What a config costs: epsilon by view, claimed and certified. Trains nothing. The config's own "
+        "fields (below, as for experiments.run) may be overridden too; --output is the folder of privacy.png here, by "
+        "default runs/CONFIG-privacy.",
         add_help=False,
         allow_abbrev=False,
         exit_on_error=False,
@@ -70,12 +78,16 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         choices=["noise", "rounds"],
         help="fill in noise_multiplier, or rounds, from the target",
     )
-    parser.add_argument("--target-epsilon", type=float, metavar="E", help="for --solve, in nats")
+    parser.add_argument(
+        "--target-epsilon",
+        type=float,
+        metavar="E",
+        help="for --solve: in nats, at the config's delta",
+    )
     parser.add_argument("--claimed", action="store_true", help="solve by the paper's claim")
     parser.add_argument(
         "--view",
         choices=VIEWS,
-        default="third_party",
         help="solve for this view (default: third_party)",
     )
     parser.add_argument(
@@ -94,8 +106,17 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         raise ValueError(f"{error.argument_name}: {error.message}") from None
     if options.solve and options.target_epsilon is None:
         raise ValueError(f"--solve {options.solve}: needs --target-epsilon E")
-    if options.target_epsilon is not None and not options.solve:
-        raise ValueError("--target-epsilon: needs --solve noise or --solve rounds")
+    given = {
+        "--target-epsilon": options.target_epsilon is not None,
+        "--claimed": options.claimed,
+        "--view": options.view is not None,
+    }
+    alone = [name for name, there in given.items() if there]
+    if alone and not options.solve:
+        raise ValueError(f"{alone[0]}: needs --solve noise or --solve rounds")
+    if options.claimed and options.view:
+        raise ValueError("--view: a claim has a view of its own; leave out --view or --claimed")
+    options.view = options.view or "third_party"
     return options, rest
 
 
@@ -107,7 +128,8 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
     Raises:
       ValueError: the target cannot be reached, or the config has no such algorithm or field.
     """
-    ledger = ledger_of(config)
+    noisy = options.solve == "noise" and hasattr(config, "noise_multiplier")
+    ledger = ledger_of(replace(config, noise_multiplier=1.0) if noisy else config)
     name = _first_private(ledger)
     target = {
         "epsilon": options.target_epsilon,
@@ -138,10 +160,10 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
         "for": options.solve,
         "value": value,
         "target_epsilon": options.target_epsilon,
-        "epsilon": reached.epsilon,
         "by": "claimed" if options.claimed else "certified",
-        "view": reached.view,
         "algorithm": name,
+        "honest": options.honest,
+        **{key: getattr(reached, key) for key in ("epsilon", "delta", "unit", "view", "relation")},
     }
 
 
@@ -154,24 +176,36 @@ def _first_private(ledger: Ledger) -> str:
     )
 
 
+def _solution(solved: dict[str, Any]) -> str:
+    adjacency = solved["relation"].replace("_", "-")
+    honest = f", honest = {solved['honest']:g}" if solved["honest"] < 1 else ""
+    means = f"{solved['unit']} level, {solved['view']}, {adjacency} adjacency, delta = {solved['delta']:.3g}{honest}"
+    text = (
+        f"{solved['for']} for {solved['by']} epsilon {solved['target_epsilon']:g} ({means}): {solved['value']!r}, "
+        f"which costs {solved['epsilon']:.4g}"
+    )
+    if solved["by"] == "claimed":
+        text += "\nsolved by the claim; the certificates below may be larger"
+    return text
+
+
 def _show(
     name: str, config: Run, ledger: Ledger, found: list[Account], solved: dict[str, Any] | None
 ) -> None:
     if solved:
-        print(
-            f"{solved['for']} for {solved['by']} epsilon {solved['target_epsilon']:g} ({solved['view']}): "
-            f"{solved['value']:.6g}, which costs {solved['epsilon']:.4g}\n"
-        )
+        print(_solution(solved) + "\n")
     for note in ledger.notes:
         print(f"note: {note}\n")
     for account in found:
-        if account.private or len(found) == 1:
+        if account.private:
             print(table(account, ledger.delta) + "\n")
         else:
-            print(f"not private: {', '.join(account.names)} (epsilon = inf for every view)\n")
-    path = (config.output or Path("runs") / f"{name}-privacy") / "privacy.png"
-    picture(ledger, found[0], path)
-    print(f"picture: {path}")
+            why = account.certificates[0].assumptions[0]
+            print(f"{', '.join(account.names)}: epsilon = inf for every view; {why}\n")
+    if found[0].private:
+        path = (config.output or Path("runs") / f"{name}-privacy") / "privacy.png"
+        picture(ledger, found[0], path)
+        print(f"picture of {', '.join(found[0].names)}: {path}")
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def _stopped(summary: dict[str, Any]) -> list[str]:
         if spent == "inf":
             text += ": not private, so that no budget applies"
         lines.append(
-            f"  stop at certified epsilon {budget:g} (third party): {NAMES.get(name, name)} {text}"
+            f"  stop at certified epsilon {budget:g} (third_party): {NAMES.get(name, name)} {text}"
         )
     return lines
 

@@ -62,7 +62,7 @@ def test_poisson_without_a_cut():
     # float32 uniforms lie on multiples of 2^-23: the accounting has the probability that is drawn
     drawn = math.ceil(rate * 2**23) / 2**23
     assert sampler.accounting == Poisson(population, drawn, capacity)
-    assert not sampler.accounting.is_cut
+    assert not sampler.accounting.can_be_cut
     assert sampler.expected_size == pytest.approx(2.1, abs=1e-12)
     cohort = draws(sampler)
     assert cohort.ids.shape == (TRIALS, population)
@@ -86,7 +86,7 @@ def test_poisson_cut_at_its_capacity():
     # float32 uniforms lie on multiples of 2^-23: the accounting has the probability that is drawn
     drawn = math.ceil(rate * 2**23) / 2**23
     assert sampler.accounting == Poisson(population, drawn, capacity)
-    assert sampler.accounting.is_cut
+    assert sampler.accounting.can_be_cut
     assert sampler.expected_size == 3  # before the cut: never the realised size
     cohort = draws(sampler)
     assert cohort.ids.shape == (TRIALS, capacity)

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -369,3 +370,14 @@ def test_no_strategy_is_left_in_force():
             rounds=1,
         )
     assert current() == Strategy()
+
+
+def test_a_round_is_traced_once_by_chex_s_count(task, algorithm):
+    federation, test, model = task
+    chex.clear_trace_counter()
+    once = algorithm._replace(round=chex.assert_max_traces(algorithm.round, n=1))
+    args = (model.init, federation, test)
+    history = simulate(once, *args, score=model.score, rounds=4, every=2, strategy=ONE)
+    assert list(history.rounds) == [2, 4]
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        simulate(once, *args, score=model.score, rounds=4, every=2, strategy=ONE)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from fedpriv.types import Algorithm
 
 _QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
-_MOST_ROUNDS = 2**24
+_MOST_ROUNDS = 2**24  # tried where none is given
+_FINEST = 1e-9
 
 
 def calibrate_noise(
@@ -43,7 +44,9 @@ def calibrate_noise(
     """
     _check(epsilon, delta)
     require_count("rounds", rounds, 1)
-    require(0 < tolerance < 1, "tolerance", tolerance, "give a relative tolerance in (0, 1)")
+    require(
+        _FINEST <= tolerance < 1, "tolerance", tolerance, f"give a relative one in [{_FINEST:g}, 1)"
+    )
 
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
@@ -65,7 +68,7 @@ def _bracket(excess: Callable[[float], float], epsilon: float) -> tuple[float, f
         require(high < most, "epsilon", epsilon, remedy)
         low, high = high, min(high + 2, most)
     while excess(low) <= 0:
-        remedy = f"is met by any noise multiplier from {_QUIETEST:g} on; lower it"
+        remedy = f"is met by any noise multiplier from {_QUIETEST:g} on; lower it, or let `make` use its argument"
         require(low > least, "epsilon", epsilon, remedy)
         low, high = max(low - 2, least), low
     return low, high
@@ -85,7 +88,7 @@ def calibrate_rounds(
     view: str = "third_party",
     honest: float = 1.0,
     claimed: bool = False,
-    at_most: int = _MOST_ROUNDS,
+    at_most: int | None = None,
 ) -> int:
     """Largest number of rounds that costs at most `epsilon`, and at most `at_most`.
 
@@ -101,7 +104,8 @@ def calibrate_rounds(
             reaches it.
     """
     _check(epsilon, delta)
-    require_count("at_most", at_most, 1)
+    most = _MOST_ROUNDS if at_most is None else at_most
+    require_count("at_most", most, 1)
 
     def allowed(rounds: int) -> bool:
         return _epsilon(algorithm, rounds, delta, view, honest, claimed) <= epsilon
@@ -113,20 +117,21 @@ def calibrate_rounds(
         epsilon,
         f"a single round costs {first:.4g}; raise it or the noise",
     )
+    done = _largest(allowed, most)
+    remedy = f"{done} rounds do not reach it; there is nothing to find"
+    require(at_most is not None or done < most, "epsilon", epsilon, remedy)
+    return done
+
+
+def _largest(allowed: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` that is allowed, given that 1 is and that larger ones are not once one is not."""
     done, over = 1, 2
-    while over <= at_most and allowed(over):
+    while over <= most and allowed(over):
         done, over = over, 2 * over
-    if over > at_most:
-        if at_most == _MOST_ROUNDS:
-            require(
-                False,
-                "epsilon",
-                epsilon,
-                f"{done} rounds do not reach it; there is nothing to find",
-            )
-        if allowed(at_most):
-            return at_most
-        over = at_most
+    if over > most:
+        if allowed(most):
+            return most
+        over = most
     while over - done > 1:
         middle = (done + over) // 2
         done, over = (middle, over) if allowed(middle) else (done, middle)

@@ -11,10 +11,19 @@ from fedpriv.privacy import known_cohort, third_party
 from fedpriv.privacy._checks import require, require_count, require_delta
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release
-from fedpriv.privacy.sampling import FixedSize
+from fedpriv.privacy.sampling import Poisson
 
 if TYPE_CHECKING:
     from fedpriv.types import Algorithm
+
+# dp-accounting fails where sigma^-2 underflows or e^(1 / b) overflows.
+_LOUDEST = 1e6
+_LEAST = {"gaussian": 1e-4, "laplace": 5e-3}
+
+_NO_BOUND = (
+    "no accountant has a finite number at this delta: it is below what rounding, or the chance that a cohort is cut "
+    "to its capacity, leaves of it, or there is too little noise; raise delta, the capacity or the noise"
+)
 
 
 def certify(
@@ -72,7 +81,7 @@ def certify_releases(
     units = sorted({release.unit for release in seen})
     require(len(units) == 1, "unit", units, "certify one unit at a time")
 
-    seen = [release.with_honest(honest) for release in seen]
+    seen = [_within_range(release.with_honest(honest)) for release in seen]
     template = Certificate(
         epsilon=0.0,
         delta=delta,
@@ -112,8 +121,11 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = third_party.BOUNDS[accountant]
     if not hidden and accountant == "PLD" and all(r.noise == "gaussian" for r in active):
-        bound = known_cohort.EXACT
+        bound = known_cohort.bound(active)
     texts = third_party.assumptions(active) if hidden else known_cohort.assumptions(active, view)
+    if math.isinf(epsilons[accountant]):
+        bound = "no finite bound"
+        texts = (_NO_BOUND, *texts)
     return replace(
         template,
         epsilon=epsilons[accountant],
@@ -125,23 +137,42 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
     )
 
 
+def _within_range(release: Release) -> Release:
+    """Multipliers that floats can work with; counting less noise than there is stays sound."""
+    if release.multiplier >= _LEAST[release.noise]:
+        loud = math.isfinite(release.multiplier) and release.multiplier > _LOUDEST
+        return replace(release, multiplier=_LOUDEST) if loud else release
+    if release.multiplier == 0:
+        return release
+    reason = (
+        f"the noise is {release.multiplier:.3g} of what it hides, too little for a finite number"
+    )
+    return replace(release, multiplier=0.0, reason=reason)
+
+
 def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
     """What is assumed of those who add the noise."""
+    texts = []
+    if not all(release.in_shares for release in active):
+        texts.append("whoever holds the unit adds that noise itself, before anything leaves it")
     if not any(release.in_shares for release in active):
-        return ()
+        return tuple(texts)
     if honest == 1:
-        return (
+        texts.append(
             "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; if only "
-            "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)",
+            "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)"
         )
-    text = (
-        f"at least {honest:.4g} of each cohort adds its share of the noise and keeps it to itself"
-    )
-    fixed = any(isinstance(release.sampling, FixedSize) for release in active)
-    if relation != "zero_out" and fixed:
-        return (
-            text,
-            "who does not, drops out without telling whether it took part: under cohorts of fixed size "
-            "that would say something of the others",
+    else:
+        texts.append(
+            f"{honest:.4g} of the noise's variance is added and unknown to the view; how much more there is "
+            "depends neither on the unit nor on who takes part"
         )
-    return (text,)
+    if relation != "zero_out":
+        if any(isinstance(release.sampling, Poisson) for release in active):
+            texts.append("the noise is whole in every round, also in one that nobody joins")
+        if honest < 1:
+            texts.append(
+                "who does not add its share drops out or colludes without telling whether it took part: with the "
+                "size of the cohort that would say something of the others"
+            )
+    return tuple(texts)

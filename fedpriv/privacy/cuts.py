@@ -10,11 +10,12 @@ from fedpriv.privacy.sampling import Poisson, Sampling
 
 # dp-accounting fails where rarer cuts underflow; the rounding margin covers leaving them out.
 _NEVER = 1e-250
+_MEANINGLESS = 500.0  # nats; times a cut's probability, e to this is still far from overflow
 
 
 def is_cut(sampling: Sampling) -> bool:
     """Whether a cohort is ever cut down (with a probability above 1e-250)."""
-    return isinstance(sampling, Poisson) and sampling.is_cut and _chance(sampling) > _NEVER
+    return isinstance(sampling, Poisson) and sampling.can_be_cut and _chance(sampling) > _NEVER
 
 
 def chance_of_cuts(releases: Iterable[Release]) -> float:
@@ -22,7 +23,7 @@ def chance_of_cuts(releases: Iterable[Release]) -> float:
     return sum(
         release.steps * _chance(release.sampling)
         for release in releases
-        if isinstance(release.sampling, Poisson) and release.sampling.is_cut
+        if isinstance(release.sampling, Poisson) and release.sampling.can_be_cut
     )
 
 
@@ -38,10 +39,12 @@ def despite_cuts(epsilon_of: Callable[[float], float], chance: float, delta: flo
         return epsilon_of(delta)
     epsilon = 0.0
     for _ in range(100):
-        left = delta - chance * (1 + math.exp(min(epsilon, 700.0)))
+        left = delta - chance * (1 + math.exp(epsilon))
         needed = epsilon_of(left) if left > 0 else math.inf
-        if needed <= epsilon or math.isinf(needed):
-            return max(needed, epsilon)
+        if needed > _MEANINGLESS:
+            return math.inf
+        if needed <= epsilon:
+            return epsilon
         epsilon = needed * (1 + 1e-9) + 1e-12
     return math.inf
 

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpriv.privacy.curves import Floats, epsilon_of_mixture
+from fedpriv.privacy.cuts import is_cut
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import Everyone
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
-EXACT = "upper, attained in the worst case: analytic Gaussian curve, root rounded up"
+_MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
+ANALYTIC = "analytic Gaussian curve, root rounded up"
 
 
 def epsilons(releases: Sequence[Release], relation: str, delta: float) -> dict[str, float]:
@@ -72,9 +74,18 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
         missing += float(count.cdf(n[0] - 1) + count.sf(n[-1]))
         values = np.add.outer(values, n / release.multiplier**2).ravel()
         weights = np.multiply.outer(weights, count.pmf(n)).ravel()
+        if len(values) > _MOST_VALUES:  # a larger precision has the larger delta
+            width = values.max() / _MOST_VALUES
+            values = np.ceil(values / width) * width
         values, where = np.unique(values, return_inverse=True)
         weights = np.bincount(where, weights).astype(np.float64)
     return values, weights, missing
+
+
+def bound(releases: Sequence[Release]) -> str:
+    """Which side of the truth the Gaussian number lies on."""
+    exact = all(r.in_shares and not is_cut(r.sampling) for r in releases)
+    return f"upper, attained in the worst case: {ANALYTIC}" if exact else f"upper: {ANALYTIC}"
 
 
 def assumptions(releases: Sequence[Release], view: str) -> tuple[str, ...]:

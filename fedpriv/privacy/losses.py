@@ -15,9 +15,10 @@ from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Poisson, Sampling
 
-# Margin, as a probability, for the rounding of the Fourier transforms that compose privacy losses.
-# Against the closed form, 1000 rounds on 300,000 cells are never below the truth (see the tests).
-_ROUNDING = 1e-13
+# Margin, as a probability, for the rounding of the Fourier transforms that compose privacy losses: a constant and
+# an amount for every round. Against the closed form 10^4, 10^5 and 10^6 rounds fall short of the truth by 2e-13, 2e-12
+# and 2e-11 (see the tests).
+_ROUNDING, _ROUNDING_PER_ROUND = 1e-13, 1e-16
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
 _FINEST, _COARSEST = 1e-4, 64.0  # nats; dp-accounting's own default, and where e^width is safe
 
@@ -40,10 +41,12 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         return math.inf
     composed = compose(releases, relation, interval)
 
+    margin = _ROUNDING + _ROUNDING_PER_ROUND * sum(release.steps for release in releases)
+
     def epsilon_of(delta: float) -> float:
-        if delta <= _ROUNDING:
+        if delta <= margin:
             return math.inf
-        return float(composed.get_epsilon_for_delta(delta - _ROUNDING))
+        return float(composed.get_epsilon_for_delta(delta - margin))
 
     ignored = [r for r in releases if relation != "zero_out" and not _knows_cuts(r)]
     return despite_cuts(epsilon_of, chance_of_cuts(ignored), delta)

@@ -8,9 +8,6 @@ from fedpriv.privacy._checks import require
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
 
-# dp-accounting fails where sigma^-2 underflows; counting less noise than there is stays sound.
-_LOUDEST = 1e6
-
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
     """The relation under which `releases`, all of `view`, are certified.
@@ -39,5 +36,4 @@ def multiplier_for(release: Release, relation: str) -> float:
     *actual* distance. dp-accounting 0.6 does so for its RDP accountant under REPLACE_ONE, but its
     PLD accountant doubles the distance by itself: that one is not used.
     """
-    multiplier = release.multiplier / 2 if relation == "replace_one" else release.multiplier
-    return min(multiplier, _LOUDEST)
+    return release.multiplier / 2 if relation == "replace_one" else release.multiplier

@@ -87,7 +87,8 @@ class Release:
         add up to a Gaussian of h / r of the variance. Shares of Laplace noise are not Laplace, so that
         nothing is certified then.
         """
-        if fraction == 1 or not self.in_shares or self.multiplier == 0:
+        unchanged = fraction == 1 or not self.in_shares
+        if unchanged or self.multiplier == 0 or math.isinf(self.multiplier):
             return self
         if self.noise == "laplace":
             reason = "what is left of Laplace noise when shares of it are missing is not Laplace"

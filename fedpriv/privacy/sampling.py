@@ -67,7 +67,7 @@ class Poisson:
             require_count("capacity", self.capacity, 1)
 
     @property
-    def is_cut(self) -> bool:
+    def can_be_cut(self) -> bool:
         """Whether a cohort can exceed the capacity."""
         return self.capacity is not None and self.capacity < self.population
 

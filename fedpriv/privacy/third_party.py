@@ -35,7 +35,7 @@ def assumptions(releases: Sequence[Release]) -> tuple[str, ...]:
     if any(isinstance(sampling, Poisson) for sampling in samplings):
         texts.append("units join independently, and sums are divided by a number fixed beforehand")
     for sampling in samplings:
-        if isinstance(sampling, Poisson) and sampling.is_cut:
+        if isinstance(sampling, Poisson) and sampling.can_be_cut:
             texts.append(f"cohorts above {sampling.capacity} are cut down uniformly at random")
             texts.append(f"the larger of two neighbouring populations has {sampling.population}")
     if any(isinstance(sampling, Everyone) for sampling in samplings):

@@ -21,7 +21,7 @@ def whitened_multiplier(
     as one of this multiplier on a line.
 
     Args:
-        noise_std: standard deviation of the noise on each released coordinate, f64[m], 0 or more.
+        noise_std: standard deviation of the noise on each released coordinate, f64[m] (a number is m = 1), 0 or more.
         clip_norm: C, above 0; infinity gives 0.
         transform: A, f64[m, d]; by default the identity.
 
@@ -37,11 +37,15 @@ def whitened_multiplier(
     a = np.eye(len(std)) if transform is None else np.asarray(transform, float)
     fits = a.ndim == 2 and a.shape[0] == len(std)
     require(fits, "transform", a.shape, f"give a matrix with {len(std)} rows")
+    require(bool(np.isfinite(a).all()), "transform", "not finite", "give finite entries")
     if math.isinf(clip_norm) or a[std == 0].any():
         return 0.0
     if transform is None:
         return float(std.min()) / clip_norm
-    whitened = a[std > 0] / std[std > 0, None]
+    with np.errstate(over="ignore"):
+        whitened = a[std > 0] / std[std > 0, None]
+    if not np.isfinite(whitened).all():  # hardly any noise
+        return 0.0
     sensitivity = clip_norm * float(np.linalg.norm(whitened, 2))
     return 1 / sensitivity if sensitivity > 0 else math.inf
 
@@ -55,10 +59,10 @@ def joint_multiplier(multipliers: Iterable[float]) -> float:
     Raises:
         ValueError: for a negative multiplier.
     """
-    total = 0.0
+    sensitivity = 0.0
     for multiplier in multipliers:
         require_multiplier(multiplier)
         if multiplier == 0:
             return 0.0
-        total += multiplier**-2
-    return total**-0.5 if total > 0 else math.inf
+        sensitivity = math.hypot(sensitivity, 1 / multiplier)
+    return 1 / sensitivity if sensitivity > 0 else math.inf

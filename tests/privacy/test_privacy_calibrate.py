@@ -93,6 +93,7 @@ def rounds(sigma=1.4, **changes):
         (lambda: noise(delta=1.0), r"delta = 1\.0: give a probability"),
         (lambda: noise(rounds=0), r"rounds = 0: give an integer"),
         (lambda: noise(tolerance=0.0), r"tolerance = 0\.0: give a relative"),
+        (lambda: noise(tolerance=1e-17), r"tolerance = 1e-17: give a relative"),
         (lambda: noise(view="phone"), r"view = 'phone': give one of"),
         (
             lambda: noise(epsilon=1e9, view="server_secagg"),

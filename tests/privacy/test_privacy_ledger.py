@@ -114,9 +114,9 @@ def test_no_noise_says_why():
 @pytest.mark.parametrize("sampling", SAMPLINGS[1:])
 def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
     for multiplier in (1e-4, 1e-2):
-        assert certify_releases(
-            [release(multiplier=multiplier, sampling=sampling)], 1e-5, "third_party"
-        )
+        given = release(multiplier=multiplier, sampling=sampling)
+        assert certify_releases([given], 1e-5, "third_party").epsilon > 1e3
+        assert fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon > 1e3
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
@@ -134,6 +134,14 @@ def test_much_noise_is_an_epsilon_near_zero_not_an_error(sampling, multiplier):
 
 def test_a_tiny_delta_falls_back_to_renyi():
     assert certify_releases([release()], 1e-14, "third_party").accountant == "RDP"
+
+
+def test_an_infinite_epsilon_says_why():
+    """Laplace noise has no sampled divergences to fall back to."""
+    tiny = certify_releases([release(noise="laplace")], 1e-14, "third_party")
+    assert math.isinf(tiny.epsilon)
+    assert tiny.bound == "no finite bound"
+    assert "below what rounding" in tiny.assumptions[0]
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -209,3 +217,59 @@ def test_a_progress_bar_can_ask_every_round():
     for steps in (1, 100, 400):
         certify_releases([release(steps=steps)], 1e-5, "third_party")
     assert time.perf_counter() - start < 6
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_absurd_multipliers_are_infinite_or_nearly_zero(view, sampling, noise):
+    """Where floats would overflow on the way, less noise than there is is counted."""
+    for multiplier, least, most in ((1e-200, math.inf, math.inf), (1e160, 0.0, 1e-3)):
+        given = release(view=view, multiplier=multiplier, sampling=sampling, noise=noise)
+        certificate = certify_releases([given], 1e-5, view)
+        assert least <= certificate.epsilon <= most
+    assert (
+        "too little for a finite number"
+        in certify_releases(
+            [release(view=view, multiplier=1e-200, sampling=sampling, noise=noise)], 1e-5, view
+        ).assumptions[0]
+    )
+
+
+def test_what_adds_noise_is_assumed_in_words():
+    def texts(view="third_party", **more):
+        return " ".join(certify_releases([release(view=view, **more)], 1e-5, view).assumptions)
+
+    assert "also in one that nobody joins" in texts()
+    assert "nobody joins" not in texts(sampling=SAMPLINGS[1])
+    assert "1 / s of the noise's variance" in texts("server_secagg")
+    own = texts("server", in_shares=False)
+    assert "adds that noise itself" in own
+    assert "1 / s" not in own
+
+
+def test_only_what_is_attained_is_called_so():
+    def bound(**more):
+        given = release(view="server_secagg", **more)
+        return certify_releases([given], 1e-5, "server_secagg").bound
+
+    assert "attained" in bound()
+    assert "attained" not in bound(sampling=SAMPLINGS[3])
+    assert "attained" not in bound(in_shares=False)
+
+
+def test_many_kinds_of_rounds_stay_tractable_and_sound():
+    """Three phases of thousands of rounds each: their counts would make billions of combinations."""
+    phases = [(1.0 + 0.137 * i, Poisson(100, 0.05 + 0.03 * i)) for i in range(3)]
+    several = [release("server_secagg", m, s, 5000) for m, s in phases]
+    found = certify_releases(several, 1e-5, "server_secagg").epsilon
+    worst = release("server_secagg", 1.0, Poisson(100, 0.11), 15000)
+    assert certify_releases(several[:2], 1e-5, "server_secagg").epsilon < found
+    assert found < certify_releases([worst], 1e-5, "server_secagg").epsilon
+
+
+@pytest.mark.parametrize("multiplier", [1e-300, 1e-60, 1e60, 1e300])
+def test_absurd_claims_are_numbers(multiplier):
+    claim = fed_smp_claim(multiplier, SAMPLINGS[2], 10, 1e-5)
+    assert math.isinf(claim.epsilon) == (multiplier < 1)
+    assert claim.epsilon > 0

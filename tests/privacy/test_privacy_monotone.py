@@ -30,6 +30,7 @@ def epsilon_of(view, kind, size, multiplier, steps, delta=1e-5, honest=1.0):
         ],
         delta,
         view,
+        honest=honest,
     ).epsilon
 
 

@@ -62,16 +62,18 @@ def test_poisson_is_the_library_s_event(capacity):
     assert found == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-10, 1e-12])
-def test_rounding_of_the_transforms_stays_within_its_margin(delta):
-    """A thousand Gaussian rounds through the discretised route are never below the closed form."""
+@pytest.mark.parametrize(
+    ("rounds", "delta"), [(1000, 1e-5), (1000, 1e-10), (1000, 1e-12), (10**6, 1e-5), (10**6, 5e-10)]
+)
+def test_rounding_of_the_transforms_stays_within_its_margin(rounds, delta):
+    """Very many Gaussian rounds through the discretised route are never below the closed form."""
     from dp_accounting import get_epsilon_gaussian
 
-    multiplier = 1.4 * math.sqrt(1000)
-    release = Release("third_party", "client", multiplier, Poisson(10, 1.0, None), 1000)
+    multiplier = 1.4 * math.sqrt(rounds)
+    release = Release("third_party", "client", multiplier, Poisson(10, 1.0, None), rounds)
     found = losses.pld_epsilon([release], "add_or_remove", delta)
     exact = get_epsilon_gaussian(1.4, delta)
-    assert exact <= found <= exact * 1.01
+    assert exact <= found <= exact * 1.05
 
 
 def test_a_cut_that_never_happens_changes_nothing():
@@ -115,3 +117,13 @@ def test_laplace_events_are_scale_over_sensitivity():
     assert divergence == pytest.approx(0.25, rel=1e-3)
     replaced = PLDAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
     assert not replaced.supports(dp.LaplaceDpEvent(4.0))
+
+
+def test_cuts_that_outweigh_delta_are_infinite():
+    from fedpriv.privacy.cuts import despite_cuts
+
+    assert despite_cuts(lambda delta: 720.0, 1e-310, 1e-5) == math.inf
+    assert despite_cuts(lambda delta: 1.0, 1e-5, 1e-5) == math.inf
+    assert despite_cuts(lambda delta: 1.0, 0.0, 1e-5) == 1.0
+    found = despite_cuts(lambda delta: -math.log10(delta), 1e-8, 1e-5)
+    assert -math.log10(1e-5 - 1e-8 * (1 + math.exp(found))) <= found <= 5.1

@@ -25,7 +25,7 @@ def haar(m):
 
 @pytest.mark.parametrize("m", [2, 8, 32])
 def test_haar(m):
-    """The multipliers of PRIVACY.md: clipped coefficients, and a gradient clipped before the transform."""
+    """Clipped coefficients, a gradient clipped before the transform, and clipped levels."""
     sigma, clip = 1.3, 0.7
     transform, weights = haar(m)
     noise = sigma * clip / weights
@@ -64,6 +64,9 @@ def test_limits():
     assert whitened_multiplier([2.0, 1.0], math.inf) == 0.0
     assert whitened_multiplier([2.0, 0.0], 1.0, [[1.0], [0.0]]) == 2.0  # nothing moves the other
     assert whitened_multiplier([2.0], 1.0, [[0.0]]) == math.inf
+    assert whitened_multiplier([1e-320], 1.0, [[1.0]]) == 0.0  # not infinity, by overflow
+    assert whitened_multiplier([1e-200], 1.0, [[1e200]]) == 0.0
+    assert joint_multiplier([1e-200, 1.0]) == pytest.approx(1e-200)
     assert joint_multiplier([]) == math.inf
     assert joint_multiplier([3.0, 0.0]) == 0.0
     assert joint_multiplier([2.0, math.inf]) == 2.0
@@ -75,6 +78,7 @@ def test_limits():
     [
         ((-1.0, 1.0), r"noise_std = -1\.0: give 0 or more"),
         ((1.0, 0.0), r"clip_norm = 0\.0: give a positive norm"),
+        (([1.0], 1.0, [[math.inf]]), r"transform = 'not finite': give finite entries"),
         (([1.0, 1.0], 1.0, [[1.0]]), r"transform = \(1, 1\): give a matrix with 2 rows"),
     ],
 )

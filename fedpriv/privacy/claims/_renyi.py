@@ -41,6 +41,9 @@ def poisson_rdp_epsilon(multiplier: float, rate: float, rounds: int, delta: floa
 
     if rounds == 0 or math.isinf(multiplier):
         return 0.0
+    if multiplier < 1e-50:  # epsilon is beyond 1e99, and floats would overflow on the way
+        return math.inf
+    multiplier = min(multiplier, 1e50)
     event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier))
     with quiet():
         divergences = RdpAccountant(PAPER_ORDERS).compose(event, rounds).rdp

@@ -74,7 +74,7 @@ def _judge(
         return True, ("Trivially true.",)
     if isinstance(sampling, FixedSize):
         return False, _FIXED
-    if not (isinstance(sampling, Poisson) and sampling.is_cut):
+    if not (isinstance(sampling, Poisson) and sampling.can_be_cut):
         return True, ("The formula is a proved upper bound for this way of drawing cohorts.",)
     release = Release("third_party", "client", multiplier, sampling, rounds)
     proved = certify_releases([release], delta, view="third_party").epsilon
