@@ -17,7 +17,7 @@ from typing import Any
 from experiments import config as configuration
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
-from experiments.run import listing, one_line, parse
+from experiments.run import config_name, listing, one_line, parse
 from fedpriv.privacy import VIEWS, calibrate_noise, calibrate_rounds, certify
 
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--list" in args:
             print(listing())
             return 0
-        name = args.pop(0) if args and not args[0].startswith("-") else "quickstart"
+        name = config_name(args)
         answer(name, args)
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)

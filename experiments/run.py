@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--list" in args:
             print(listing())
             return 0
-        name = args.pop(0) if args and not args[0].startswith("-") else "quickstart"
+        name = config_name(args)
         module = configuration.load(name)
         config = parse(module, name, args)
         strategy, experiment, planned, recorder = prepare(name, config, module)
@@ -42,6 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     return train(experiment, config, planned, strategy, recorder)
+
+
+def config_name(args: list[str]) -> str:
+    """Takes the config's name, which comes first, out of `args`; by default the quickstart."""
+    return args.pop(0) if args and not args[0].startswith("-") else "quickstart"
 
 
 def listing() -> str:

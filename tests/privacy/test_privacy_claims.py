@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from haar import haar
 
 from fedpriv.privacy import FixedSize, Poisson
 from fedpriv.privacy.claims import (
@@ -188,21 +189,6 @@ def test_dp_scaffold_refuses(change, words):
     with pytest.raises(ValueError, match=words) as caught:
         dp_scaffold_claim(**{**good, **change})
     assert "\n" not in str(caught.value)
-
-
-def haar(m):
-    """The paper's Haar transform as a matrix, base first and finest details last, and its weights."""
-    rows, weights = [np.full(m, 1 / m)], [m]
-    block = m
-    while block > 1:
-        for start in range(0, m, block):
-            row = np.zeros(m)
-            row[start : start + block // 2] = 1 / block
-            row[start + block // 2 : start + block] = -1 / block
-            rows.append(row)
-            weights.append(block)
-        block //= 2
-    return np.array(rows), np.array(weights, dtype=float)
 
 
 SIZES = (2, 4, 8, 16, 32, 64)

@@ -4,23 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from haar import haar
 from scipy.optimize import minimize
 
 from fedpriv.privacy import joint_multiplier, whitened_multiplier
-
-
-def haar(m):
-    """The transform by repeated means (a + b) / 2 and details (a - b) / 2, and the paper's weights."""
-    rows, weights, block = [np.ones(m) / m], [m], m
-    while block > 1:
-        for start in range(0, m, block):
-            row = np.zeros(m)
-            row[start : start + block // 2] = 1 / block
-            row[start + block // 2 : start + block] = -1 / block
-            rows.append(row)
-            weights.append(block)
-        block //= 2
-    return np.array(rows), np.array(weights)
 
 
 @pytest.mark.parametrize("m", [2, 8, 32])
