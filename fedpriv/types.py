@@ -9,7 +9,7 @@ import jax
 
 if TYPE_CHECKING:
     from fedpriv.federation import Federation
-    from fedpriv.privacy import Claim, Release
+    from fedpriv.privacy.release import Claim, Release
 
 Key: TypeAlias = jax.Array
 PyTree: TypeAlias = Any
