@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -121,7 +122,7 @@ def check(experiment: Experiment) -> None:
 
     params = jax.eval_shape(experiment.model.init, jax.random.key(0))
     for entry in experiment.entries.values():
-        jax.eval_shape(entry.algorithm.init, params, entry.federations[0])
+        jax.eval_shape(partial(entry.algorithm.init, federation=entry.federations[0]), params)
 
 
 def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
 from fedpriv import datasets, models, partition
+from fedpriv.algorithms.dp_scaffold import LocalSteps, dp_scaffold, record_fed_avg
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
 from fedpriv.codecs import Wire
@@ -18,6 +19,7 @@ from fedpriv.cohort import (
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
 from fedpriv.mechanisms import Mechanism, gaussian, laplace
+from fedpriv.per_example import per_example, per_example_softmax, private_mean
 from fedpriv.privacy import (
     VIEWS,
     Certificate,
@@ -27,6 +29,7 @@ from fedpriv.privacy import (
     calibrate_rounds,
     certify,
 )
+from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.types import Algorithm, ModelState
@@ -41,6 +44,7 @@ __all__ = [
     "Evaluation",
     "Federation",
     "History",
+    "LocalSteps",
     "Mechanism",
     "ModelState",
     "Release",
@@ -53,6 +57,7 @@ __all__ = [
     "certify",
     "datasets",
     "dp_fed_avg",
+    "dp_scaffold",
     "epochs",
     "everyone",
     "fed_avg",
@@ -67,13 +72,18 @@ __all__ = [
     "mean_grad",
     "models",
     "partition",
+    "per_example",
+    "per_example_softmax",
     "poisson",
+    "private_mean",
     "put",
+    "record_fed_avg",
     "select_rand_k",
     "select_top_k",
     "simulate",
     "split_cpu",
     "steps",
+    "subsets",
     "take",
     "train",
 ]

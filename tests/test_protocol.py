@@ -11,10 +11,12 @@ from small import assert_identical, classification
 from fedpriv import (
     Certificate,
     Claim,
+    LocalSteps,
     Release,
     Wire,
     certify,
     dp_fed_avg,
+    dp_scaffold,
     epochs,
     everyone,
     fed_avg,
@@ -23,16 +25,20 @@ from fedpriv import (
     fed_smp,
     fixed_size,
     full_batch,
+    per_example,
+    per_example_softmax,
     poisson,
+    record_fed_avg,
     select_rand_k,
     select_top_k,
+    subsets,
 )
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-CLIENTS = 6
-FEDERATION, _, MODEL = classification(CLIENTS)
+CLIENTS, PER_CLIENT = 6, 3
+FEDERATION, _, MODEL = classification(CLIENTS, PER_CLIENT)
 COMMON = {"optimizer": lambda t: optax.sgd(0.1 * 0.9**t, momentum=0.5), "batches": full_batch()}
 PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
 FIXED, POISSON = fixed_size(CLIENTS, 3), poisson(CLIENTS, 0.5, 4)
@@ -48,7 +54,22 @@ ALGORITHMS = {
         MODEL.loss, sampler=everyone(CLIENTS), sparsifier=TOP_K, **COMMON, **PRIVATE
     ),
 }
-NOISY = {"dp_fed_avg", "fed_smp rand_k", "fed_smp top_k"}
+LOCAL = LocalSteps(per_example(MODEL.loss), fixed_size(PER_CLIENT, 2), 3, 0.1)
+NOISY_LOCAL = LOCAL._replace(
+    gradients=per_example_softmax(1e-2), records=subsets(PER_CLIENT, 2), **PRIVATE
+)
+ALGORITHMS |= {
+    "scaffold": dp_scaffold(LOCAL, sampler=FIXED),
+    "dp_scaffold": dp_scaffold(NOISY_LOCAL, sampler=POISSON),
+    "record_fed_avg": record_fed_avg(NOISY_LOCAL, sampler=FIXED),
+}
+NOISY = {
+    "dp_fed_avg",
+    "fed_smp rand_k",
+    "fed_smp top_k",
+    "dp_scaffold",
+    "record_fed_avg",
+}
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)

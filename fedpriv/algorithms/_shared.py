@@ -77,11 +77,16 @@ def claimed_by_fed_smp(
     )
 
 
-def measured(cohort: Cohort, uplink: Wire, norms: jax.Array) -> Metrics:
-    """The metrics of a round; `norms` (f32[slots]) are the updates' norms before clipping."""
+def measured(
+    cohort: Cohort, uplink: Wire, norms: jax.Array, name: str = "mean_update_norm"
+) -> Metrics:
+    """The metrics of a round; the diagnostic `name` is the mean of `norms` (f32[slots]) over the cohort.
+
+    By default the norms are those of the updates before clipping.
+    """
     size = jnp.sum(cohort.mask)
     return {
         "cohort_size": size.astype(jnp.int32),
         "uplink": jax.tree.map(jnp.int32, uplink),
-        "diagnostics": {"mean_update_norm": jnp.sum(norms) / jnp.maximum(size, 1)},
+        "diagnostics": {name: jnp.sum(norms) / jnp.maximum(size, 1)},
     }

@@ -2,7 +2,8 @@
 
 `load(name)` gives a `Dataset`. Image sets are those of TensorFlow Datasets in the array_record
 format, prepared once (see `images`); `digits` comes with scikit-learn; `shakespeare` is made from
-a file of speeches. A set that is not there is an error that says how to get it, never a substitute.
+a file of speeches; `synthetic` is generated. A set that is not there is an error that says how to
+get it, never a substitute.
 """
 
 import os
@@ -14,6 +15,7 @@ from fedpriv.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.datasets.digits import load_digits
 from fedpriv.datasets.images import load_images
 from fedpriv.datasets.shakespeare import load_shakespeare
+from fedpriv.datasets.synthetic import synthetic
 
 _LOADERS: dict[str, Callable[[Path], Dataset]] = {
     "mnist": partial(load_images, "mnist"),
@@ -53,4 +55,12 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     return _LOADERS[name](folder)
 
 
-__all__ = ["NAMES", "CorruptDataError", "Dataset", "MissingDataError", "default_data_dir", "load"]
+__all__ = [
+    "NAMES",
+    "CorruptDataError",
+    "Dataset",
+    "MissingDataError",
+    "default_data_dir",
+    "load",
+    "synthetic",
+]

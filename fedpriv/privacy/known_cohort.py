@@ -68,11 +68,12 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
 
     values, weights, missing = np.zeros(1), np.ones(1), 0.0
     for release in releases:
-        count = binom(release.steps, release.sampling.rate)
+        taking_part = release.participation or release.sampling
+        count = binom(release.steps, taking_part.rate)
         low, high = int(count.ppf(_TAIL)), int(count.isf(_TAIL))
         n = np.arange(max(low, 0), high + 1)
         missing += float(count.cdf(n[0] - 1) + count.sf(n[-1]))
-        values = np.add.outer(values, n / release.multiplier**2).ravel()
+        values = np.add.outer(values, n * release.repeats / release.multiplier**2).ravel()
         weights = np.multiply.outer(weights, count.pmf(n)).ravel()
         if len(values) > _MOST_VALUES:  # a larger precision has the larger delta
             width = values.max() / _MOST_VALUES

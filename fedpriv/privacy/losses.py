@@ -41,7 +41,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         return math.inf
     composed = compose(releases, relation, interval)
 
-    margin = _ROUNDING + _ROUNDING_PER_ROUND * sum(release.steps for release in releases)
+    margin = _ROUNDING + _ROUNDING_PER_ROUND * sum(r.steps * r.repeats for r in releases)
 
     def epsilon_of(delta: float) -> float:
         if delta <= margin:
@@ -60,6 +60,7 @@ def compose(releases: Sequence[Release], relation: str, interval: float) -> Any:
         once = _round(release.sampling, release.noise, multiplier, relation, interval)
         # Where to truncate is the best over many orders of a moment bound; the largest may overflow.
         with np.errstate(over="ignore"):
+            once = _taking_part(once.self_compose(release.repeats), release)
             rounds = once.self_compose(release.steps)
         composed = rounds if composed is None else composed.compose(rounds)
     return composed
@@ -75,13 +76,40 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
     once = spread = 0.0
     for release in releases:
         multiplier = multiplier_for(release, relation)
-        spread += release.steps * release.sampling.rate / multiplier**2
+        spread += release.steps * release.repeats * release.sampling.rate / multiplier**2
         if is_cut(release.sampling):
             multiplier /= 2  # a client that is cut makes room for another: it moves the sum twice
         once = max(once, _largest_loss(release.noise, multiplier))
     composed = spread / 2 + 10 * math.sqrt(spread)
     width = max(once / _CELLS, composed / _COMPOSED_CELLS) / _FINEST
     return float(_FINEST * 2.0 ** max(0, math.ceil(math.log2(width))))
+
+
+def _taking_part(block: Any, release: Release) -> Any:
+    """The losses of a round for a view that is told whether the unit's client takes part: 0 where it does not."""
+    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    if release.participation is None or release.participation.rate == 1:
+        return block
+    rate = release.participation.rate
+
+    def mixed(pmf: Any) -> Any:
+        dense = pmf.to_dense_pmf()
+        low = min(dense._lower_loss, 0)
+        high = max(dense._lower_loss + dense.size - 1, 0)
+        probabilities = np.zeros(high - low + 1)
+        start = dense._lower_loss - low
+        probabilities[start : start + dense.size] = rate * dense._probs
+        probabilities[-low] += 1 - rate
+        return pld_pmf.DensePLDPmf(
+            dense._discretization, low, probabilities, rate * dense._infinity_mass, True
+        )
+
+    remove, add = block._pmf_remove, block._pmf_add
+    if block._symmetric:
+        return pld.PrivacyLossDistribution(mixed(remove))
+    return pld.PrivacyLossDistribution(mixed(remove), mixed(add))
 
 
 def _largest_loss(noise: str, multiplier: float) -> float:

@@ -12,15 +12,17 @@ from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
 def relation_of(releases: Sequence[Release], view: str) -> str:
     """The relation under which `releases`, all of `view`, are certified.
 
-    A third party does not know who takes part: Poisson cohorts are bounded for a unit added or removed, cohorts of
-    fixed size for one replaced (a removed unit would change the size). The other views see who takes part, so
-    that a removed unit could not be hidden at all: its contributions become zero instead.
+    What is hidden decides. A third party does not know who takes part, and nobody but the client knows which of its
+    records a local step draws: Poisson cohorts are bounded for a unit added or removed, cohorts of
+    fixed size for one replaced (a removed unit would change the size). The other views see which clients take part, so
+    that a removed client could not be hidden at all: its contributions become zero instead.
 
     Raises:
         ValueError: Poisson and fixed-size cohorts in one run; they are bounded under different relations.
     """
     kinds = {type(release.sampling) for release in releases}
-    if view != "third_party" or kinds <= {Everyone}:
+    hidden = view == "third_party" or all(release.unit == "record" for release in releases)
+    if not hidden or kinds <= {Everyone}:
         return "zero_out"
     mixed = {Poisson, FixedSize} <= kinds
     names = sorted(kind.__name__ for kind in kinds)

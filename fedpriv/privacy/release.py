@@ -45,8 +45,11 @@ class Release:
             that is 1 / sup ||Sigma^-1/2 A u||, without a dimension (see `whitened_multiplier`); for
             Laplace noise its scale b over the l1 sensitivity; 0 where nothing hides the unit,
             infinity where it is not seen.
-        sampling: how the units of a round are drawn.
+        sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
+        repeats: releases in a round, such as the K local steps of a client, each with a draw of its own.
+        participation: how the clients of a round are drawn, where `sampling` is about what a client draws by itself;
+            the view is taken to know who takes part. None: `sampling` says it all.
         noise: "gaussian" or "laplace".
         in_shares: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
             that those who drop out or collude take theirs away.
@@ -64,6 +67,8 @@ class Release:
     steps: int
     noise: str = "gaussian"
     in_shares: bool = True
+    repeats: int = 1
+    participation: Everyone | FixedSize | Poisson | None = None
     reason: str = ""
 
     def __post_init__(self) -> None:
@@ -73,12 +78,15 @@ class Release:
         known = isinstance(self.sampling, Everyone | FixedSize | Poisson)
         require(known, "sampling", self.sampling, "give Everyone, FixedSize or Poisson")
         require_count("steps", self.steps, 0)
+        require_count("repeats", self.repeats, 1)
         require(self.noise in NOISES, "noise", self.noise, f"give one of {', '.join(NOISES)}")
 
     @property
     def event(self) -> str:
         """The rounds in words."""
-        return f"{self.steps} x {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
+        times = f"{self.steps} x" if self.repeats == 1 else f"{self.steps} x {self.repeats} x"
+        text = f"{times} {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
+        return text if self.participation is None else f"{text} of a client in {self.participation}"
 
     def with_honest(self, fraction: float) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.

@@ -37,10 +37,7 @@ def rdp_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
 
     if not all(_has_divergence(release, relation) for release in releases):
         return None
-    total = sum(
-        r.steps * _round(r.sampling, r.noise, multiplier_for(r, relation), relation)
-        for r in releases
-    )
+    total = sum(r.steps * _of_a_round(r, relation) for r in releases)
 
     def epsilon_of(delta: float) -> float:
         with quiet():
@@ -54,6 +51,14 @@ def _has_divergence(release: Release, relation: str) -> bool:
     """dp-accounting has no amplification by sampling for the Laplace mechanism's divergences."""
     hidden = relation != "zero_out" and not isinstance(release.sampling, Everyone)
     return release.noise == "gaussian" or not hidden
+
+
+def _of_a_round(release: Release, relation: str) -> Floats:
+    multiplier = multiplier_for(release, relation)
+    once = _round(release.sampling, release.noise, multiplier, relation)
+    if release.participation is None:
+        return release.repeats * once
+    return _shown(release.participation.rate, release.repeats * once)
 
 
 @lru_cache(maxsize=32)

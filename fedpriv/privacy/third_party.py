@@ -29,15 +29,24 @@ def assumptions(releases: Sequence[Release]) -> tuple[str, ...]:
     """What must hold for the sampling to amplify, in words."""
     samplings = [release.sampling for release in releases]
     texts = ["cohorts (their sizes, too) and noise are drawn afresh in every round and stay secret"]
+    drawn = "cohorts"
+    if all(release.unit == "record" for release in releases):
+        texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]
+        drawn = "the records of a step"
     if any(isinstance(sampling, FixedSize) for sampling in samplings):
-        texts.append("cohorts are uniform without replacement, and sums are divided by their size")
+        texts.append(f"{drawn} are uniform without replacement, and sums are divided by their size")
         texts.append("replacing a unit moves a sum by at most twice its clipped norm")
     if any(isinstance(sampling, Poisson) for sampling in samplings):
         texts.append("units join independently, and sums are divided by a number fixed beforehand")
     for sampling in samplings:
         if isinstance(sampling, Poisson) and sampling.can_be_cut:
-            texts.append(f"cohorts above {sampling.capacity} are cut down uniformly at random")
+            texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
             texts.append(f"the larger of two neighbouring populations has {sampling.population}")
     if any(isinstance(sampling, Everyone) for sampling in samplings):
         texts.append("a release without sampling involves every unit in every round")
+    if any(release.participation for release in releases):
+        texts.append(
+            "which clients take part may be known and is drawn without looking at the data; delta is an average over "
+            "that draw"
+        )
     return tuple(dict.fromkeys(texts))

@@ -1,0 +1,268 @@
+"""SCAFFOLD, DP-SCAFFOLD and record-level DP-FedAvg against NumPy and their own limits."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import (
+    assert_close,
+    assert_identical,
+    assert_normal,
+    gradient,
+    regression,
+    squared,
+    start,
+)
+
+from fedpriv import certify, epochs, everyone, fed_avg, fixed_size, poisson
+from fedpriv.algorithms.dp_scaffold import LocalSteps, ScaffoldState, dp_scaffold, record_fed_avg
+from fedpriv.codecs import flatten, unflatten
+from fedpriv.per_example import per_example
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, RECORDS, RATE = 5, 6, 0.1
+FEDERATION = regression([RECORDS] * CLIENTS)
+ALL = everyone(RECORDS)
+
+
+def local(**changes):
+    given = {"gradients": per_example(squared), "records": ALL, "steps": 3, "learning_rate": RATE}
+    return LocalSteps(**given | changes)
+
+
+def rounds_of(algorithm, count, state=None, federation=FEDERATION):
+    step = jax.jit(algorithm.round)
+    state = algorithm.init(start(), federation) if state is None else state
+    states, metrics = [state], []
+    for t in range(count):
+        state, told = step(jax.random.fold_in(jax.random.key(7), t), state, federation)
+        states.append(state)
+        metrics.append(told)
+    return states, metrics
+
+
+def records_of(client):
+    rows = np.asarray(FEDERATION.rows)[client]
+    return tuple(np.asarray(FEDERATION.examples[n], np.float64)[rows] for n in "xy")
+
+
+def numpy_scaffold(cohorts, steps, warm_start=0, global_rate=1.0):
+    """Algorithm 1 with full batches, infinite clip and no noise; yields (x, c, c_i) after each round."""
+    x = np.asarray(flatten(start()), np.float64)
+    c, controls = np.zeros_like(x), np.zeros((CLIENTS, len(x)))
+    for t, cohort in enumerate(cohorts):
+        dy, dc = np.zeros_like(x), np.zeros_like(x)
+        for i in cohort:
+            y, seen = x.copy(), []
+            for _ in range(steps):
+                seen.append(gradient(x if t < warm_start else y, *records_of(i)))
+                if t >= warm_start:
+                    y -= RATE * (seen[-1] - controls[i] + c)
+            new = (
+                controls[i] - c + (x - y) / (steps * RATE) if t >= warm_start else np.mean(seen, 0)
+            )
+            dy += (y - x) / len(cohort)
+            dc += (new - controls[i]) / len(cohort)
+            controls[i] = new
+        x = x + global_rate * dy
+        c = c + len(cohort) / CLIENTS * dc
+        yield x.copy(), c.copy(), controls.copy()
+
+
+@pytest.mark.parametrize("warm_start", [0, 2])
+@pytest.mark.parametrize("size", [2, CLIENTS])
+def test_against_numpy(warm_start, size):
+    sampler = fixed_size(CLIENTS, size)
+    algorithm = dp_scaffold(local(), sampler=sampler, warm_start=warm_start, global_rate=0.7)
+    states, _ = rounds_of(algorithm, 5)
+    keys = [jax.random.split(jax.random.fold_in(jax.random.key(7), t))[0] for t in range(5)]
+    cohorts = [np.asarray(sampler.draw(key).ids) for key in keys]
+    expected = numpy_scaffold(cohorts, 3, warm_start, 0.7)
+    for state, (x, c, controls) in zip(states[1:], expected, strict=True):
+        np.testing.assert_allclose(flatten(state.params), x, atol=1e-5)
+        np.testing.assert_allclose(state.control, c, atol=1e-5)
+        np.testing.assert_allclose(state.controls, controls, atol=1e-5)
+
+
+NOISY = {"clip_norm": 0.5, "noise_multiplier": 0.8, "records": fixed_size(RECORDS, 3)}
+
+
+def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
+    """Line 16 by its first expression, c_i - c + (x - y_K) / (K eta_l), from what the client sends: y_K - x."""
+    one = everyone(1)
+    federation = FEDERATION.replace(rows=FEDERATION.rows[:1], size=FEDERATION.size[:1])
+    algorithm = dp_scaffold(local(**NOISY), sampler=one)
+    (before, *_, last), _ = rounds_of(algorithm, 1, federation=federation)
+    rng = np.random.default_rng(0)
+    c, c_i = (jnp.asarray(rng.normal(size=4), jnp.float32) for _ in range(2))
+    state = ScaffoldState(before.params, before.round, c, c_i[None])
+    (_, after), _ = rounds_of(algorithm, 1, state, federation)
+    moved = flatten(after.params) - flatten(state.params)
+    np.testing.assert_allclose(after.controls[0], c_i - c - moved / (3 * RATE), atol=2e-6)
+    assert not np.allclose(
+        after.controls[0], last.controls[0]
+    )  # the correction moves y, and so the gradients
+
+
+def test_without_control_variates_it_is_dp_fed_avg_to_the_bit():
+    scaffold = dp_scaffold(local(**NOISY), sampler=fixed_size(CLIENTS, 3))
+    average = record_fed_avg(local(**NOISY), sampler=fixed_size(CLIENTS, 3))
+    state, plain = scaffold.init(start(), FEDERATION), average.init(start(), FEDERATION)
+    for t in range(3):
+        key = jax.random.key(t)
+        forced = ScaffoldState(
+            state.params, state.round, jnp.zeros_like(state.control), jnp.zeros_like(state.controls)
+        )
+        state, _ = jax.jit(scaffold.round)(key, forced, FEDERATION)
+        plain, _ = jax.jit(average.round)(key, plain, FEDERATION)
+        assert_identical(state.params, plain.params)
+
+
+def test_the_first_round_without_noise_is_fed_avg():
+    """Full batches, so that the batches match; control variates start at 0."""
+    import optax
+
+    sampler = everyone(CLIENTS)
+    scaffold, _ = rounds_of(dp_scaffold(local(), sampler=sampler), 1)
+    plain = fed_avg(
+        squared, sampler=sampler, optimizer=lambda t: optax.sgd(RATE), batches=epochs(3, RECORDS)
+    )
+    average, _ = rounds_of(plain, 1)
+    assert_close(scaffold[1].params, average[1].params, 1e-5)
+
+
+def test_the_server_s_control_is_the_mean_of_the_clients():
+    """Started at 0, c stays (1 / M) sum c_i, whoever takes part."""
+    algorithm = dp_scaffold(local(**NOISY), sampler=fixed_size(CLIENTS, 2), warm_start=1)
+    for state in rounds_of(algorithm, 4)[0]:
+        np.testing.assert_allclose(state.control, state.controls.mean(0), atol=1e-6)
+
+
+def test_an_empty_slot_touches_no_client():
+    """A Poisson cohort leaves slots empty; who is not drawn keeps its control variate."""
+    sampler = poisson(CLIENTS, 0.4, CLIENTS)
+    algorithm = dp_scaffold(local(**NOISY), sampler=sampler)
+    rng = np.random.default_rng(0)
+    controls = jnp.asarray(rng.normal(size=(CLIENTS, 4)), jnp.float32)
+    state = algorithm.init(start(), FEDERATION)._replace(controls=controls)
+    for t in range(6):
+        key = jax.random.key(t)
+        cohort = sampler.draw(jax.random.split(key)[0])
+        absent = np.setdiff1d(np.arange(CLIENTS), np.asarray(cohort.ids)[np.asarray(cohort.mask)])
+        after, _ = algorithm.round(key, state, FEDERATION)
+        assert_identical(after.controls[absent], controls[absent])
+
+
+def test_a_warm_start_keeps_the_model_and_sends_one_message():
+    algorithm = dp_scaffold(local(**NOISY), sampler=fixed_size(CLIENTS, 2), warm_start=2)
+    states, metrics = rounds_of(algorithm, 4)
+    assert_identical(states[2].params, states[0].params)
+    assert not np.allclose(flatten(states[3].params), flatten(states[2].params))
+    assert np.abs(states[2].controls).sum() > 0
+    assert [int(m["uplink"].values) for m in metrics] == [4, 4, 8, 8]
+
+
+def test_noise_of_a_step():
+    """At learning rate next to 0 and a clip next to 0 a control variate is noise alone: 2 C sigma / (s R sqrt K)."""
+    many = regression([4] * 500)
+    steps = local(records=fixed_size(4, 2), clip_norm=1e-6, noise_multiplier=2e6, steps=4)
+    algorithm = dp_scaffold(steps._replace(learning_rate=1e-9), sampler=everyone(500))
+    (_, state), _ = rounds_of(algorithm, 1, federation=many)
+    assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 2 / math.sqrt(4))
+
+
+def test_one_record_moves_a_step_by_no_more_than_declared():
+    """One step, one client, huge gradients: replacing a record moves the mean gradient by up to 2 C / (s R)."""
+    steps = local(steps=1, clip_norm=0.3, gradients=per_example(lambda p, e: 1e3 * squared(p, e)))
+    algorithm = dp_scaffold(steps, sampler=everyone(CLIENTS))
+    moved = FEDERATION.replace(rows=FEDERATION.rows.at[0, 0].set(FEDERATION.rows[1, 2]))
+    (_, before), _ = rounds_of(algorithm, 1)
+    (_, after), _ = rounds_of(algorithm, 1, federation=moved)
+    shift = np.linalg.norm(before.controls - after.controls, axis=1)
+    assert 0.1 * 0.3 / RECORDS < shift[0] <= 2 * 0.3 / RECORDS * (1 + 1e-5)
+    assert_identical(shift[1:], np.zeros(CLIENTS - 1))
+
+
+DELTA = 1 / (100 * 4000)
+
+
+def paper(sigma=60.0, steps=50, cohort=20, sampler=None, **changes):
+    return local(
+        records=fixed_size(4000, 800), steps=steps, clip_norm=1.0, noise_multiplier=sigma, **changes
+    ), {"sampler": sampler or fixed_size(100, cohort)}
+
+
+def test_certificates_of_the_paper_s_setting():
+    """Claimed 12.91. Certified 2.030 for a client in every round; less for one drawn, which all views may know."""
+    steps, options = paper()
+    algorithm = dp_scaffold(steps, **options)
+    assert algorithm.claim(400, DELTA).epsilon == pytest.approx(12.91, rel=1e-3)
+    assert not algorithm.claim(400, DELTA).sound
+    found = {view: certify(algorithm, 400, DELTA, view=view) for view in ("third_party", "server")}
+    assert found["third_party"].epsilon == found["server"].epsilon < 1
+    assert (found["server"].unit, found["server"].relation) == ("record", "replace_one")
+    always = dp_scaffold(steps, sampler=everyone(100))
+    assert certify(always, 400, DELTA).epsilon == pytest.approx(2.030, rel=1e-3)
+    warm = dp_scaffold(steps, warm_start=20, **options)
+    assert certify(warm, 420, DELTA).epsilon > found["server"].epsilon
+
+
+def test_one_step_without_control_variates_is_hidden_by_the_cohort():
+    steps, options = paper(sigma=10.0, steps=1)
+    views = ("third_party", "server_secagg", "server")
+    third, behind, server = (
+        certify(record_fed_avg(steps, **options), 400, DELTA, view=v).epsilon for v in views
+    )
+    assert third == behind < server
+    honest = certify(record_fed_avg(steps, **options), 400, DELTA, honest=1 / 20).epsilon
+    assert honest == pytest.approx(server, rel=1e-3)
+    scaffold = dp_scaffold(steps, **options)
+    assert certify(scaffold, 400, DELTA).epsilon == pytest.approx(server)
+
+
+def test_the_median_is_not_private():
+    steps, options = paper()
+    median = dp_scaffold(steps._replace(clip_norm="median"), **options)
+    certificate = certify(median, 10, DELTA)
+    assert math.isinf(certificate.epsilon)
+    assert "median of private gradients" in certificate.assumptions[0]
+    bare = certify(dp_scaffold(local(), sampler=fixed_size(CLIENTS, 2)), 10, DELTA)
+    assert bare.assumptions == ("not private: no noise is added",)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dp_scaffold(local(steps=0), sampler=ALL), "steps: 0 is not at least 1"),
+        (lambda: dp_scaffold(local(learning_rate=0.0), sampler=ALL), r"learning_rate: 0\.0"),
+        (lambda: record_fed_avg(local(clip_norm=0.0), sampler=ALL), r"clip_norm: 0\.0 is neither"),
+        (
+            lambda: record_fed_avg(local(clip_norm="mean"), sampler=ALL),
+            "clip_norm: 'mean' is neither",
+        ),
+        (
+            lambda: dp_scaffold(local(noise_multiplier=-1.0), sampler=ALL),
+            r"noise_multiplier: -1\.0",
+        ),
+        (lambda: dp_scaffold(local(noise_multiplier=1.0), sampler=ALL), "clip_norm: inf leaves"),
+        (lambda: dp_scaffold(local(), sampler=ALL, warm_start=-1), "warm_start: -1"),
+        (
+            lambda: dp_scaffold(local(), sampler=everyone(2)).init(start(), regression([6, 5])),
+            "records: drawn among 6 of each client, but client 1 holds 5",
+        ),
+        (
+            lambda: dp_scaffold(local(), sampler=everyone(3)).init(start(), FEDERATION),
+            "sampler: made for 3 clients",
+        ),
+    ],
+)
+def test_wrong_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_unflatten_is_the_state_s_inverse():
+    assert_identical(unflatten(flatten(start()), start()), start())
