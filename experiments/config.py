@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import configs
 from fedpriv.federation import Federation
 from fedpriv.models import Model
+from fedpriv.simulate import Measure
 from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, Example
 
@@ -104,12 +105,14 @@ class Experiment(NamedTuple):
       test: test examples, leaves [n, ...].
       delta: of the differential privacy guarantees.
       entries: by the algorithm's name.
+      measure: further numbers of every evaluation, as `simulate` takes it.
     """
 
     model: Model
     test: Example
     delta: float
     entries: dict[str, Entry]
+    measure: Measure | None = None
 
     @property
     def ledger(self) -> Ledger:

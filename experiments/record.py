@@ -79,7 +79,9 @@ class Recorder:
                 "claimed": plain(privacy.claim(e.round)),
                 "certified": plain(privacy.certificate(e.round, "third_party")),
             },
-            "diagnostics_not_private": {k: spread(v) for k, v in e.diagnostics.items()},
+            "diagnostics_not_private": {
+                k: spread(v) for k, v in [*e.diagnostics.items(), *e.measures.items()]
+            },
             "seconds": e.seconds,
         }
         with (self.folder / "metrics.jsonl").open("a") as file:

@@ -17,6 +17,10 @@ NAMES = {
     "dp_fed_avg": "DP-FedAvg",
     "rand_k": "Fed-SMP rand_k",
     "top_k": "Fed-SMP top_k",
+    "fed_sgd": "FedSGD",
+    "dp_fed_sgd": "DP-FedSGD",
+    "scaffold": "SCAFFOLD",
+    "dp_scaffold": "DP-SCAFFOLD",
 }
 
 

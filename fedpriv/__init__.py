@@ -1,6 +1,6 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
-from fedpriv import datasets, models, partition
+from fedpriv import datasets, measures, models, partition
 from fedpriv.algorithms.dp_scaffold import LocalSteps, dp_scaffold, record_fed_avg
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
@@ -19,7 +19,7 @@ from fedpriv.cohort import (
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
 from fedpriv.mechanisms import Mechanism, gaussian, laplace
-from fedpriv.per_example import per_example, per_example_softmax, private_mean
+from fedpriv.per_example import PerExample, per_example, per_example_softmax, private_mean
 from fedpriv.privacy import (
     VIEWS,
     Certificate,
@@ -47,6 +47,7 @@ __all__ = [
     "LocalSteps",
     "Mechanism",
     "ModelState",
+    "PerExample",
     "Release",
     "Sampler",
     "Shard",
@@ -70,6 +71,7 @@ __all__ = [
     "gaussian",
     "laplace",
     "mean_grad",
+    "measures",
     "models",
     "partition",
     "per_example",

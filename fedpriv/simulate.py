@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from fedpriv.strategy import Strategy, default, spmd, sum_over, use
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
 
 Score = Callable[[Params, Example], dict[str, jax.Array]]
+Measure = Callable[[State, Federation], dict[str, jax.Array]]
 
 
 class Evaluation(NamedTuple):
@@ -31,6 +33,7 @@ class Evaluation(NamedTuple):
       uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
       diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
       seconds: wall-clock time of those rounds, evaluation and (the first time) compilation included.
+      measures: what `simulate`'s `measure` found: name -> f64[seeds].
     """
 
     round: int
@@ -39,6 +42,7 @@ class Evaluation(NamedTuple):
     uplink_mb: np.ndarray
     diagnostics: dict[str, np.ndarray]
     seconds: float
+    measures: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 @dataclass
@@ -88,6 +92,7 @@ def simulate(
     every: int = 1,
     seeds: Sequence[int] = (0,),
     strategy: Strategy | None = None,
+    measure: Measure | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
@@ -102,6 +107,8 @@ def simulate(
       test: test examples, leaves [n, ...].
       score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
       strategy: how clients are laid out; by default `fedpriv.strategy.default()`.
+      measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
+        `measures.heterogeneity`; runs on the device.
       on_evaluation: called with each `Evaluation` as soon as it is there.
 
     Raises:
@@ -119,13 +126,15 @@ def simulate(
         state, federations, roots, test = jax.device_put(
             (state, federations, roots, test), replicated
         )
-        chunk = jax.jit(spmd(_chunk(algorithm, score, rounds, every)), donate_argnums=0)
+        measure = measure or (lambda state, federation: {})
+        chunk = jax.jit(spmd(_chunk(algorithm, score, measure, rounds, every)), donate_argnums=0)
         history = History(tuple(seeds))
         sent = [0] * len(seeds)
         for start in range(0, rounds, every):
             began = time.perf_counter()
-            state, (metrics, finite, scores) = chunk(state, federations, roots, test, start)
-            finite, metrics, scores = jax.device_get((np.array(finite), metrics, scores))
+            state, seen = chunk(state, federations, roots, test, start)
+            metrics, finite, scores, measures = jax.device_get(seen)
+            finite = np.array(finite)
             end = min(start + every, rounds)
             finite[:, end - start - 1] &= np.isfinite(scores["loss"])
             if not finite.all():
@@ -138,6 +147,7 @@ def simulate(
                 np.array(sent) / (8e6 * federations.num_clients),
                 _means(metrics.get("diagnostics", {}), end - start),
                 time.perf_counter() - began,
+                measures,
             )
             history.evaluations.append(evaluation)
             if on_evaluation:
@@ -164,7 +174,9 @@ def _initial(algorithm: Algorithm, params: Any, federation: Federation, roots: K
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
 
-def _chunk(algorithm: Algorithm, score: Score, rounds: int, every: int) -> Callable[..., Any]:
+def _chunk(
+    algorithm: Algorithm, score: Score, measure: Measure, rounds: int, every: int
+) -> Callable[..., Any]:
     """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
 
     def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
@@ -188,7 +200,8 @@ def _chunk(algorithm: Algorithm, score: Score, rounds: int, every: int) -> Calla
         metrics: Metrics
         finite: jax.Array
         state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
-        return state, (metrics, finite, evaluate(score, state.params, test))
+        scores = evaluate(score, state.params, test)
+        return state, (metrics, finite, scores, measure(state, federation))
 
     def chunk(
         state: State, federation: Federation, roots: Key, test: Example, start: jax.Array

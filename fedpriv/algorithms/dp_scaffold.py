@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedpriv.algorithms._shared import measured, starting_from
@@ -182,11 +183,11 @@ def _starting(
     local: LocalSteps, sampler: Sampler, params: Params, federation: Federation
 ) -> ModelState:
     size = local.records.accounting.population
-    odd = federation.size != size
-    if bool(odd.any()):
+    sizes = np.asarray(federation.size)
+    if (sizes != size).any():
+        odd = int(np.argmax(sizes != size))
         raise ValueError(
-            f"records: drawn among {size} of each client, but client {int(jnp.argmax(odd))} holds "
-            f"{int(federation.size[jnp.argmax(odd)])}; give every client {size}"
+            f"records: drawn among {size} of each client, but client {odd} holds {sizes[odd]}; give every client {size}"
         )
     return starting_from(sampler)(params, federation)
 

@@ -60,7 +60,9 @@ def compose(releases: Sequence[Release], relation: str, interval: float) -> Any:
         once = _round(release.sampling, release.noise, multiplier, relation, interval)
         # Where to truncate is the best over many orders of a moment bound; the largest may overflow.
         with np.errstate(over="ignore"):
-            once = _taking_part(once.self_compose(release.repeats), release)
+            if release.repeats > 1:  # composing cuts off tails, even once
+                once = once.self_compose(release.repeats)
+            once = _taking_part(once, release)
             rounds = once.self_compose(release.steps)
         composed = rounds if composed is None else composed.compose(rounds)
     return composed

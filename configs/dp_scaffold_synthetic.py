@@ -1,0 +1,44 @@
+"""DP-SCAFFOLD on synthetic(alpha, beta): Figures 1, 3-6, Tables 1 and 4 of arXiv:2111.09278; no download.
+
+    python -m experiments.run dp_scaffold_synthetic --alpha 5 --beta 5 --clip-norm median
+
+100 clients of 5,000 records (4,000 for training), logistic regression, K = 50 local steps of a fifth of the records, 20
+clients per round, T = 400, sigma_g = 60. The paper prints epsilon = 13 for these; what is certified is 0.86. With the
+paper's clipping, `--clip-norm median`, nothing is. Tables 1 and 4: `--client-rate 0.05 --noise-multiplier 10
+--local-steps 5`, T by `python -m experiments.privacy ... --solve rounds --target-epsilon 3 --claimed`.
+"""
+
+from dataclasses import dataclass
+
+from experiments.config import Experiment
+from experiments.dp_scaffold import DPScaffold, experiment, ledger
+from fedpriv import datasets, models, per_example_softmax
+
+__all__ = ["build", "config", "ledger"]
+
+
+@dataclass(frozen=True)
+class Synthetic(DPScaffold):
+    """DP-SCAFFOLD and its baselines on synthetic(alpha, beta)."""
+
+    alpha: float = 0.0
+    """Variance between the clients' models."""
+    beta: float = 0.0
+    """Variance between the clients' features."""
+    data_seed: int = 0
+    """Of the data, which all seeds share."""
+
+
+config = Synthetic(rounds=400, every=20)
+
+
+def build(config: Synthetic) -> Experiment:
+    data = datasets.synthetic(
+        config.alpha,
+        config.beta,
+        clients=config.clients,
+        records=config.records,
+        seed=config.data_seed,
+    )
+    model = models.classifier(models.LogisticRegression(data.num_classes), (40, 1, 1))
+    return experiment(config, data, model, per_example_softmax(config.l2), convex=True)

@@ -1,0 +1,125 @@
+"""The DP-SCAFFOLD experiments, end to end at a few rounds, and their settings."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs import dp_scaffold_synthetic
+from experiments import privacy, run
+
+SMALL = [
+    "--clients",
+    "10",
+    "--records",
+    "50",
+    "--rounds",
+    "6",
+    "--every",
+    "3",
+    "--local-steps",
+    "4",
+]
+
+
+def launch(*args):
+    return run.main(["dp_scaffold_synthetic", *SMALL, *(str(a) for a in args)])
+
+
+def test_all_algorithms_train_and_are_measured(tmp_path):
+    names = ["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
+    warm = ["--warm-start", 2, "--noise-multiplier", 5, "--seeds", 2]
+    folder = tmp_path / "r"
+    assert launch("--algorithms", *names, *warm, "--output", folder) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert list(summary["rounds"]) == names
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * len(names)
+    for line in lines:
+        found = line["diagnostics_not_private"]
+        gap = np.array(found["log_gap"]["per_seed"])
+        assert gap.shape == (2,)
+        assert (10**gap > 0).all()
+        assert found["dissimilarity"]["mean"] > 0
+    d = 40 * 10 + 10
+    both = (
+        2 * 0.2 * (2 * d + 4 * 2 * d) * 32 / 8e6 / 2
+    )  # two warm rounds of one message, four of two
+    assert summary["uplink_mb_per_client"]["scaffold"] == pytest.approx(both)
+    assert summary["uplink_mb_per_client"]["fed_avg"] == pytest.approx(0.2 * 6 * d * 32 / 8e6)
+    private = summary["privacy"]["dp_scaffold"]
+    assert private["certified"]["server"]["unit"] == "record"
+    assert private["claimed"]["epsilon"] > private["certified"]["server"]["epsilon"]
+    assert summary["privacy"]["scaffold"]["certified"]["server"]["epsilon"] == "inf"
+
+
+def test_scaffold_without_noise_comes_closer_to_the_minimum_than_it_started(tmp_path):
+    folder = tmp_path / "r"
+    chosen = ["--algorithms", "scaffold", "--client-rate", 1, "--warm-start", 0, "--record-rate", 1]
+    assert launch(*chosen, "--rounds", 60, "--every", 20, "--output", folder) == 0
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    gaps = [x["diagnostics_not_private"]["log_gap"]["mean"] for x in lines]
+    assert gaps[0] > gaps[1] > gaps[2]
+
+
+def ask(capsys, *args):
+    assert privacy.main(["dp_scaffold_synthetic", *args, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("sigma", "steps", "rounds"), [(10, 5, 488), (20, 40, 83), (80, 1, 546)])
+def test_the_rounds_of_table_1_come_from_the_ledger(sigma, steps, rounds, capsys):
+    answer = ask(
+        capsys,
+        *("--client-rate", "0.05", "--noise-multiplier", str(sigma), "--local-steps", str(steps)),
+        *("--solve", "rounds", "--target-epsilon", "3", "--claimed"),
+    )
+    assert answer["solved"]["value"] == rounds
+    assert answer["solved"]["unit"] == "record"
+
+
+def test_the_paper_s_setting_claimed_and_certified(capsys):
+    answer = ask(capsys)
+    assert answer["claimed"]["epsilon"] == pytest.approx(12.91, rel=1e-3)
+    assert {c["unit"] for c in answer["certified"]} == {"record"}
+    assert all(c["epsilon"] < 1 for c in answer["certified"])
+    median = ask(capsys, "--clip-norm", "median")
+    assert {c["epsilon"] for c in median["certified"]} == {"inf"}
+    assert "median" in median["certified"][0]["assumptions"][0]
+    poisson = ask(capsys, "--record-sampling", "poisson")
+    assert {c["relation"] for c in poisson["certified"]} == {"add_or_remove"}
+
+
+def test_sizes_follow_the_rates():
+    config = dp_scaffold_synthetic.config
+    assert (config.training_records, config.batch, config.cohort, config.warm_rounds) == (
+        4000,
+        800,
+        20,
+        20,
+    )
+    changed = type(config)(clients=100, client_rate=0.05, records=5000, warm_start=0)
+    assert (changed.cohort, changed.warm_rounds) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--client-rate", "0"], "client_rate: 0.0 is not in (0, 1]"),
+        (["--client-rate", "0.001"], "client_rate: 0.001 of 10 is less than one"),
+        (["--record-rate", "2"], "record_rate: 2.0 is not in (0, 1]"),
+        (["--records", "3"], "records: 3 is not at least 5"),
+        (["--eta-0", "-1"], "eta_0: -1.0 is not positive"),
+        (["--l2", "-1"], "l2: -1.0 is not 0 or more"),
+        (["--clip-norm", "0"], "clip_norm: 0.0 is neither positive"),
+        (["--clip-norm", "mean"], "clip-norm"),
+        (["--alpha", "-1"], "alpha: -1.0 is not at least 0"),
+        (["--warm-start", "-1"], "warm_start: -1"),
+    ],
+)
+def test_bad_input(args, said, tmp_path, capsys):
+    assert launch(*args, "--output", tmp_path / "never") == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "never").exists()

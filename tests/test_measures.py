@@ -1,0 +1,82 @@
+"""Objective, its minimum, and heterogeneity, against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import gradient, records, regression, squared, start, vector
+
+from fedpriv import ModelState, everyone, fed_avg, full_batch, measures, simulate
+from fedpriv.strategy import Strategy
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SIZES = [3, 5, 4]
+FEDERATION = regression(SIZES)
+L2 = 0.2
+
+
+def by_hand(theta):
+    """F, grad F_i of each client, by NumPy."""
+    values, gradients = [], []
+    for i in range(len(SIZES)):
+        x, y = records(FEDERATION, i)
+        residual = x @ theta[1:] + theta[0] - y
+        values.append(np.mean(residual**2) / 2 + L2 / 2 * theta @ theta)
+        gradients.append(gradient(theta, x, y) + L2 * theta)
+    return np.mean(values), np.array(gradients)
+
+
+@pytest.mark.parametrize("clients", ["map", 2, "vmap"])
+def test_heterogeneity(clients):
+    from fedpriv.strategy import use
+
+    state = ModelState(start(), jnp.int32(0))
+    with use(Strategy(clients)):
+        found = measures.heterogeneity(squared, L2, minimum=0.01)(state, FEDERATION)
+    value, each = by_hand(vector(start()))
+    squares, of_mean = np.mean(np.sum(each**2, 1)), np.sum(each.mean(0) ** 2)
+    assert found["objective"] == pytest.approx(value, rel=1e-5)
+    assert found["log_gap"] == pytest.approx(np.log10(value - 0.01), rel=1e-5)
+    assert found["dissimilarity"] == pytest.approx(squares - of_mean, rel=1e-4)
+    assert found["log_dissimilarity"] == pytest.approx(np.log(squares / of_mean), rel=1e-4)
+
+
+def test_minimum_of_least_squares():
+    """The normal equations; every client counts equally, whatever its size."""
+    a, b = L2 * np.eye(4), np.zeros(4)
+    for i in range(len(SIZES)):
+        x, y = records(FEDERATION, i)
+        z = np.column_stack([np.ones(len(y)), x])
+        a, b = a + z.T @ z / len(y) / len(SIZES), b + z.T @ y / len(y) / len(SIZES)
+    least = by_hand(np.linalg.solve(a, b))[0]
+    assert measures.minimum_of(squared, start(), FEDERATION, L2) == pytest.approx(least, rel=1e-10)
+    assert jnp.zeros(1).dtype == jnp.float32  # double precision was for this alone
+
+
+def test_it_is_measured_at_every_evaluation():
+    import optax
+
+    algorithm = fed_avg(
+        squared, sampler=everyone(3), optimizer=lambda t: optax.sgd(0.1), batches=full_batch()
+    )
+
+    def score(params, example):
+        return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+
+    history = simulate(
+        algorithm,
+        start(),
+        FEDERATION,
+        jax.tree.map(lambda leaf: leaf[:2], FEDERATION.examples),
+        score=score,
+        rounds=5,
+        every=2,
+        seeds=(0, 1),
+        measure=measures.heterogeneity(squared, L2),
+    )
+    objective = np.array([e.measures["objective"] for e in history.evaluations])
+    assert objective.shape == (3, 2)
+    assert (np.diff(objective[:, 0]) < 0).all()
+    last = jax.tree.map(lambda leaf: leaf[1], history.state.params)
+    assert objective[-1, 1] == pytest.approx(by_hand(vector(last))[0], rel=1e-5)
