@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +24,14 @@ def subsets(population: int, size: int) -> Sampler:
     Records are drawn with replacement; the first `size` different ones are a uniform subset. Enough are drawn for that
     nearly always, and all again where they are not, which favours no record. Random bits are cut to the least power of
     two above `population` and rejected beyond it, so that no record is more likely than another. Slots whose record was
-    rejected, came before or is not needed are masked.
+    rejected, came before or is not needed are masked. Of more than half of the records, those left out are drawn.
 
     Raises:
       ValueError: size is not between 1 and population.
     """
     accounting = FixedSize(population, size)
+    if 2 * size > population:
+        return Sampler(_without(population, population - size), population, float(size), accounting)
     bits = max(1, (population - 1).bit_length())
     slots = _draws(population, size, population / 2**bits)
     place = jnp.arange(slots, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
@@ -51,6 +54,21 @@ def subsets(population: int, size: int) -> Sampler:
     return Sampler(draw, slots, float(size), accounting)
 
 
+def _without(population: int, count: int) -> Callable[[Key], Cohort]:
+    """Draws all records but a uniform subset of `count`."""
+    everything = jnp.arange(population, dtype=jnp.int32)
+    if count == 0:
+        return lambda key: Cohort(everything, jnp.ones(population, bool))
+    left_out = subsets(population, count).draw
+
+    def draw(key: Key) -> Cohort:
+        ids, mask = left_out(key)
+        ids = jnp.where(mask, ids, population)
+        return Cohort(everything, jnp.ones(population, bool).at[ids].set(False, mode="drop"))
+
+    return draw
+
+
 def _draws(population: int, size: int, accepted: float) -> int:
     """Draws after which `size` different records have come up but for `_MARGIN` standard deviations.
 
@@ -63,9 +81,6 @@ def _draws(population: int, size: int, accepted: float) -> int:
         mean = population * -math.expm1(-a)
         spread = math.sqrt(population * math.exp(-a) * (1 - (1 + a) * math.exp(-a)))
         rejected = math.sqrt(draws * accepted * (1 - accepted))
-        if (
-            mean - _MARGIN * (spread + rejected) * (size < population) >= size
-            or draws > 64 * population
-        ):
+        if mean - _MARGIN * (spread + rejected) >= size or draws > 64 * population:
             return draws
         draws += max(1, size // 50)

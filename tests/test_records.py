@@ -67,6 +67,15 @@ def test_draws_of_different_keys_are_independent():
 
 def test_few_slots_are_wasted():
     assert subsets(4000, 800).slots < 1.3 * 800
+    assert subsets(4000, 3900).slots == subsets(4000, 4000).slots == 4000
+
+
+def test_of_more_than_half_every_subset_is_equally_likely():
+    taken = drawn(6, 4, 40_000)
+    codes = taken @ (1 << np.arange(6))
+    counts = [np.sum(codes == sum(1 << i for i in c)) for c in itertools.combinations(range(6), 4)]
+    assert sum(counts) == 40_000
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("size", [0, 6])

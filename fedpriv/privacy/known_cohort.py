@@ -85,14 +85,14 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
 
 def bound(releases: Sequence[Release]) -> str:
     """Which side of the truth the Gaussian number lies on."""
-    exact = all(r.in_shares and not is_cut(r.sampling) for r in releases)
+    exact = all(r.in_shares and not is_cut(r.participation or r.sampling) for r in releases)
     return f"upper, attained in the worst case: {ANALYTIC}" if exact else f"upper: {ANALYTIC}"
 
 
 def assumptions(releases: Sequence[Release], view: str) -> tuple[str, ...]:
     """What must hold, in words."""
     fresh = "the noise is fresh in every round, and what hides the unit is unknown to the view"
-    if all(isinstance(release.sampling, Everyone) for release in releases):
+    if all(isinstance(r.participation or r.sampling, Everyone) for r in releases):
         return ("every unit takes part in every round", fresh)
     pattern = "who takes part is visible, and is drawn without looking at the data"
     average = "delta is an average over the draw of the cohorts, independent from round to round"

@@ -18,7 +18,7 @@ from small import (
 
 from fedpriv import certify, epochs, everyone, fed_avg, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import LocalSteps, ScaffoldState, dp_scaffold, record_fed_avg
-from fedpriv.codecs import flatten, unflatten
+from fedpriv.codecs import flatten
 from fedpriv.per_example import per_example
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -262,7 +262,3 @@ def test_the_median_is_not_private():
 def test_wrong_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_unflatten_is_the_state_s_inverse():
-    assert_identical(unflatten(flatten(start()), start()), start())
