@@ -14,11 +14,11 @@ from typing import Literal
 from experiments.config import Experiment
 from experiments.dp_scaffold import experiment, ledger
 from experiments.scaffold_images import Images, clients_of
-from fedpriv import datasets, models, per_example_softmax
+from fedpriv import datasets, models
 from fedpriv.datasets import Dataset, default_data_dir
 from fedpriv.datasets.images import load_images
 
-__all__ = ["build", "config", "ledger"]
+__all__ = ["build", "config", "ledger", "load", "on"]
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,17 @@ class Letters(Images):
 config = Letters(rounds=400, every=20, clients=40, records=2500, noise_multiplier=30.0)
 
 
-def build(config: Letters) -> Experiment:
-    data = clients_of(config, _pool(config))
+def load(config: Letters) -> Dataset:
+    return clients_of(config, _pool(config))
+
+
+def on(config: Letters, data: Dataset) -> Experiment:
     model = models.classifier(models.LogisticRegression(data.num_classes), (784, 1, 1))
-    return experiment(config, data, model, per_example_softmax(config.l2), convex=True)
+    return experiment(config, data, model, convex=True)
+
+
+def build(config: Letters) -> Experiment:
+    return on(config, load(config))
 
 
 def _pool(config: Letters) -> Dataset:

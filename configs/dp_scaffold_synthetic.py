@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from experiments.config import Experiment
 from experiments.dp_scaffold import DPScaffold, experiment, ledger
-from fedpriv import datasets, models, per_example_softmax
+from fedpriv import datasets, models
+from fedpriv.datasets import Dataset
 
-__all__ = ["build", "config", "ledger"]
+__all__ = ["build", "config", "ledger", "load", "on"]
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,28 @@ class Synthetic(DPScaffold):
     """Variance between the clients' features."""
     data_seed: int = 0
     """Of the data, which all seeds share."""
+    any_label: bool = False
+    """A flipped label may stay as it is, as in the authors' code; by default it becomes another one."""
 
 
 config = Synthetic(rounds=400, every=20)
 
 
-def build(config: Synthetic) -> Experiment:
-    data = datasets.synthetic(
+def load(config: Synthetic) -> Dataset:
+    return datasets.synthetic(
         config.alpha,
         config.beta,
         clients=config.clients,
         records=config.records,
         seed=config.data_seed,
+        flip_to="any" if config.any_label else "another",
     )
+
+
+def on(config: Synthetic, data: Dataset) -> Experiment:
     model = models.classifier(models.LogisticRegression(data.num_classes), (40, 1, 1))
-    return experiment(config, data, model, per_example_softmax(config.l2), convex=True)
+    return experiment(config, data, model, convex=True)
+
+
+def build(config: Synthetic) -> Experiment:
+    return on(config, load(config))

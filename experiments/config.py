@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -105,14 +105,14 @@ class Experiment(NamedTuple):
       test: test examples, leaves [n, ...].
       delta: of the differential privacy guarantees.
       entries: by the algorithm's name.
-      measure: further numbers of every evaluation, as `simulate` takes it.
+      measure: makes what `simulate` takes for further numbers of every evaluation.
     """
 
     model: Model
     test: Example
     delta: float
     entries: dict[str, Entry]
-    measure: Measure | None = None
+    measure: Callable[[], Measure] | None = None
 
     @property
     def ledger(self) -> Ledger:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -13,14 +14,37 @@ import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, at_least_one
 from fedpriv.datasets import Dataset
 from fedpriv.per_example import Gradients
+from fedpriv.simulate import Measure
 from fedpriv.types import Algorithm
 
 Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
 
 
 @dataclass(frozen=True)
+class Authors:
+    """Where the authors' published code differs from their paper. Its batches, the first s R of a fresh shuffle, are
+    exact subsets, as here."""
+
+    per_tensor: bool = False
+    """Clip every parameter tensor by itself, each with noise of sigma_g: for a fixed C the certificate is that of
+    sigma_g / sqrt(tensors)."""
+    rounded_steps: bool = False
+    """Local step eta_0 / max(round(s K), 1) instead of eta_0 / (s K); no effect on privacy."""
+    weight_decay: bool = False
+    """l2 regularisation as the optimiser's weight decay, not clipped; no effect on privacy."""
+    everyone_first: bool = False
+    """Every client takes part in the first round of the warm start, which sampling then does not hide; the warm start
+    has round(4 / l) rounds."""
+
+
+@dataclass(frozen=True)
 class DPScaffold(Run):
     """DP-SCAFFOLD and its baselines, with record-level privacy."""
+
+    TENSORS: ClassVar[int] = 2
+    """Parameter tensors of the model."""
+    TUNED: ClassVar[dict[str, float]] = {}
+    """Name -> eta_0, from `python -m experiments.tune`."""
 
     algorithms: tuple[Name, ...] = ("dp_scaffold", "dp_fed_avg")
     """What to train, one after the other; scaffold, fed_avg and fed_sgd are not private."""
@@ -38,8 +62,8 @@ class DPScaffold(Run):
     """K; FedSGD takes 1 / s, which is one pass."""
     warm_start: int | None = None
     """Rounds, of the T, that set SCAFFOLD's control variates at the initial model; by default 4 / l, 0: none."""
-    eta_0: float = 1.0
-    """The local step is eta_0 / (s K)."""
+    eta_0: float | None = None
+    """The local step is eta_0 / (s K); by default what `experiments.tune` found for each algorithm."""
     global_rate: float = 1.0
     """eta_g, on the cohort's mean update."""
     l2: float = 5e-3
@@ -48,12 +72,19 @@ class DPScaffold(Run):
     """C, bound on a record's gradient; `median` (of each step's norms) is the paper's choice and is not private."""
     noise_multiplier: float = 60.0
     """sigma_g; a step's mean gets noise of standard deviation 2 C sigma_g / (s R) per coordinate."""
+    unit: Literal["record", "client"] = "record"
+    """What is protected; for a client the noise is R times as large (S = 2 C / s)."""
     delta: float | None = None
     """Of the privacy guarantee; by default 1 / (M R), the paper's choice."""
+    authors: Authors = Authors()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least_one(clients=self.clients, local_steps=self.local_steps)
+        if self.authors.everyone_first and self.warm_rounds == 0:
+            raise ValueError(
+                "authors.everyone_first: there is no warm start; give warm_start at least 1"
+            )
         for name in ("client_rate", "record_rate"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not in (0, 1]")
@@ -61,7 +92,7 @@ class DPScaffold(Run):
             raise ValueError(
                 f"records: {self.records} is not at least 5, one of which is for testing"
             )
-        if not self.eta_0 > 0:
+        if self.eta_0 is not None and not self.eta_0 > 0:
             raise ValueError(f"eta_0: {self.eta_0} is not positive")
         if not self.l2 >= 0:
             raise ValueError(f"l2: {self.l2} is not 0 or more")
@@ -93,30 +124,44 @@ class DPScaffold(Run):
 
     @property
     def warm_rounds(self) -> int:
-        return math.ceil(4 / self.client_rate) if self.warm_start is None else self.warm_start
+        if self.warm_start is not None:
+            return self.warm_start
+        rounded = round if self.authors.everyone_first else math.ceil
+        return rounded(4 / self.client_rate)
+
+    def step(self, name: Name) -> float:
+        """eta_0 of an algorithm."""
+        return self.TUNED.get(name, 1.0) if self.eta_0 is None else self.eta_0
 
 
 def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm:
     """One of the paper's algorithms, with the config's settings."""
-    private = name.startswith("dp_")
+    private, authors = name.startswith("dp_"), config.authors
     steps = (
         max(1, round(1 / config.record_rate)) if name.endswith("fed_sgd") else config.local_steps
     )
+    passes = config.record_rate * steps
     local = fp.LocalSteps(
         gradients,
         _records(config),
         steps,
-        config.eta_0 / (config.record_rate * steps),
+        config.step(name) / (max(round(passes), 1) if authors.rounded_steps else passes),
         config.clip_norm if private else math.inf,
         config.noise_multiplier if private else 0.0,
+        config.unit,
+        config.TENSORS if authors.per_tensor else 1,
+        config.l2 if authors.weight_decay else 0.0,
     )
-    shared = {
-        "sampler": fp.fixed_size(config.clients, config.cohort),
-        "global_rate": config.global_rate,
-    }
-    if name.endswith("scaffold"):
-        return fp.dp_scaffold(local, **shared, warm_start=config.warm_rounds)
-    return fp.record_fed_avg(local, **shared)
+    sampler = fp.fixed_size(config.clients, config.cohort)
+    if not name.endswith("scaffold"):
+        return fp.record_fed_avg(local, sampler=sampler, global_rate=config.global_rate)
+    return fp.dp_scaffold(
+        local,
+        sampler=sampler,
+        global_rate=config.global_rate,
+        warm_start=config.warm_rounds,
+        everyone_first=authors.everyone_first,
+    )
 
 
 def _records(config: DPScaffold) -> fp.Sampler:
@@ -144,9 +189,9 @@ def delta(config: DPScaffold) -> float:
 
 
 def experiment(
-    config: DPScaffold, data: Dataset, model: fp.models.Model, gradients: Gradients, *, convex: bool
+    config: DPScaffold, data: Dataset, model: fp.models.Model, *, convex: bool
 ) -> Experiment:
-    """The experiment of `config` on `data`, whose natural clients hold R records each.
+    """The experiment of `config` on `data`, whose natural clients hold R records each, and a dense `model`.
 
     Every client's test set has the same size, so that the mean accuracy over users is that over all test records. For a
     `convex` objective the gap to its minimum is measured, too.
@@ -155,14 +200,20 @@ def experiment(
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
     import jax
 
-    minimum = None
-    if convex:
-        start = model.init(jax.random.key(0))
-        minimum = fp.measures.minimum_of(model.loss, start, federation, config.l2)
+    gradients = fp.per_example_dense(0.0 if config.authors.weight_decay else config.l2)
     entries = {
         name: Entry(algorithm(name, config, gradients), [federation] * config.seeds)
         for name in config.algorithms
     }
-    measure = fp.measures.heterogeneity(model.loss, config.l2, minimum)
+
+    @cache
+    def measure() -> Measure:
+
+        minimum = None
+        if convex:
+            start = model.init(jax.random.key(0))
+            minimum = fp.measures.minimum_of(model.loss, start, federation, config.l2)
+        return fp.measures.heterogeneity(model.loss, config.l2, minimum)
+
     test = {k: v for k, v in data.test.items() if k != "client"}
     return Experiment(model, test, delta(config), entries, measure)

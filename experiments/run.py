@@ -224,7 +224,7 @@ def _train_one(
             every=config.every,
             seeds=range(config.seeds),
             strategy=strategy,
-            measure=experiment.measure,
+            measure=experiment.measure and experiment.measure(),
             on_evaluation=on_evaluation,
         )
     finally:

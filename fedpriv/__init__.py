@@ -1,7 +1,7 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
 from fedpriv import datasets, measures, models, partition
-from fedpriv.algorithms.dp_scaffold import LocalSteps, dp_scaffold, record_fed_avg
+from fedpriv.algorithms.dp_scaffold import dp_scaffold, record_fed_avg
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
 from fedpriv.codecs import Wire
@@ -19,7 +19,8 @@ from fedpriv.cohort import (
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
 from fedpriv.mechanisms import Mechanism, gaussian, laplace
-from fedpriv.per_example import PerExample, per_example, per_example_softmax, private_mean
+from fedpriv.per_example import PerExample, per_example, private_mean
+from fedpriv.per_example_dense import per_example_dense
 from fedpriv.privacy import (
     VIEWS,
     Certificate,
@@ -29,6 +30,7 @@ from fedpriv.privacy import (
     calibrate_rounds,
     certify,
 )
+from fedpriv.private_steps import LocalSteps
 from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
@@ -75,7 +77,7 @@ __all__ = [
     "models",
     "partition",
     "per_example",
-    "per_example_softmax",
+    "per_example_dense",
     "poisson",
     "private_mean",
     "put",

@@ -11,19 +11,20 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.codecs import dimension, unflatten
-from fedpriv.types import Example, Key, LossFn, Params
+from fedpriv.types import Example, Key, LossFn, Params, PyTree
 
 
 class PerExample(NamedTuple):
     """The gradients g_1..g_B of a batch, never needed one by one.
 
     Attributes:
-      norms: f32[B], l2 norms.
-      weighted: weights f32[B] -> sum_j w_j g_j; a gradient of weight 0 does not count, even if it is not finite.
+      norms: a tree as the parameters', with the l2 norms f32[B] of the records' gradients in each tensor.
+      weighted: a tree of weights f32[B] -> sum_j w_j g_j, in each tensor with its own weights; a gradient of weight 0
+        does not count, even if it is not finite.
     """
 
-    norms: jax.Array
-    weighted: Callable[[jax.Array], Params]
+    norms: PyTree
+    weighted: Callable[[PyTree], Params]
 
 
 Gradients: TypeAlias = Callable[[Params, Example], PerExample]
@@ -46,58 +47,27 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
     def gradients(params: Params, batch: Example) -> PerExample:
         each = jax.vmap(jax.grad(regularised), in_axes=(None, 0))(params, batch)
 
-        def weighted(weights: jax.Array) -> Params:
-            return jax.tree.map(lambda g: jnp.tensordot(weights, _counted(g, weights), 1), each)
+        def weighted(weights: PyTree) -> Params:
+            return jax.tree.map(lambda g, w: jnp.tensordot(w, counted(g, w), 1), each, weights)
 
-        return PerExample(jax.vmap(optax.tree.norm)(each), weighted)
-
-    return gradients
-
-
-def per_example_softmax(l2: float = 0.0) -> Gradients:
-    """The same for `models.LogisticRegression`, in closed form: no gradient is ever formed for a single record.
-
-    With a = (x, 1), r = softmax(z) - onehot(label) the gradient of kernel and bias is a r^T + l2 W, so that its squared
-    norm is ||a||^2 ||r||^2 + 2 l2 r.z + l2^2 ||W||^2, where z = W^T a. In all products the batch is the last, long
-    axis, twice as fast on CPU.
-    """
-    from fedpriv.models import as_float
-
-    def gradients(params: Params, batch: Example) -> PerExample:
-        (layer,) = params["params"].values()
-        kernel, bias = layer["kernel"], layer["bias"]
-        x = as_float(batch["image"]).reshape(batch["image"].shape[0], -1)
-        z = kernel.T @ x.T + bias[:, None]  # [classes, B]
-        r = jax.nn.softmax(z, axis=0) - jax.nn.one_hot(batch["label"], len(bias), axis=0)
-        squared = (jnp.sum(x**2, 1) + 1) * jnp.sum(r**2, 0)
-        size = jnp.sum(kernel**2) + jnp.sum(bias**2)
-        norms = jnp.sqrt(squared + 2 * l2 * jnp.sum(r * z, 0) + l2**2 * size)
-
-        def weighted(weights: jax.Array) -> Params:
-            scaled = _counted(r.T, weights).T * weights
-            total = jnp.sum(weights)
-            shifted = {
-                "bias": jnp.sum(scaled, 1) + l2 * total * bias,
-                "kernel": (scaled @ _counted(x, weights)).T + l2 * total * kernel,
-            }
-            return jax.tree.map(lambda _, g: g, params, {"params": {_name(params): shifted}})
-
+        norms = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(g.shape[0], -1), axis=1), each)
         return PerExample(norms, weighted)
 
     return gradients
 
 
-def _name(params: Params) -> str:
-    return next(iter(params["params"]))
-
-
-def _counted(values: jax.Array, weights: jax.Array) -> jax.Array:
+def counted(values: jax.Array, weights: jax.Array) -> jax.Array:
     """values [B, ...] with zeros where the weight is 0: 0 times NaN would be NaN."""
     return jnp.where(weights.reshape(-1, *[1] * (values.ndim - 1)) != 0, values, 0.0)
 
 
 def private_mean(
-    gradients: Gradients, clip_norm: ClipNorm, noise_multiplier: float, expected_size: float
+    gradients: Gradients,
+    clip_norm: ClipNorm,
+    noise_multiplier: float,
+    expected_size: float,
+    *,
+    per_tensor: bool = False,
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
     """(key, params, batch, mask) -> clipped and perturbed mean gradient (DP-SCAFFOLD, section 3.3).
 
@@ -106,34 +76,51 @@ def private_mean(
 
     Formal guarantees:
       For a fixed C, in exact arithmetic: the sum is a Gaussian mechanism of multiplier 2 sigma per record removed or
-      added, sigma per record replaced. A record whose gradient has a NaN or infinite norm counts as 0. With "median",
-      the median of the batch's own norms, none.
+      added, sigma per record replaced; with `per_tensor`, of these over sqrt(tensors). A record whose gradient has a
+      NaN or infinite norm counts as 0. With "median", the median of the batch's own norms, none.
 
     Args:
       clip_norm: C, or "median" (the paper's heuristic, not private).
       noise_multiplier: sigma_g.
       expected_size: what the sum is divided by, s R.
+      per_tensor: clip each tensor to C (or its own median) by itself.
 
     Raises:
       ValueError: C <= 0, sigma < 0, or noise without a finite C.
     """
     check_clip(clip_norm, noise_multiplier)
 
+    def bound(norms: jax.Array, mask: jax.Array) -> jax.Array | float:
+        return _median(norms, mask) if clip_norm == "median" else clip_norm
+
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
         norms, weighted = gradients(params, batch)
-        bound = _median(norms, mask) if clip_norm == "median" else clip_norm
-        usable = mask & jnp.isfinite(norms) if clip_norm != math.inf else mask
-        total = weighted(jnp.where(usable, jnp.minimum(1.0, bound / norms), 0.0))
+        whole = _over_tensors(norms)
+        usable = mask & jnp.isfinite(whole) if clip_norm != math.inf else mask
+        if not per_tensor:
+            norms = jax.tree.map(lambda _: whole, norms)
+        bounds = jax.tree.map(lambda n: bound(n, mask), norms)
+        weights = jax.tree.map(
+            lambda n, c: jnp.where(usable, jnp.where(n <= c, 1.0, c / n), 0.0), norms, bounds
+        )
+        total = weighted(weights)
         if noise_multiplier > 0:
-            noise = 2 * bound * noise_multiplier * jax.random.normal(key, (dimension(params),))
-            total = jax.tree.map(jnp.add, total, unflatten(noise, params))
+            noise = unflatten(jax.random.normal(key, (dimension(params),)), params)
+            total = jax.tree.map(
+                lambda t, c, n: t + 2 * c * noise_multiplier * n, total, bounds, noise
+            )
         return jax.tree.map(lambda leaf: leaf / expected_size, total)
 
     return mean
 
 
+def _over_tensors(norms: PyTree) -> jax.Array:
+    """f32[B], the norms of the whole gradients."""
+    return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
+
+
 def _median(norms: jax.Array, mask: jax.Array) -> jax.Array:
-    return jnp.nanmedian(jnp.where(mask, norms, jnp.nan))
+    return jnp.nan_to_num(jnp.nanmedian(jnp.where(mask, norms, jnp.nan)))  # 0 without a record
 
 
 def check_clip(clip_norm: ClipNorm, noise_multiplier: float) -> None:

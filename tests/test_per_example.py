@@ -11,16 +11,13 @@ from small import assert_close, assert_normal
 
 from fedpriv import models
 from fedpriv.codecs import flatten
-from fedpriv.per_example import per_example, per_example_softmax, private_mean
+from fedpriv.per_example import per_example, private_mean
+from fedpriv.per_example_dense import per_example_dense
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 OLD_NAMES = "ignore:optax.*:DeprecationWarning"
 B = 12
 MODEL = models.classifier(models.LogisticRegression(4), (3, 1, 1))
-PARAMS = jax.tree.map(
-    lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-    MODEL.init(jax.random.key(0)),
-)
 BATCH = {
     "image": jax.random.normal(jax.random.key(1), (B, 3, 1, 1)),
     "label": jax.random.randint(jax.random.key(2), (B,), 0, 4),
@@ -28,32 +25,113 @@ BATCH = {
 WEIGHTS = jnp.linspace(-1, 2, B)
 
 
-def one_by_one(l2):
+HIDDEN = models.classifier(models.MLP((5, 6), 4), (3, 1, 1))
+MODELS = {"logistic regression": MODEL, "two hidden layers": HIDDEN}
+
+
+def params_of(model):
+    return jax.tree.map(
+        lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        model.init(jax.random.key(0)),
+    )
+
+
+def one_by_one(l2, model=MODEL):
+    """The gradient of every record, as a tree with leaves [B, ...]."""
+
     def loss(params, example):
         square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
-        return MODEL.loss(params, example) + l2 / 2 * square
+        return model.loss(params, example) + l2 / 2 * square
 
     examples = [jax.tree.map(lambda leaf, j=j: leaf[j], BATCH) for j in range(B)]
-    return np.stack([flatten(jax.grad(loss)(PARAMS, e)) for e in examples])
+    each = [jax.grad(loss)(params_of(model), e) for e in examples]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+PARAMS = params_of(MODEL)
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 @pytest.mark.parametrize("closed", [False, True])
-def test_norms_and_weighted_sums(l2, closed):
-    gradients = per_example_softmax(l2) if closed else per_example(MODEL.loss, l2)
-    norms, weighted = gradients(PARAMS, BATCH)
-    expected = one_by_one(l2)
-    np.testing.assert_allclose(norms, np.linalg.norm(expected, axis=1), rtol=1e-5)
-    total = weighted(WEIGHTS)
-    assert jax.tree.structure(total) == jax.tree.structure(PARAMS)
-    np.testing.assert_allclose(flatten(total), np.asarray(WEIGHTS) @ expected, atol=1e-5)
+@pytest.mark.parametrize("name", MODELS)
+def test_norms_and_weighted_sums(name, l2, closed):
+    model = MODELS[name]
+    gradients = per_example_dense(l2) if closed else per_example(model.loss, l2)
+    norms, weighted = gradients(params_of(model), BATCH)
+    expected = one_by_one(l2, model)
+    assert_close(
+        norms,
+        jax.tree.map(lambda g: np.linalg.norm(g.reshape(B, -1), axis=1), expected),
+        1e-4,
+    )
+    weights = jax.tree.map(lambda n: WEIGHTS * n.ndim + jnp.sum(n) / 100, norms)
+    assert_close(
+        weighted(weights),
+        jax.tree.map(lambda w, g: np.tensordot(w, g, 1), weights, expected),
+        1e-4,
+    )
+
+
+def test_a_record_fitted_perfectly_has_the_gradient_0():
+    """Its squared norm in closed form may come out below 0, but for rounding."""
+    far = jax.tree.map(lambda leaf: 100 * leaf, PARAMS)
+    fitted = BATCH | {"label": jnp.argmax(jax.vmap(logits_of, (None, 0))(far, BATCH["image"]), 1)}
+    norms, _ = per_example_dense(1e-3)(far, fitted)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(norms))
+
+
+def logits_of(params, image):
+    return models.LogisticRegression(4).apply(params, image)
+
+
+def test_closed_form_refuses_other_layers():
+    odd = {"params": {"Conv_0": PARAMS["params"]["Dense_0"]}}
+    with pytest.raises(ValueError, match="layers Conv_0; per_example_dense knows"):
+        per_example_dense()(odd, BATCH)
+
+
+def test_every_tensor_clipped_by_itself():
+    """Fixed C: each tensor's own sum; median: each tensor's own median."""
+    each = one_by_one(0.0, HIDDEN)
+    params = params_of(HIDDEN)
+    for clip in (0.4, "median"):
+        mean = private_mean(per_example_dense(), clip, 0.0, 3.0, per_tensor=True)
+        found = mean(jax.random.key(0), params, BATCH, jnp.ones(B, bool))
+
+        def clipped(g, clip=clip):
+            norms = np.linalg.norm(g.reshape(B, -1), axis=1)
+            bound = np.median(norms) if clip == "median" else clip
+            return np.tensordot(bound / np.maximum(norms, bound), g, 1) / 3
+
+        assert_close(found, jax.tree.map(clipped, each), 1e-4)
+
+
+def test_noise_of_every_tensor_follows_its_own_clip():
+    noisy = private_mean(per_example_dense(), "median", 1.5, 4.0, per_tensor=True)
+    bare = private_mean(per_example_dense(), "median", 0.0, 4.0, per_tensor=True)
+    everyone = jnp.ones(B, bool)
+    keys = jax.random.split(jax.random.key(0), 2000)
+    total = bare(keys[0], PARAMS, BATCH, everyone)
+    drawn = jax.vmap(lambda key: noisy(key, PARAMS, BATCH, everyone))(keys)
+    norms, _ = per_example_dense()(PARAMS, BATCH)
+
+    def check(x, mean, n):
+        assert_normal(np.asarray(x - mean).reshape(2000, -1), 2 * 1.5 * np.median(n) / 4)
+
+    jax.tree.map(check, drawn, total, norms)
+
+
+def test_a_batch_without_records_has_no_median():
+    mean = private_mean(per_example_dense(), "median", 1.0, 4.0)
+    found = mean(jax.random.key(0), PARAMS, BATCH, jnp.zeros(B, bool))
+    assert_close(found, jax.tree.map(jnp.zeros_like, PARAMS), 0.0)
 
 
 @pytest.mark.filterwarnings(OLD_NAMES)
 @pytest.mark.parametrize("clip_norm", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("closed", [False, True])
 def test_clipping_against_jax_privacy(clip_norm, closed):
-    gradients = per_example_softmax() if closed else per_example(MODEL.loss)
+    gradients = per_example_dense() if closed else per_example(MODEL.loss)
     mean = private_mean(gradients, clip_norm, 0.0, 7.0)
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
 
@@ -66,7 +144,7 @@ def test_clipping_against_jax_privacy(clip_norm, closed):
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_masked_and_broken_records_do_not_count(closed):
-    gradients = per_example_softmax() if closed else per_example(MODEL.loss)
+    gradients = per_example_dense() if closed else per_example(MODEL.loss)
     broken = BATCH | {"image": BATCH["image"].at[3].set(math.nan)}
     mean = private_mean(gradients, 0.5, 0.0, 1.0)
     mask = jnp.arange(B) < 9
@@ -77,7 +155,7 @@ def test_masked_and_broken_records_do_not_count(closed):
 
 
 def test_noise_is_relative_to_a_replaced_record():
-    mean = private_mean(per_example_softmax(), 0.5, 1.5, 4.0)
+    mean = private_mean(per_example_dense(), 0.5, 1.5, 4.0)
     keys = jax.random.split(jax.random.key(0), 2000)
     nobody = jnp.zeros(B, bool)
     drawn = jax.vmap(lambda key: flatten(mean(key, PARAMS, BATCH, nobody)))(keys)
@@ -85,15 +163,18 @@ def test_noise_is_relative_to_a_replaced_record():
 
 
 def test_the_median_of_the_real_records():
-    norms, _ = per_example_softmax()(PARAMS, BATCH)
+    norms = [
+        np.linalg.norm(flatten(jax.tree.map(lambda g, j=j: g[j], one_by_one(0.0))))
+        for j in range(7)
+    ]
     mask = jnp.arange(B) < 7
-    found = private_mean(per_example_softmax(), "median", 0.0, 1.0)
-    fixed = private_mean(per_example_softmax(), float(np.median(norms[:7])), 0.0, 1.0)
+    found = private_mean(per_example_dense(), "median", 0.0, 1.0)
+    fixed = private_mean(per_example_dense(), float(np.median(norms)), 0.0, 1.0)
     arguments = (jax.random.key(0), PARAMS, BATCH, mask)
     assert_close(found(*arguments), fixed(*arguments), 1e-6)
 
 
 def test_without_a_clip_it_is_the_mean_gradient():
-    mean = private_mean(per_example_softmax(), math.inf, 0.0, B)
+    mean = private_mean(per_example_dense(), math.inf, 0.0, B)
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
-    np.testing.assert_allclose(flatten(found), one_by_one(0.0).mean(0), atol=1e-6)
+    assert_close(found, jax.tree.map(lambda g: g.mean(0), one_by_one(0.0)), 1e-5)

@@ -26,7 +26,7 @@ from fedpriv import (
     fixed_size,
     full_batch,
     per_example,
-    per_example_softmax,
+    per_example_dense,
     poisson,
     record_fed_avg,
     select_rand_k,
@@ -56,7 +56,7 @@ ALGORITHMS = {
 }
 LOCAL = LocalSteps(per_example(MODEL.loss), fixed_size(PER_CLIENT, 2), 3, 0.1)
 NOISY_LOCAL = LOCAL._replace(
-    gradients=per_example_softmax(1e-2), records=subsets(PER_CLIENT, 2), **PRIVATE
+    gradients=per_example_dense(1e-2), records=subsets(PER_CLIENT, 2), **PRIVATE
 )
 ALGORITHMS |= {
     "scaffold": dp_scaffold(LOCAL, sampler=FIXED),

@@ -6,6 +6,8 @@ A. Dieuleveut, arXiv:2111.09278, Appendix D.2, generate it, with 40 features ins
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from fedpriv.datasets.dataset import Dataset
@@ -21,6 +23,7 @@ def synthetic(
     records: int = 5000,
     seed: int = 0,
     preprocess: bool = True,
+    flip_to: Literal["another", "any"] = "another",
 ) -> Dataset:
     """Records of `clients` clients, the first four fifths of each for training.
 
@@ -38,6 +41,8 @@ def synthetic(
       seed: of `numpy.random.default_rng`.
       preprocess: standardise each feature by mean and deviation over all clients' training records, then scale every
         record to unit l2 norm, as the paper does. The statistics are taken without privacy.
+      flip_to: what a changed label becomes, uniformly: "another" class, or "any", which the authors' code draws and
+        which leaves a tenth of them as they were.
 
     Returns:
       {"image": f32[N, 40, 1, 1], "label": i32[N]} for train and test; `keys` the client of each training record, and
@@ -54,8 +59,10 @@ def synthetic(
     ):
         if not value >= least:
             raise ValueError(f"{name}: {value} is not at least {least}")
+    if flip_to not in ("another", "any"):
+        raise ValueError(f"flip_to: {flip_to!r} is neither 'another' nor 'any'")
     rng = np.random.default_rng(seed)
-    made = [_client(rng, alpha, beta, records) for _ in range(clients)]
+    made = [_client(rng, alpha, beta, records, flip_to == "any") for _ in range(clients)]
     x, label = (np.stack(parts) for parts in zip(*made, strict=True))
     held = records // 5
     train, test = slice(None, records - held), slice(records - held, None)
@@ -72,7 +79,7 @@ def synthetic(
 
 
 def _client(
-    rng: np.random.Generator, alpha: float, beta: float, records: int
+    rng: np.random.Generator, alpha: float, beta: float, records: int, any_label: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """f64[records, 40], i32[records]."""
     w = rng.normal(rng.normal(0, alpha**0.5, (FEATURES, CLASSES)), 1.0)
@@ -81,7 +88,7 @@ def _client(
     x = rng.normal(v, np.arange(1, FEATURES + 1) ** -0.6, (records, FEATURES))  # a deviation
     label = np.argmax(x @ w + b, axis=1)
     changed = rng.random(records) < FLIPPED
-    other = (label + rng.integers(1, CLASSES, records)) % CLASSES
+    other = (label + rng.integers(0 if any_label else 1, CLASSES, records)) % CLASSES
     return x, np.where(changed, other, label).astype(np.int32)
 
 

@@ -17,9 +17,10 @@ from small import (
 )
 
 from fedpriv import certify, epochs, everyone, fed_avg, fixed_size, poisson
-from fedpriv.algorithms.dp_scaffold import LocalSteps, ScaffoldState, dp_scaffold, record_fed_avg
+from fedpriv.algorithms.dp_scaffold import ScaffoldState, dp_scaffold, record_fed_avg
 from fedpriv.codecs import flatten
 from fedpriv.per_example import per_example
+from fedpriv.private_steps import LocalSteps
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

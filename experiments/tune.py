@@ -1,0 +1,149 @@
+"""python -m experiments.tune CONFIG [--values V ...] [--folds F] [--field value ...]: which step size is best?
+
+Every algorithm of CONFIG is trained with each eta_0 of --values, for the config's rounds, on all but one fold of every
+client's training records, and tested on that fold; the mean accuracy over folds and seeds decides (DP-SCAFFOLD,
+Appendix D.1: ten values, five folds, at the lowest heterogeneity; the best is kept for all other data). --folds counts
+the folds that are used of the five. It looks at the data without privacy, as the paper does. --json prints one JSON
+object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from experiments import config as configuration
+from experiments.config import Run
+from experiments.run import check, config_name, one_line, parse
+from fedpriv.datasets import Dataset
+from fedpriv.simulate import DivergedError, simulate
+from fedpriv.strategy import Strategy, split_cpu
+
+VALUES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+FOLDS = 5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        name = config_name(args)
+        options, rest = _parser().parse_known_args(args)
+        module = configuration.load(name)
+        if not hasattr(module, "on"):
+            raise ValueError(f"config: {name} has no step size eta_0 to tune")
+        config = parse(module, name, rest, "tune")
+        _require(options.values, options.folds)
+        split_cpu(config.layout.devices)
+        found = tune(module, config, options.values, options.folds)
+    except (ValueError, FileNotFoundError) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    answer = {"config": name, "rounds": config.rounds, "folds": options.folds, "accuracy": found}
+    print(json.dumps(answer) if options.json else table(found))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--values", type=float, nargs="+", default=list(VALUES))
+    parser.add_argument("--folds", type=int, default=FOLDS)
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def _require(values: Sequence[float], folds: int) -> None:
+    for value in values:
+        if not value > 0:
+            raise ValueError(f"--values: {value} is not positive")
+    if not 1 <= folds <= FOLDS:
+        raise ValueError(f"--folds: {folds} is not between 1 and {FOLDS}")
+
+
+def tune(
+    module: ModuleType, config: Any, values: Sequence[float], folds: int
+) -> dict[str, dict[float, float | None]]:
+    """Algorithm -> eta_0 -> mean accuracy; None where training diverged."""
+    strategy = configuration.strategy(config.layout)
+    parts = list(_folds(module.load(config), folds))
+    smaller = replace(config, records=config.training_records)  # a fifth of which is the fold
+    found: dict[str, dict[float, float | None]] = {name: {} for name in config.algorithms}
+    for value in values:
+        for name in config.algorithms:
+            one = replace(smaller, algorithms=(name,), eta_0=value)
+            each = [_accuracy(module, one, part, strategy) for part in parts]
+            known = [a for a in each if a is not None]
+            found[name][value] = statistics.mean(known) if len(known) == folds else None
+            print(f"{name}, eta_0 = {value:g}: {_percent(found[name][value])}", file=sys.stderr)
+    return found
+
+
+def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
+    """The training records of every client without a fifth of them, which is for testing."""
+    clients = [np.flatnonzero(data.keys == key) for key in np.unique(data.keys)]
+    for fold in range(folds):
+        held = [np.array_split(rows, FOLDS)[fold] for rows in clients]
+        kept = [np.setdiff1d(rows, out) for rows, out in zip(clients, held, strict=True)]
+        out, rows = np.concatenate(held), np.concatenate(kept)
+        yield Dataset(
+            data.name,
+            {k: v[rows] for k, v in data.train.items()},
+            {k: v[out] for k, v in data.train.items()},
+            data.num_classes,
+            data.keys[rows],
+        )
+
+
+def _accuracy(module: ModuleType, config: Run, data: Dataset, strategy: Strategy) -> float | None:
+    """At the last round, the mean over seeds."""
+    experiment = module.on(config, data)
+    check(experiment)
+    (entry,) = experiment.entries.values()
+    try:
+        history = simulate(
+            entry.algorithm,
+            experiment.model.init,
+            entry.federations,
+            experiment.test,
+            score=experiment.model.score,
+            rounds=config.rounds,
+            every=config.rounds,
+            seeds=range(config.seeds),
+            strategy=strategy,
+        )
+    except DivergedError:
+        return None
+    return float(np.mean(history.evaluations[-1].accuracy))
+
+
+def _percent(accuracy: float | None) -> str:
+    return "diverged" if accuracy is None else f"{100 * accuracy:.2f}"
+
+
+def table(found: dict[str, dict[float, float | None]]) -> str:
+    """A line per value, a column per algorithm; the best of each column has a star."""
+    values = list(next(iter(found.values())))
+    lines = ["eta_0".ljust(8) + "".join(name.rjust(14) for name in found)]
+    best = {
+        name: max((a for a in of.values() if a is not None), default=None)
+        for name, of in found.items()
+    }
+    for value in values:
+        cells = [
+            _percent(of[value])
+            + ("*" if of[value] is not None and of[value] == best[name] else " ")
+            for name, of in found.items()
+        ]
+        lines.append(f"{value:<8g}" + "".join(cell.rjust(14) for cell in cells))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

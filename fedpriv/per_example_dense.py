@@ -1,0 +1,110 @@
+"""Gradients of single records of dense networks in closed form: none is ever formed."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.models import as_float
+from fedpriv.per_example import Gradients, PerExample, counted
+from fedpriv.types import Example, Params, PyTree
+
+
+def per_example_dense(l2: float = 0.0) -> Gradients:
+    """What `per_example(model.loss, l2)` gives for `models.LogisticRegression` and `models.MLP`, many times faster.
+
+    A layer z = W^T x + b whose output has the error e = dloss / dz has the gradients x e^T + l2 W and e + l2 b, with
+    the squared norms ||x||^2 ||e||^2 + 2 l2 e.(W^T x) + l2^2 ||W||^2 and ||e||^2 + 2 l2 e.b + l2^2 ||b||^2
+    (I. Goodfellow, arXiv:1510.01799). In all products the batch is the last, long axis, twice as fast on CPU.
+
+    Args:
+      l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
+
+    Raises:
+      ValueError: when called with the parameters of another model.
+    """
+
+    def gradients(params: Params, batch: Example) -> PerExample:
+        names = _in_order(params)
+        layers = [params["params"][name] for name in names]
+        inputs, errors = _passed(layers, batch)
+
+        def tree(of_layer: list[dict[str, jax.Array]]) -> PyTree:
+            return {"params": dict(zip(names, of_layer, strict=True))}
+
+        def weighted(weights: PyTree) -> Params:
+            of_layer = zip(
+                layers, inputs, errors, (weights["params"][n] for n in names), strict=True
+            )
+            return tree([_weighted(*parts, l2) for parts in of_layer])
+
+        return PerExample(
+            tree([_norms(*p, l2) for p in zip(layers, inputs, errors, strict=True)]), weighted
+        )
+
+    return gradients
+
+
+def _in_order(params: Params) -> list[str]:
+    count = len(params["params"])
+    names = [f"Dense_{i}" for i in range(count)]
+    if set(names) != set(params["params"]):
+        found = ", ".join(params["params"])
+        raise ValueError(
+            f"params: layers {found}; per_example_dense knows LogisticRegression and MLP, take per_example for others"
+        )
+    return names
+
+
+def _passed(
+    layers: list[dict[str, jax.Array]], batch: Example
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """Each layer's inputs f32[B, in] and errors f32[out, B], by a forward and a backward pass."""
+    images = as_float(batch["image"])
+    x = images.reshape(images.shape[0], -1)
+    inputs = []
+    for layer in layers:
+        inputs.append(x)
+        z = layer["kernel"].T @ x.T + layer["bias"][:, None]
+        x = jax.nn.relu(z).T
+    error = jax.nn.softmax(z, axis=0) - jax.nn.one_hot(batch["label"], len(z), axis=0)
+    errors = [error]
+    for layer, x in zip(reversed(layers), reversed(inputs[1:]), strict=False):
+        errors.append((layer["kernel"] @ errors[-1]) * (x.T > 0))
+    return inputs, errors[::-1]
+
+
+def _norms(
+    layer: dict[str, jax.Array], x: jax.Array, e: jax.Array, l2: float
+) -> dict[str, jax.Array]:
+    """f32[B] for each tensor of a layer."""
+    bias = jnp.sum(e**2, 0)
+    kernel = jnp.sum(x**2, 1) * bias
+    if l2:
+        along = layer["kernel"].T @ x.T
+        kernel += 2 * l2 * jnp.sum(e * along, 0) + l2**2 * jnp.sum(layer["kernel"] ** 2)
+        bias += 2 * l2 * (layer["bias"] @ e) + l2**2 * jnp.sum(layer["bias"] ** 2)
+    return {"bias": _root(bias), "kernel": _root(kernel)}
+
+
+def _root(squared: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.maximum(squared, 0.0))  # rounding can make a square negative
+
+
+def _weighted(
+    layer: dict[str, jax.Array],
+    x: jax.Array,
+    e: jax.Array,
+    weights: dict[str, jax.Array],
+    l2: float,
+) -> dict[str, jax.Array]:
+    def scaled(w: jax.Array) -> jax.Array:
+        return counted(e.T, w).T * w
+
+    w = weights["kernel"]
+    kernel = (scaled(w) @ counted(x, w)).T
+    bias = jnp.sum(scaled(weights["bias"]), 1)
+    if l2:
+        kernel += l2 * jnp.sum(w) * layer["kernel"]
+        bias += l2 * jnp.sum(weights["bias"]) * layer["bias"]
+    return {"bias": bias, "kernel": kernel}
