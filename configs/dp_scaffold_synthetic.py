@@ -9,6 +9,7 @@ paper's clipping, `--clip-norm median`, nothing is. Tables 1 and 4: `--client-ra
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from experiments.config import Experiment
 from experiments.dp_scaffold import DPScaffold, experiment, ledger
@@ -22,6 +23,7 @@ __all__ = ["build", "config", "ledger", "load", "on"]
 class Synthetic(DPScaffold):
     """DP-SCAFFOLD and its baselines on synthetic(alpha, beta)."""
 
+    TUNED: ClassVar[dict[str, float]] = {"dp_scaffold": 1.0, "dp_fed_avg": 1.0}
     alpha: float = 0.0
     """Variance between the clients' models."""
     beta: float = 0.0

@@ -1,9 +1,11 @@
 """python -m experiments.benchmark [--torch] [--json]: how fast a round is on this machine.
 
 Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
-1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. It is set against the rate
-that JAX's own float32 matrix product reaches on the same devices and, with --torch, against a plain PyTorch loop on
-the same cores. All of them take turns in one run, so that other load on the machine hits all alike; medians (lowest to
+1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. Workload B: a round of
+DP-SCAFFOLD with 20 of 100 clients of 4,000 records, logistic regression of 40 features and 10 classes, 50 local steps
+on exact subsets of 800 records, the gradient of each record clipped, and noise. Both are set against the rate that
+JAX's own float32 matrix product reaches on the same devices and A, with --torch, against a plain PyTorch loop on the
+same cores. All of them take turns in one run, so that other load on the machine hits all alike; medians (lowest to
 highest). Exit code 2 means that something given was wrong.
 """
 
@@ -18,45 +20,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import jaxlib
 import numpy as np
-import optax
-from jax.sharding import NamedSharding, PartitionSpec
 
-import fedpriv
 from experiments._torch_baseline import LAYOUTS, TorchRounds, peak_memory_mb
-from fedpriv.models import CNN, classifier
-from fedpriv.strategy import Strategy, cores, default, split_cpu, spmd, use
+from experiments.workloads import WORKLOADS, Images, Workload, compiled_round, parameters
+from fedpriv.strategy import Strategy, cores, default, split_cpu
 
 PRODUCTS = 5  # matrix products per turn, of which the median counts
 
 
-@dataclass(frozen=True)
-class Workload:
-    """A DP-FedAvg round. A client's batch is all of its examples, so that it takes `epochs` steps."""
-
-    clients: int = 100
-    side: int = 28
-    filters: tuple[int, ...] = (32, 64)
-    hidden: tuple[int, ...] = (512,)
-    examples: int = 10
-    epochs: int = 10
-    rate: float = 0.125
-    momentum: float = 0.5
-    clip_norm: float = 1.0
-    noise_multiplier: float = 1.4
-    product: int = 2048
-
-    def model(self) -> fedpriv.models.Model:
-        return classifier(CNN(self.filters, self.hidden, 10), (self.side, self.side, 1))
-
-
-WORKLOADS = {"A": Workload()}
+PRODUCT = 2048  # rows and columns
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("clients", "repeats", "devices"):
             if getattr(args, name) is not None and getattr(args, name) < 1:
                 raise ValueError(f"--{name}: {getattr(args, name)} is not at least 1")
+        if args.torch and args.workload != "A":
+            raise ValueError("--torch: there is a PyTorch loop for workload A only")
         if args.torch and importlib.util.find_spec("torch") is None:
             raise ValueError("--torch: PyTorch is not installed; pip install torch")
         split_cpu(min(args.devices or cores(), cores()))
@@ -114,6 +95,7 @@ def measure(
         # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out.
         stack.enter_context(jax.default_matmul_precision("default" if cpu else "highest"))
         if torch:
+            assert isinstance(workload, Images)
             settings = (asdict(workload), clients, cores(), "cpu" if cpu else "cuda")
             rounds = stack.enter_context(TorchRounds(*settings))
             torch_about = rounds.about()
@@ -122,7 +104,7 @@ def measure(
         compile_seconds = time.perf_counter() - began
         seconds(one_round)
         memory = device_memory_mb() or peak_memory_mb()
-        products = compiled_products(workload.product, strategy)
+        products = compiled_products(PRODUCT, strategy)
         seconds(products)
         for turn in range(repeats):
             turns = [seconds(products) for _ in range(PRODUCTS)]
@@ -133,7 +115,7 @@ def measure(
                 times[layout].append(answer["seconds"])
                 torch_about["peak_memory_mb"] = answer["peak_memory_mb"]
             print(f"turn {turn + 1} of {repeats} done", file=sys.stderr)
-    work = flop_per_client(workload) / 1e9
+    work = workload.flop_per_client() / 1e9
     result = {
         "clients": clients,
         "parameters": parameters(workload),
@@ -147,9 +129,10 @@ def measure(
         "repeats": repeats,
         "compile_seconds": compile_seconds,
         "peak_memory_mb": memory,
+        "core_ms_per_round": spread([1e3 * strategy.devices * t for t in times["jax"]]),
         "clients_per_second": spread([clients / t for t in times["jax"]]),
         "gflops": spread([clients * work / t for t in times["jax"]]),
-        "matmul_gflops": spread([strategy.devices * gflop(workload) / t for t in times["product"]]),
+        "matmul_gflops": spread([strategy.devices * gflop() / t for t in times["product"]]),
     }
     pairs = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
     fractions = spread([ours / limit for ours, limit in pairs])
@@ -163,32 +146,6 @@ def measure(
         ratios = spread([b / a for a, b in zip(times["jax"], times[best], strict=True)])
         result |= {"ratio_to_torch": ratios["median"], "ratios_to_torch": ratios}
     return result
-
-
-def compiled_round(
-    workload: Workload, clients: int, strategy: Strategy
-) -> Callable[[], tuple[Any, Any]]:
-    rng = np.random.default_rng(0)
-    total = clients * workload.examples
-    images = rng.integers(0, 256, (total, workload.side, workload.side, 1), np.uint8)
-    examples = {"image": images, "label": rng.integers(0, 10, total, np.int32)}
-    rows = np.arange(total).reshape(clients, workload.examples)
-    model = workload.model()
-    algorithm = fedpriv.dp_fed_avg(
-        model.loss,
-        sampler=fedpriv.everyone(clients),
-        optimizer=lambda t: optax.sgd(workload.rate, workload.momentum),
-        batches=fedpriv.epochs(workload.epochs, workload.examples),
-        clip_norm=workload.clip_norm,
-        noise_multiplier=workload.noise_multiplier,
-    )
-    with use(strategy):
-        federation = fedpriv.Federation.from_arrays(examples, list(rows), num_classes=10)
-        state = algorithm.init(model.init(jax.random.key(0)), federation)
-        replicated = NamedSharding(strategy.mesh, PartitionSpec())
-        given = jax.device_put((jax.random.key(1), state, federation), replicated)
-        compiled = jax.jit(spmd(algorithm.round)).lower(*given).compile()
-    return lambda: compiled(*given)
 
 
 def compiled_products(size: int, strategy: Strategy) -> Callable[[], list[jax.Array]]:
@@ -206,26 +163,9 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def flop_per_client(workload: Workload) -> int:
-    """Of the products alone: forward, gradient of the weights and, but for the first layer, gradient of the input."""
-    kernels = [layer["kernel"].size for layer in shapes(workload)["params"].values()]
-    sides = [workload.side // 2**i for i in range(len(workload.filters))]
-    uses = [side**2 for side in sides] + [1] * (len(workload.hidden) + 1)
-    products = [2 * kernel * use for kernel, use in zip(kernels, uses, strict=True)]
-    return workload.epochs * workload.examples * (3 * sum(products) - products[0])
-
-
-def gflop(workload: Workload) -> float:
+def gflop() -> float:
     """Of one matrix product."""
-    return 2 * workload.product**3 / 1e9
-
-
-def parameters(workload: Workload) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes(workload)))
-
-
-def shapes(workload: Workload) -> Any:
-    return jax.eval_shape(workload.model().init, jax.random.key(0))
+    return 2 * PRODUCT**3 / 1e9
 
 
 def device_memory_mb() -> float | None:
@@ -266,6 +206,7 @@ def table(result: dict[str, Any]) -> str:
         "machine": f"{result['device']}; {result['devices']} device(s), {result['cores']} core(s)",
         "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
         "clients/s": show(result["clients_per_second"]),
+        "a round": show(result["core_ms_per_round"], "ms of one device's time"),
         "rate": show(result["gflops"], "GFLOP/s"),
         "matrix product": show(result["matmul_gflops"], "GFLOP/s"),
         "fraction_of_matmul": show(result["fractions_of_matmul"]),

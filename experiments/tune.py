@@ -27,7 +27,7 @@ from fedpriv.datasets import Dataset
 from fedpriv.simulate import DivergedError, simulate
 from fedpriv.strategy import Strategy, split_cpu
 
-VALUES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5
 
 

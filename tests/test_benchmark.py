@@ -8,9 +8,10 @@ import json
 import pytest
 
 from experiments import benchmark
-from experiments.benchmark import Workload, flop_per_client, main, parameters, table
+from experiments.benchmark import main, table
+from experiments.workloads import WORKLOADS, Images, Records, parameters
 
-TINY = Workload(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2, product=8)
+TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 
 
 TORCH = importlib.util.find_spec("torch") is not None
@@ -23,13 +24,14 @@ def result():
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.setitem(benchmark.WORKLOADS, "A", TINY)
+        patch.setattr(benchmark, "PRODUCT", 8)
         assert main(["--json", "--clients", "2", "--repeats", "2", "--devices", "2", *torch]) == 0
     return json.loads(printed.getvalue())
 
 
 def test_workload_a_has_the_size_it_is_said_to_have():
-    assert parameters(Workload()) == 1_663_370
-    assert round(flop_per_client(Workload()) / 1e9, 2) == 7.24
+    assert parameters(WORKLOADS["A"]) == 1_663_370
+    assert round(WORKLOADS["A"].flop_per_client() / 1e9, 2) == 7.24
 
 
 def test_flop_of_a_small_model_by_hand():
@@ -39,7 +41,7 @@ def test_flop_of_a_small_model_by_hand():
         3 * 4,
         4 * 10,
     ]  # multiply-adds per example and layer
-    assert flop_per_client(TINY) == 2 * 2 * 2 * (3 * sum(forward) - forward[0])
+    assert TINY.flop_per_client() == 2 * 2 * 2 * (3 * sum(forward) - forward[0])
 
 
 def test_json_is_one_object_with_consistent_numbers(result):
@@ -50,6 +52,20 @@ def test_json_is_one_object_with_consistent_numbers(result):
     assert ("ratio_to_torch" in result) == TORCH
     ratios = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
     assert result["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in ratios])
+
+
+def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
+    """At its real size: 20 of 100 clients, 410 parameters; here tiny, on one device."""
+    real = WORKLOADS["B"]
+    assert (real.clients, parameters(real)) == (20, 410)
+    assert real.algorithm(20).releases(1)[0].participation.population == 100
+    monkeypatch.setitem(benchmark.WORKLOADS, "B", Records(2, records=10, batch=4, steps=3))
+    monkeypatch.setattr(benchmark, "PRODUCT", 8)
+    assert main(["--workload", "B", "--json", "--repeats", "2", "--devices", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    seconds = 2 / found["clients_per_second"]["median"]
+    assert found["core_ms_per_round"]["median"] == pytest.approx(1e3 * seconds, rel=0.5)
+    assert found["gflop_per_client"] == pytest.approx(3 * 4 * 4 * 400 / 1e9)
 
 
 def test_table_names_what_is_wanted_of_it(result):
@@ -82,6 +98,7 @@ def test_torch_that_is_not_installed_is_said_in_one_line(monkeypatch, capsys):
         (["--devices", "99"], "devices: 99 is not between"),
         (["--clients", "many"], "invalid int value"),
         (["--workload", "Z"], "invalid choice"),
+        (["--workload", "B", "--torch"], "a PyTorch loop for workload A only"),
         (["--speed"], "unrecognized arguments"),
     ],
 )

@@ -2,10 +2,12 @@
 
 import math
 
+import dp_accounting
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dp_accounting import pld
 from small import (
     assert_close,
     assert_identical,
@@ -18,7 +20,7 @@ from small import (
 
 from fedpriv import certify, epochs, everyone, fed_avg, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import ScaffoldState, dp_scaffold, record_fed_avg
-from fedpriv.codecs import flatten
+from fedpriv.codecs import flatten, unflatten
 from fedpriv.per_example import per_example
 from fedpriv.private_steps import LocalSteps
 
@@ -234,6 +236,122 @@ def test_the_median_is_not_private():
     assert bare.assumptions == ("not private: no noise is added",)
 
 
+def test_a_tensor_with_its_own_noise_shares_the_multiplier():
+    """Three tensors, each with noise of sigma_g: together as one of sigma_g / sqrt(3)."""
+    steps, options = paper(sigma=60.0, tensors=3)
+    joint, _ = paper(sigma=60.0 / math.sqrt(3))
+    assert certify(dp_scaffold(steps, **options), 400, DELTA).epsilon == pytest.approx(
+        certify(dp_scaffold(joint, **options), 400, DELTA).epsilon
+    )
+
+
+def test_each_tensor_moves_by_no_more_than_declared():
+    """One record replaced: b and w (a vector) each by up to 2 C / (s R); with noise of sigma_g each."""
+    steps = local(
+        steps=1, clip_norm=0.3, tensors=2, gradients=per_example(lambda p, e: 1e3 * squared(p, e))
+    )
+    algorithm = dp_scaffold(steps, sampler=everyone(CLIENTS))
+    moved = FEDERATION.replace(rows=FEDERATION.rows.at[0, 0].set(FEDERATION.rows[1, 2]))
+    (_, before), _ = rounds_of(algorithm, 1)
+    (_, after), _ = rounds_of(algorithm, 1, federation=moved)
+    tree = unflatten(before.controls[0] - after.controls[0], start())
+    norms = [float(jnp.linalg.norm(leaf)) for leaf in jax.tree.leaves(tree)]
+    assert len(norms) == 2
+    assert max(norms) <= 2 * 0.3 / RECORDS * (1 + 1e-5)
+    assert np.hypot(*norms) > 0.3 / RECORDS  # not clipped together
+
+
+def test_noise_of_a_client_s_step():
+    """S = 2 C / s: 2 C sigma / s per coordinate of a step's mean, R times that of a record."""
+    many = regression([4] * 500)
+    steps = local(records=fixed_size(4, 2), clip_norm=1e-6, noise_multiplier=2e6, unit="client")
+    algorithm = dp_scaffold(steps._replace(learning_rate=1e-9), sampler=everyone(500))
+    (_, state), _ = rounds_of(algorithm, 1, federation=many)
+    assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 0.5 / math.sqrt(3))
+
+
+def test_a_client_moves_a_step_by_no_more_than_declared():
+    """All of a client's records are replaced by another's: by up to 2 C; emptied, by up to C."""
+    steps = local(steps=1, clip_norm=0.3, gradients=per_example(lambda p, e: 1e3 * squared(p, e)))
+    algorithm = dp_scaffold(steps, sampler=everyone(CLIENTS))
+    moved = FEDERATION.replace(rows=FEDERATION.rows.at[0].set(FEDERATION.rows[1]))
+    (_, before), _ = rounds_of(algorithm, 1)
+    (_, after), _ = rounds_of(algorithm, 1, federation=moved)
+    shift = np.linalg.norm(before.controls - after.controls, axis=1)
+    assert 0.1 * 0.3 < shift[0] <= 2 * 0.3 * (1 + 1e-5)
+    assert np.linalg.norm(after.controls, axis=1).max() <= 0.3 * (1 + 1e-5)
+
+
+def test_certificate_of_whole_clients():
+    """Noise 2 C sigma / s on what moves by C: multiplier 2 sigma / s, K times in each round with the client.
+
+    Against dp-accounting: T K Gaussians for a client of every round.
+    """
+    records, sigma, steps, rounds = fixed_size(4000, 800), 60.0, 5, 30
+    given = local(
+        records=records, steps=steps, clip_norm=1.0, noise_multiplier=sigma, unit="client"
+    )
+    always = dp_scaffold(given, sampler=everyone(100))
+    (release, *_) = always.releases(rounds)
+    assert (release.unit, release.multiplier) == ("client", pytest.approx(2 * sigma / 0.2))
+    accountant = pld.PLDAccountant()
+    event = dp_accounting.GaussianDpEvent(2 * sigma / 0.2)
+    accountant.compose(dp_accounting.SelfComposedDpEvent(event, rounds * steps))
+    found = certify(always, rounds, DELTA)
+    assert found.epsilon == pytest.approx(accountant.get_epsilon(DELTA), rel=2e-3)
+    assert (found.unit, found.relation) == ("client", "zero_out")
+    sampled = dp_scaffold(given, sampler=fixed_size(100, 20))
+    assert certify(sampled, rounds, DELTA, view="server").epsilon < found.epsilon
+    assert always.claim(rounds, DELTA) is None
+    poissonian = given._replace(records=poisson(4000, 0.2, 1000))
+    (release, *_) = dp_scaffold(poissonian, sampler=everyone(100)).releases(rounds)
+    assert release.multiplier == pytest.approx(
+        2 * sigma * 4000 / 1000
+    )  # up to 1000 records move it
+
+
+def test_weight_decay_is_the_regulariser_where_nothing_is_clipped():
+    decayed = dp_scaffold(local(weight_decay=0.3), sampler=everyone(CLIENTS))
+    regularised = local(gradients=per_example(squared, 0.3))
+    expected = dp_scaffold(regularised, sampler=everyone(CLIENTS))
+    assert_close(rounds_of(decayed, 3)[0][-1], rounds_of(expected, 3)[0][-1], 1e-5)
+
+
+def test_everyone_sets_a_control_variate_first():
+    sampler = fixed_size(CLIENTS, 2)
+    first = dp_scaffold(local(**NOISY), sampler=sampler, warm_start=2, everyone_first=True)
+    states, metrics = rounds_of(first, 3)
+    assert (np.abs(states[1].controls).sum(1) > 0).all()
+    assert [int(m["cohort_size"]) for m in metrics] == [CLIENTS, 2, 2]
+    assert_identical(states[2].params, states[0].params)
+    for state in states:
+        np.testing.assert_allclose(state.control, state.controls.mean(0), atol=1e-6)
+    everybody = dp_scaffold(local(**NOISY), sampler=everyone(CLIENTS), warm_start=1)
+    assert_close(states[1].controls, rounds_of(everybody, 1)[0][1].controls, 1e-6)
+
+
+def test_what_everyone_s_first_round_costs():
+    """More than a drawn cohort's, no more than if everyone took part always; one round of it alone is that round."""
+    steps, options = paper()
+    drawn = certify(dp_scaffold(steps, warm_start=20, **options), 400, DELTA).epsilon
+    first = dp_scaffold(steps, warm_start=20, everyone_first=True, **options)
+    always = dp_scaffold(steps, warm_start=20, sampler=everyone(100))
+    assert drawn < certify(first, 400, DELTA).epsilon < certify(always, 400, DELTA).epsilon
+    assert certify(first, 1, DELTA).epsilon == pytest.approx(certify(always, 1, DELTA).epsilon)
+
+
+def test_user_drift_is_the_mean_distance_from_the_start():
+    algorithm = record_fed_avg(local(steps=2), sampler=everyone(CLIENTS))
+    _, (told,) = rounds_of(algorithm, 1)
+    x, expected = np.asarray(flatten(start()), np.float64), []
+    for i in range(CLIENTS):
+        y = x
+        for _ in range(2):
+            y = y - RATE * gradient(y, *records_of(i))
+            expected.append(np.sum((y - x) ** 2))
+    assert float(told["diagnostics"]["user_drift"]) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -250,6 +368,17 @@ def test_the_median_is_not_private():
         ),
         (lambda: dp_scaffold(local(noise_multiplier=1.0), sampler=ALL), "clip_norm: inf leaves"),
         (lambda: dp_scaffold(local(), sampler=ALL, warm_start=-1), "warm_start: -1"),
+        (
+            lambda: dp_scaffold(local(), sampler=ALL, everyone_first=True),
+            "everyone_first: there is no warm start",
+        ),
+        (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user' is neither"),
+        (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0 is not at least 1"),
+        (lambda: dp_scaffold(local(weight_decay=-1.0), sampler=ALL), r"weight_decay: -1\.0"),
+        (
+            lambda: dp_scaffold(local(tensors=5), sampler=everyone(5)).init(start(), FEDERATION),
+            "tensors: 5, but the model has 2; give 2 or 1",
+        ),
         (
             lambda: dp_scaffold(local(), sampler=everyone(2)).init(start(), regression([6, 5])),
             "records: drawn among 6 of each client, but client 1 holds 5",

@@ -2,9 +2,13 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+import fedpriv as fp
 from configs import dp_scaffold_synthetic
 from experiments import privacy, run
 
@@ -90,6 +94,66 @@ def test_the_paper_s_setting_claimed_and_certified(capsys):
     assert {c["relation"] for c in poisson["certified"]} == {"add_or_remove"}
 
 
+def certified(capsys, *args):
+    """Third party's epsilon."""
+    return ask(capsys, *args)["certified"][0]["epsilon"]
+
+
+def test_the_authors_options_and_the_certificate(capsys):
+    paper = certified(capsys)
+    for harmless in ("--authors.rounded-steps", "--authors.weight-decay"):
+        assert certified(capsys, harmless) == paper
+    assert certified(capsys, "--authors.everyone-first") > paper
+    joint = certified(capsys, "--noise-multiplier", str(60 / 2**0.5))
+    assert certified(capsys, "--authors.per-tensor") == pytest.approx(joint)
+
+
+def test_the_authors_options_train(tmp_path):
+    names = ("per-tensor", "rounded-steps", "weight-decay", "everyone-first")
+    options = [f"--authors.{name}" for name in names]
+    warm = ["--warm-start", 2, "--noise-multiplier", 1, "--clip-norm", "median", "--any-label"]
+    chosen = ["--algorithms", "dp_scaffold", "dp_fed_avg"]
+    assert launch(*chosen, *warm, *options, "--output", tmp_path / "r") == 0
+    lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+    assert all(json.loads(x)["diagnostics_not_private"]["user_drift"]["mean"] > 0 for x in lines)
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    d = 40 * 10 + 10
+    first_all = (10 * d + 2 * d + 4 * 2 * 2 * d) / 10  # everyone, two of ten, two of ten twice
+    assert summary["uplink_mb_per_client"]["dp_scaffold"] == pytest.approx(first_all * 32 / 8e6)
+
+
+def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
+    """s K = 0.4: eta_0 / max(round(0.4), 1) instead of eta_0 / 0.4."""
+    from experiments.dp_scaffold import Authors, algorithm
+
+    def moved(authors):
+        config = dp_scaffold_synthetic.Synthetic(
+            clients=3, records=20, client_rate=1.0, local_steps=2, eta_0=1e-3, authors=authors
+        )
+        experiment = dp_scaffold_synthetic.build(config)
+        entry = algorithm("fed_avg", config, fp.per_example_dense())
+        federation = experiment.entries["dp_fed_avg"].federations[0]
+        state = entry.init(experiment.model.init(jax.random.key(0)), federation)
+        after, _ = entry.round(jax.random.key(1), state, federation)
+        return optax.tree.norm(jax.tree.map(jnp.subtract, after.params, state.params))
+
+    assert moved(Authors()) / moved(Authors(rounded_steps=True)) == pytest.approx(2.5, rel=0.01)
+
+
+def test_whole_clients_are_the_unit(capsys):
+    answer = ask(capsys, "--unit", "client", "--local-steps", "5")
+    assert {c["unit"] for c in answer["certified"]} == {"client"}
+    assert {c["relation"] for c in answer["certified"]} == {"zero_out"}
+    assert "claimed" not in answer or answer["claimed"] is None
+
+
+def test_tuned_steps_are_the_default():
+    config = type(dp_scaffold_synthetic.config)
+    tuned = dp_scaffold_synthetic.config.TUNED
+    assert config().step("dp_scaffold") == tuned["dp_scaffold"]
+    assert config(eta_0=0.3).step("dp_scaffold") == 0.3
+
+
 def test_sizes_follow_the_rates():
     config = dp_scaffold_synthetic.config
     assert (config.training_records, config.batch, config.cohort, config.warm_rounds) == (
@@ -115,6 +179,8 @@ def test_sizes_follow_the_rates():
         (["--clip-norm", "mean"], "clip-norm"),
         (["--alpha", "-1"], "alpha: -1.0 is not at least 0"),
         (["--warm-start", "-1"], "warm_start: -1"),
+        (["--warm-start", "0", "--authors.everyone-first"], "authors.everyone_first: there is no"),
+        (["--unit", "user"], "unit"),
     ],
 )
 def test_bad_input(args, said, tmp_path, capsys):
