@@ -1,0 +1,60 @@
+"""The image experiments of DP-SCAFFOLD, end to end on tiny prepared data sets."""
+
+import json
+
+import numpy as np
+import pytest
+from prepared import random_split, write_images
+
+from experiments import run
+
+SMALL = ["--clients", "4", "--records", "50", "--client-rate", "0.5", "--local-steps", "3"]
+SMALL += ["--rounds", "2", "--every", "1", "--warm-start", "1"]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name, classes, train, test in (
+        ("mnist", 10, 220, 20),
+        ("emnist/balanced", 47, 220, 20),
+        ("emnist/bymerge", 47, 20, 220),  # the stand-in takes the test split
+    ):
+        splits = {
+            "train": random_split(rng, train, (28, 28, 1), classes),
+            "test": random_split(rng, test, (28, 28, 1), classes),
+        }
+        write_images(folder, name, splits, classes)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "d"),
+    [
+        ("dp_scaffold_mnist", ["--gamma", "10"], 60 * 200 + 200 + 200 * 10 + 10),
+        ("dp_scaffold_femnist", [], 784 * 47 + 47),
+        ("dp_scaffold_femnist", ["--dataset", "emnist/bymerge"], 784 * 47 + 47),
+    ],
+)
+def test_a_run(config, options, d, prepared, tmp_path):
+    given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(tmp_path / "r")]
+    assert run.main([config, *given]) == 0
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert summary["uplink_mb_per_client"]["dp_fed_avg"] == pytest.approx(2 * 0.5 * d * 32 / 8e6)
+    lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+    convex = config == "dp_scaffold_femnist"
+    for line in lines:
+        measured = json.loads(line)["diagnostics_not_private"]
+        assert np.isfinite(measured["objective"]["mean"])
+        assert ("log_gap" in measured) == convex
+
+
+def test_all_tensors_of_the_hidden_layer_are_clipped_by_themselves(prepared, tmp_path):
+    given = [*SMALL, "--authors.per-tensor", "--data-dir", str(prepared)]
+    assert run.main(["dp_scaffold_mnist", *given, "--output", str(tmp_path / "r")]) == 0
+
+
+def test_too_few_images(prepared, tmp_path, capsys):
+    given = ["--clients", "5", "--records", "50", "--data-dir", str(prepared)]
+    assert run.main(["dp_scaffold_mnist", *given, "--output", str(tmp_path / "r")]) == 2
+    assert "records: 5 clients of 50 need 250 images, mnist has 220" in capsys.readouterr().err
