@@ -26,6 +26,14 @@ class Digits(Images):
     """DP-SCAFFOLD and its baselines on gamma%-similar digits."""
 
     TENSORS: ClassVar[int] = 4
+    TUNED: ClassVar[dict[str, float]] = {
+        "scaffold": 2.0,
+        "fed_avg": 2.0,
+        "fed_sgd": 2.0,
+        "dp_scaffold": 0.3,
+        "dp_fed_avg": 0.3,
+        "dp_fed_sgd": 0.3,
+    }
 
 
 config = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)

@@ -23,7 +23,14 @@ __all__ = ["build", "config", "ledger", "load", "on"]
 class Synthetic(DPScaffold):
     """DP-SCAFFOLD and its baselines on synthetic(alpha, beta)."""
 
-    TUNED: ClassVar[dict[str, float]] = {"dp_scaffold": 1.0, "dp_fed_avg": 1.0}
+    TUNED: ClassVar[dict[str, float]] = {
+        "scaffold": 2.0,
+        "fed_avg": 0.3,
+        "fed_sgd": 0.3,
+        "dp_scaffold": 0.7,
+        "dp_fed_avg": 0.3,
+        "dp_fed_sgd": 0.3,
+    }
     alpha: float = 0.0
     """Variance between the clients' models."""
     beta: float = 0.0
