@@ -82,7 +82,7 @@ class Ledger(NamedTuple):
     Attributes:
       algorithms: by name; only `releases` and `claim` are used.
       delta: of the differential privacy guarantees.
-      notes: what the numbers assume of data that was not looked at.
+      notes: what the numbers assume or leave out, such as data that was not looked at.
     """
 
     algorithms: dict[str, Algorithm]
@@ -106,6 +106,7 @@ class Experiment(NamedTuple):
       delta: of the differential privacy guarantees.
       entries: by the algorithm's name.
       measure: makes what `simulate` takes for further numbers of every evaluation.
+      notes: what the certificates assume or leave out.
     """
 
     model: Model
@@ -113,10 +114,12 @@ class Experiment(NamedTuple):
     delta: float
     entries: dict[str, Entry]
     measure: Callable[[], Measure] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger({name: e.algorithm for name, e in self.entries.items()}, self.delta)
+        algorithms = {name: e.algorithm for name, e in self.entries.items()}
+        return Ledger(algorithms, self.delta, self.notes)
 
 
 def names() -> list[str]:

@@ -117,6 +117,7 @@ class Recorder:
                 n: Privacy(experiment.entries[n].algorithm, experiment.delta).report(rounds)
                 for n, rounds in spent.items()
             },
+            "privacy_notes": experiment.notes,
             "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},
             "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
             "device": device(),

@@ -98,7 +98,7 @@ def _legend(summary: dict[str, Any]) -> list[str]:
         lines.append(f"  claimed: {claim['view']}, {adjacency} adjacency, by {claim['source']}")
         verdict = "holds for this run" if claim["sound"] else "(*) not proved for this run"
         lines += [f"  claim: {verdict}: {reason}" for reason in claim["reasons"]]
-    return lines
+    return [*lines, *(f"  note: {note}" for note in summary["privacy_notes"])]
 
 
 def _stopped(summary: dict[str, Any]) -> list[str]:

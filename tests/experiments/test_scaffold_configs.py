@@ -51,6 +51,7 @@ def test_all_algorithms_train_and_are_measured(tmp_path):
     )  # two warm rounds of one message, four of two
     assert summary["uplink_mb_per_client"]["scaffold"] == pytest.approx(both)
     assert summary["uplink_mb_per_client"]["fed_avg"] == pytest.approx(0.2 * 6 * d * 32 / 8e6)
+    assert "standardised" in summary["privacy_notes"][0]
     private = summary["privacy"]["dp_scaffold"]
     assert private["certified"]["server"]["unit"] == "record"
     assert private["claimed"]["epsilon"] > private["certified"]["server"]["epsilon"]
@@ -84,6 +85,7 @@ def test_the_rounds_of_table_1_come_from_the_ledger(sigma, steps, rounds, capsys
 
 def test_the_paper_s_setting_claimed_and_certified(capsys):
     answer = ask(capsys)
+    assert "no epsilon covers the preprocessing" in answer["notes"][0]
     assert answer["claimed"]["epsilon"] == pytest.approx(12.91, rel=1e-3)
     assert {c["unit"] for c in answer["certified"]} == {"record"}
     assert all(c["epsilon"] < 1 for c in answer["certified"])
