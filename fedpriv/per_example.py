@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 
 from fedpriv.codecs import dimension, unflatten
 from fedpriv.types import Example, Key, LossFn, Params, PyTree
@@ -30,6 +31,9 @@ class PerExample(NamedTuple):
 Gradients: TypeAlias = Callable[[Params, Example], PerExample]
 """(params, batch with leading axis B) -> PerExample."""
 
+EXACT = lax.Precision.HIGHEST
+"""Of products that a bound on a record rests on: elsewhere than on CPU the default rounds to ten bits or fewer."""
+
 ClipNorm: TypeAlias = float | Literal["median"]
 
 
@@ -48,7 +52,10 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
         each = jax.vmap(jax.grad(regularised), in_axes=(None, 0))(params, batch)
 
         def weighted(weights: PyTree) -> Params:
-            return jax.tree.map(lambda g, w: jnp.tensordot(w, counted(g, w), 1), each, weights)
+            def total(g: jax.Array, w: jax.Array) -> jax.Array:
+                return jnp.tensordot(w, counted(g, w), 1, precision=EXACT)
+
+            return jax.tree.map(total, each, weights)
 
         norms = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(g.shape[0], -1), axis=1), each)
         return PerExample(norms, weighted)

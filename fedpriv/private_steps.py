@@ -21,14 +21,20 @@ from fedpriv.types import Example, Key, Params
 class LocalSteps(NamedTuple):
     """The private local steps of a client, the same for DP-SCAFFOLD and DP-FedAvg.
 
+    Formal guarantees: for a fixed C and in exact arithmetic, each step's sum is a Gaussian mechanism of `multiplier()`
+    for a unit that becomes zero, half of it for one that is replaced. A record is bounded for replacement where
+    `records` draws exact subsets, for addition and removal where it draws by Poisson, and for zero-out where it takes
+    all; a whole client always for zero-out.
+
     Attributes:
       gradients: of single records, `per_example(loss)` or a closed form.
       records: draws a step's records among a client's R; every client has to hold exactly R.
       steps: K.
       learning_rate: eta_l; the paper's is eta_0 / (s K).
       clip_norm: C, the bound on a record's gradient; "median" is the paper's heuristic, which is not private.
-      noise_multiplier: sigma_g, relative to the distance of a replaced unit: S = 2 C / (s R) for a record.
-      unit: what is protected; for a "client" the distance is S = 2 C / s (end of Section 3.3).
+      noise_multiplier: sigma_g, relative to S = 2 C / (s R), the distance of a replaced record.
+      unit: what is protected; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the distance of
+        a replaced client.
       tensors: above 1, the number of the model's parameter tensors, each clipped to C (or its own median) and perturbed
         with sigma_g by itself, as the authors' code does; all together that is a multiplier of sigma_g / sqrt(tensors).
       weight_decay: times y, added to the noisy gradients: l2 regularisation that is not clipped, as in the authors'

@@ -50,7 +50,7 @@ def subsets(population: int, size: int) -> Sampler:
             return key, *attempt(key)
 
         _, ids, mask, _ = lax.while_loop(lambda s: ~s[3], again, (key, *attempt(key)))
-        return Cohort(ids, mask)
+        return Cohort(jnp.where(mask, ids, population), mask)
 
     return Sampler(draw, slots, float(size), accounting)
 
@@ -63,9 +63,8 @@ def _without(population: int, count: int) -> Callable[[Key], Cohort]:
     left_out = subsets(population, count).draw
 
     def draw(key: Key) -> Cohort:
-        ids, mask = left_out(key)
-        ids = jnp.where(mask, ids, population)
-        return Cohort(everything, jnp.ones(population, bool).at[ids].set(False, mode="drop"))
+        mask = jnp.ones(population, bool).at[left_out(key).ids].set(False, mode="drop")
+        return Cohort(jnp.where(mask, everything, population), mask)
 
     return draw
 

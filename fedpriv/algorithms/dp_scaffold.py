@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -50,6 +51,9 @@ def dp_scaffold(
     everyone_first: bool = False,
 ) -> Algorithm:
     """DP-SCAFFOLD(-warm); SCAFFOLD with an infinite clip norm and no noise.
+
+    Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
+    part in, see `LocalSteps`.
 
     Args:
       sampler: draws the cohort of clients.
@@ -113,7 +117,10 @@ def dp_scaffold(
 
 
 def record_fed_avg(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> Algorithm:
-    """DP-FedAvg with record-level privacy (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
+    """DP-FedAvg by noisy local steps (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
+
+    Formal guarantees: as `dp_scaffold`; for one step on cohorts that are not Poisson, third parties and servers behind
+    secure aggregation see a record in the cohort's sum only, with the noise of all.
 
     Args:
       sampler: draws the cohort of clients.
@@ -188,7 +195,7 @@ def _releases(
             return Release(
                 view,
                 local.unit,
-                own * math.sqrt(sampler.slots) if shared else own,
+                own * math.sqrt(sampler.expected_size) if shared else own,
                 records,
                 steps,
                 in_shares=shared,
@@ -210,9 +217,19 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
     """The paper's epsilon towards a third party, which is the same for DP-FedAvg (Claim 4.1)."""
     if local.noise_multiplier == 0 or local.unit == "client":
         return lambda rounds, delta: None  # of whole clients the paper prints no number
+    unlike = (
+        (
+            local.tensors > 1,
+            "Every tensor has noise of sigma_g by itself, which the formula ignores.",
+        ),
+        (
+            isinstance(local.records.accounting, Poisson),
+            "The formula is for records without replacement.",
+        ),
+    )
 
     def claim(rounds: int, delta: float) -> Claim:
-        return dp_scaffold_claim(
+        found = dp_scaffold_claim(
             local.noise_multiplier,
             round(sampler.expected_size),
             sampler.accounting.rate,
@@ -222,5 +239,7 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
             delta,
             median_clip=local.clip_norm == "median",
         )
+        reasons = tuple(text for differs, text in unlike if differs)
+        return replace(found, sound=False, reasons=(*reasons, *found.reasons)) if reasons else found
 
     return claim

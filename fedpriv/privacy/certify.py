@@ -121,8 +121,10 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = third_party.BOUNDS[accountant]
     if not hidden and accountant == "PLD" and all(r.noise == "gaussian" for r in active):
-        bound = known_cohort.bound(active)
-    texts = third_party.assumptions(active) if hidden else known_cohort.assumptions(active, view)
+        bound = known_cohort.bound(active, view)
+    texts = route.assumptions(active)
+    if view == "server_secagg" and any(r.in_shares for r in active):
+        texts = (*texts, "secure aggregation shows nothing but the sum")
     if math.isinf(epsilons[accountant]):
         bound = "no finite bound"
         texts = (_NO_BOUND, *texts)

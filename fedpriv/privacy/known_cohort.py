@@ -83,19 +83,20 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
     return values, weights, missing
 
 
-def bound(releases: Sequence[Release]) -> str:
+def bound(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the Gaussian number lies on."""
-    exact = all(r.in_shares and not is_cut(r.participation or r.sampling) for r in releases)
+    drawn = [r.participation or r.sampling for r in releases]
+    exact = all(r.in_shares for r in releases) and not any(is_cut(d) for d in drawn)
+    if view == "third_party":  # which need not know who takes part
+        exact &= all(isinstance(d, Everyone) for d in drawn)
     return f"upper, attained in the worst case: {ANALYTIC}" if exact else f"upper: {ANALYTIC}"
 
 
-def assumptions(releases: Sequence[Release], view: str) -> tuple[str, ...]:
+def assumptions(releases: Sequence[Release]) -> tuple[str, ...]:
     """What must hold, in words."""
     fresh = "the noise is fresh in every round, and what hides the unit is unknown to the view"
     if all(isinstance(r.participation or r.sampling, Everyone) for r in releases):
         return ("every unit takes part in every round", fresh)
     pattern = "who takes part is visible, and is drawn without looking at the data"
     average = "delta is an average over the draw of the cohorts, independent from round to round"
-    if view == "server_secagg":
-        return (pattern, average, fresh, "secure aggregation shows nothing but the sum")
     return (pattern, average, fresh)
