@@ -9,9 +9,8 @@ from fedpriv.models import as_float
 from fedpriv.per_example import EXACT, Gradients, PerExample, counted
 from fedpriv.types import Example, Params, PyTree
 
-_ROUNDING = (
-    4e-6  # relative; the sums of squares and products have errors of a few float32 roundings
-)
+# Relative: sums of squares and products have errors of a few float32 roundings.
+_ROUNDING = 4e-6
 
 
 def per_example_dense(l2: float = 0.0) -> Gradients:
@@ -70,13 +69,18 @@ def _passed(
     inputs = []
     for layer in layers:
         inputs.append(x)
-        z = layer["kernel"].T @ x.T + layer["bias"][:, None]
+        z = _along(layer, x) + layer["bias"][:, None]
         x = jax.nn.relu(z).T
     error = jax.nn.softmax(z, axis=0) - jax.nn.one_hot(batch["label"], len(z), axis=0)
     errors = [error]
     for layer, x in zip(reversed(layers), reversed(inputs[1:]), strict=False):
         errors.append((layer["kernel"] @ errors[-1]) * (x.T > 0))
     return inputs, errors[::-1]
+
+
+def _along(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """W^T x, f32[out, B]; asked for twice, computed once."""
+    return jnp.matmul(layer["kernel"].T, x.T, precision=EXACT)
 
 
 def _norms(
@@ -88,8 +92,7 @@ def _norms(
     if l2:
         sizes = [l2**2 * jnp.sum(layer[name] ** 2) for name in ("kernel", "bias")]
         above = [_ROUNDING * (s + size) for s, size in zip((kernel, bias), sizes, strict=True)]
-        along = jnp.matmul(layer["kernel"].T, x.T, precision=EXACT)
-        kernel += 2 * l2 * jnp.sum(e * along, 0) + sizes[0] + above[0]
+        kernel += 2 * l2 * jnp.sum(e * _along(layer, x), 0) + sizes[0] + above[0]
         bias += 2 * l2 * jnp.sum(layer["bias"][:, None] * e, 0) + sizes[1] + above[1]
     return {"bias": jnp.sqrt(bias), "kernel": jnp.sqrt(kernel)}
 
