@@ -9,7 +9,7 @@ ByMerge instead, which has the same classes but is not balanced: a stand-in, not
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from experiments.config import Experiment
 from experiments.dp_scaffold import experiment, ledger
@@ -25,6 +25,9 @@ __all__ = ["build", "config", "ledger", "load", "on"]
 class Letters(Images):
     """DP-SCAFFOLD and its baselines on gamma%-similar letters and digits."""
 
+    TUNED: ClassVar[dict[str, float]] = {"dp_scaffold": 1.0, "dp_fed_avg": 1.0}
+    """python -m experiments.tune dp_scaffold_femnist --dataset emnist/bymerge --gamma 100 --rounds 100 --folds 1
+    --values 0.05 0.1 0.2 0.5 1 2 5"""
     dataset: Literal["emnist/balanced", "emnist/bymerge"] = "emnist/balanced"
     """`emnist/bymerge`: its test split, a stand-in where the balanced set is not at hand."""
 

@@ -31,6 +31,7 @@ class Synthetic(DPScaffold):
         "dp_fed_avg": 0.3,
         "dp_fed_sgd": 0.3,
     }
+    """python -m experiments.tune dp_scaffold_synthetic --rounds 200 --folds 1"""
     alpha: float = 0.0
     """Variance between the clients' models."""
     beta: float = 0.0

@@ -11,7 +11,6 @@ highest). Exit code 2 means that something given was wrong.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import json
@@ -21,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +28,7 @@ import jaxlib
 import numpy as np
 
 from experiments._torch_baseline import LAYOUTS, TorchRounds, peak_memory_mb
+from experiments.command_line import Parser
 from experiments.workloads import WORKLOADS, Images, Workload, compiled_round, parameters
 from fedpriv.strategy import Strategy, cores, default, split_cpu
 
@@ -36,13 +36,6 @@ PRODUCTS = 5  # matrix products per turn, of which the median counts
 
 
 PRODUCT = 2048  # rows and columns
-
-
-class Parser(argparse.ArgumentParser):
-    """Complains in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message} (see --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,7 +122,7 @@ def measure(
         "repeats": repeats,
         "compile_seconds": compile_seconds,
         "peak_memory_mb": memory,
-        "core_ms_per_round": spread([1e3 * strategy.devices * t for t in times["jax"]]),
+        "device_ms_per_round": spread([1e3 * strategy.devices * t for t in times["jax"]]),
         "clients_per_second": spread([clients / t for t in times["jax"]]),
         "gflops": spread([clients * work / t for t in times["jax"]]),
         "matmul_gflops": spread([strategy.devices * gflop() / t for t in times["product"]]),
@@ -206,7 +199,7 @@ def table(result: dict[str, Any]) -> str:
         "machine": f"{result['device']}; {result['devices']} device(s), {result['cores']} core(s)",
         "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
         "clients/s": show(result["clients_per_second"]),
-        "a round": show(result["core_ms_per_round"], "ms of one device's time"),
+        "a round": show(result["device_ms_per_round"], "ms of one device's time"),
         "rate": show(result["gflops"], "GFLOP/s"),
         "matrix product": show(result["matmul_gflops"], "GFLOP/s"),
         "fraction_of_matmul": show(result["fractions_of_matmul"]),

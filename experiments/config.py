@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Literal, NamedTuple
+from types import MappingProxyType, ModuleType
+from typing import Any, Literal, NamedTuple
 
 import configs
 from fedpriv.federation import Federation
@@ -91,10 +91,17 @@ class Ledger(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One algorithm of an experiment, and the federation of each seed it trains on."""
+    """One algorithm of an experiment.
+
+    Attributes:
+      algorithm: what trains.
+      federations: what it trains on, one per seed.
+      settings: what it got in place of a config's default that depends on the algorithm.
+    """
 
     algorithm: Algorithm
     federations: Sequence[Federation]
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 class Experiment(NamedTuple):
@@ -130,7 +137,8 @@ def names() -> list[str]:
 def load(name: str) -> ModuleType:
     """The config module: it has `config` (an instance of `Run`) and `build` (config -> Experiment).
 
-    It may have `ledger` (config -> Ledger), which answers without the data that `build` needs.
+    It may have `ledger` (config -> Ledger), which answers without the data that `build` needs, and `load` (config ->
+    Dataset) with `on` (config, data -> Experiment), of which `build` is made, for tuning on parts of the data.
 
     Raises:
       ValueError: there is no such config, or it lacks something.

@@ -71,7 +71,8 @@ class DPScaffold(Run):
     warm_start: int | None = None
     """Rounds, of the T, that set SCAFFOLD's control variates at the initial model; by default 4 / l, 0: none."""
     eta_0: float | None = None
-    """The local step is eta_0 / (s K); by default what `experiments.tune` found for each algorithm."""
+    """The local step is eta_0 / (s K); by default what `experiments.tune` found for each algorithm at the config's
+    own settings (see `TUNED` there), and 1 for those that were not tuned."""
     global_rate: float = 1.0
     """eta_g, on the cohort's mean update."""
     l2: float = 5e-3
@@ -100,8 +101,8 @@ class DPScaffold(Run):
             raise ValueError(
                 f"records: {self.records} is not at least 5, one of which is for testing"
             )
-        if self.eta_0 is not None and not self.eta_0 > 0:
-            raise ValueError(f"eta_0: {self.eta_0} is not positive")
+        if self.eta_0 is not None and not 0 < self.eta_0 < math.inf:
+            raise ValueError(f"eta_0: {self.eta_0} is not positive and finite")
         if not self.l2 >= 0:
             raise ValueError(f"l2: {self.l2} is not 0 or more")
         if not self.algorithms or len(set(self.algorithms)) < len(self.algorithms):
@@ -114,6 +115,11 @@ class DPScaffold(Run):
         ):
             if drawn < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} of {total} is less than one")
+        if self.warm_rounds >= self.rounds and any("scaffold" in name for name in self.algorithms):
+            raise ValueError(
+                f"warm_start: {self.warm_rounds} of {self.rounds} rounds leave none for training; give fewer, or more "
+                "rounds"
+            )
 
     @property
     def training_records(self) -> int:
@@ -211,12 +217,16 @@ def experiment(
 
     gradients = fp.per_example_dense(0.0 if config.authors.weight_decay else config.l2)
     entries = {
-        name: Entry(algorithm(name, config, gradients), [federation] * config.seeds)
+        name: Entry(
+            algorithm(name, config, gradients),
+            [federation] * config.seeds,
+            {"eta_0": config.step(name)},
+        )
         for name in config.algorithms
     }
 
     @cache
-    def measure() -> Measure:
+    def measure() -> Measure:  # when asked for: tuning does not need the minimum
 
         minimum = None
         if convex:

@@ -105,6 +105,7 @@ class Recorder:
         spent = {n: min(int(h.rounds[-1]) + more, planned[n]) for n, h in done.items()}
         results = {
             **self._identity,
+            "algorithm_settings": {n: dict(experiment.entries[n].settings) for n in done},
             "status": status,
             "rounds": {n: int(h.rounds[-1]) for n, h in done.items()},
             "rounds_planned": {n: planned[n] for n in done},

@@ -13,7 +13,7 @@ import math
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,11 +50,14 @@ def config_name(args: list[str]) -> str:
     return args.pop(0) if args and not args[0].startswith("-") else "quickstart"
 
 
-def listing() -> str:
-    """A line per config: the first of its docstring."""
+def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:
+    """A line per config that is wanted: the first of its docstring."""
     lines = []
     for name in configuration.names():
-        document = str(configuration.load(name).__doc__)
+        module = configuration.load(name)
+        if not wanted(module):
+            continue
+        document = str(module.__doc__)
         lines.append(f"{name:<24} {document.strip().splitlines()[0]}")
     return "\n".join(lines)
 
@@ -102,7 +105,7 @@ def _flags(config: Any, prefix: str = "--") -> list[str]:
 
 def _unboxed(text: str) -> str:
     """tyro's framed message on one line."""
-    text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]", " ", text)
+    text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]|-{5,}", " ", text)
     text = re.sub(
         r"Missing argument|Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)",
         " ",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,10 @@ from typing import Any
 import numpy as np
 
 from experiments import config as configuration
+from experiments.command_line import Parser
 from experiments.config import Run
-from experiments.run import check, config_name, one_line, parse
+from experiments.record import plain
+from experiments.run import check, listing, one_line, parse
 from fedpriv.datasets import Dataset
 from fedpriv.simulate import DivergedError, simulate
 from fedpriv.strategy import Strategy, split_cpu
@@ -33,38 +36,70 @@ FOLDS = 5
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
+    options, rest = _options(args)
     try:
-        name = config_name(args)
-        options, rest = _parser().parse_known_args(args)
-        module = configuration.load(name)
-        if not hasattr(module, "on"):
-            raise ValueError(f"config: {name} has no step size eta_0 to tune")
-        config = parse(module, name, rest, "tune")
-        _require(options.values, options.folds)
+        if options.list:
+            print(listing(tunable))
+            return 0
+        if options.config is None:
+            raise ValueError("CONFIG: none is given; see --list")
+        module = configuration.load(options.config)
+        if not tunable(module):
+            raise ValueError(f"CONFIG: {options.config} has no eta_0, load and on; see --list")
+        config = parse(module, options.config, rest, "tune")
+        _require(config, options.values, options.folds)
         split_cpu(config.layout.devices)
         found = tune(module, config, options.values, options.folds)
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
-    answer = {"config": name, "rounds": config.rounds, "folds": options.folds, "accuracy": found}
-    print(json.dumps(answer) if options.json else table(found))
+    answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
+    print(json.dumps(answer | {"accuracy": found}) if options.json else table(found))
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--values", type=float, nargs="+", default=list(VALUES))
-    parser.add_argument("--folds", type=int, default=FOLDS)
-    parser.add_argument("--json", action="store_true")
-    return parser
+def tunable(module: ModuleType) -> bool:
+    """Whether a config has a step size, and its data apart from the experiment on them."""
+    return hasattr(module.config, "eta_0") and hasattr(module, "load") and hasattr(module, "on")
 
 
-def _require(values: Sequence[float], folds: int) -> None:
+def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """This command's own options, and the config's."""
+    details = (__doc__ or "").partition("\n\n")[2]
+    parser = Parser(
+        prog="python -m experiments.tune", description=details, add_help=False, allow_abbrev=False
+    )
+    parser.add_argument("config", metavar="CONFIG", nargs="?", help="see --list")
+    parser.add_argument("--list", action="store_true", help="the configs that can be tuned")
+    parser.add_argument(
+        "--values", type=float, nargs="+", default=list(VALUES), metavar="V", help="of eta_0"
+    )
+    parser.add_argument(
+        "--folds", type=int, default=FOLDS, metavar="F", help="folds used, of the five"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    if {"-h", "--help"} & set(args):
+        parser.print_help()
+        if args[0].startswith("-"):
+            raise SystemExit(0)
+        print()
+    return parser.parse_known_args(args)
+
+
+def _require(config: Any, values: Sequence[float], folds: int) -> None:
     for value in values:
-        if not value > 0:
-            raise ValueError(f"--values: {value} is not positive")
+        if not 0 < value < math.inf:
+            raise ValueError(f"--values: {value} is not positive and finite")
     if not 1 <= folds <= FOLDS:
         raise ValueError(f"--folds: {folds} is not between 1 and {FOLDS}")
+    if config.training_records % FOLDS:
+        raise ValueError(
+            f"records: {config.records} leaves {config.training_records} for training, which are not five equal "
+            "folds; take a multiple of 25"
+        )
+    for name in ("eta_0", "stop_at_epsilon", "output"):
+        if getattr(config, name) is not None:
+            raise ValueError(f"{name}: {getattr(config, name)} has no use here; leave it out")
 
 
 def tune(
@@ -89,7 +124,7 @@ def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
     """The training records of every client without a fifth of them, which is for testing."""
     clients = [np.flatnonzero(data.keys == key) for key in np.unique(data.keys)]
     for fold in range(folds):
-        held = [np.array_split(rows, FOLDS)[fold] for rows in clients]
+        held = [np.split(rows, FOLDS)[fold] for rows in clients]
         kept = [np.setdiff1d(rows, out) for rows, out in zip(clients, held, strict=True)]
         out, rows = np.concatenate(held), np.concatenate(kept)
         yield Dataset(

@@ -64,7 +64,7 @@ def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     assert main(["--workload", "B", "--json", "--repeats", "2", "--devices", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
     seconds = 2 / found["clients_per_second"]["median"]
-    assert found["core_ms_per_round"]["median"] == pytest.approx(1e3 * seconds, rel=0.5)
+    assert found["device_ms_per_round"]["median"] == pytest.approx(1e3 * seconds, rel=0.5)
     assert found["gflop_per_client"] == pytest.approx(3 * 4 * 4 * 400 / 1e9)
 
 

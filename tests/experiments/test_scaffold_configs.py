@@ -52,6 +52,7 @@ def test_all_algorithms_train_and_are_measured(tmp_path):
     assert summary["uplink_mb_per_client"]["scaffold"] == pytest.approx(both)
     assert summary["uplink_mb_per_client"]["fed_avg"] == pytest.approx(0.2 * 6 * d * 32 / 8e6)
     assert "standardised" in summary["privacy_notes"][0]
+    assert summary["algorithm_settings"]["dp_scaffold"] == {"eta_0": 0.7}
     private = summary["privacy"]["dp_scaffold"]
     assert private["certified"]["server"]["unit"] == "record"
     assert private["claimed"]["epsilon"] > private["certified"]["server"]["epsilon"]
@@ -176,18 +177,20 @@ def test_sizes_follow_the_rates():
         (["--client-rate", "0.001"], "client_rate: 0.001 of 10 is less than one"),
         (["--record-rate", "2"], "record_rate: 2.0 is not in (0, 1]"),
         (["--records", "3"], "records: 3 is not at least 5"),
-        (["--eta-0", "-1"], "eta_0: -1.0 is not positive"),
+        (["--eta-0", "-1"], "eta_0: -1.0 is not positive and finite"),
         (["--l2", "-1"], "l2: -1.0 is not 0 or more"),
         (["--clip-norm", "0"], "clip_norm: 0.0 is neither positive"),
         (["--clip-norm", "mean"], "clip-norm"),
         (["--alpha", "-1"], "alpha: -1.0 is not at least 0"),
         (["--warm-start", "-1"], "warm_start: -1"),
         (["--warm-start", "0", "--authors.everyone-first"], "authors.everyone_first: there is no"),
+        (["--warm-start", "6"], "warm_start: 6 of 6 rounds leave none for training"),
         (["--unit", "user"], "unit"),
     ],
 )
 def test_bad_input(args, said, tmp_path, capsys):
-    assert launch(*args, "--output", tmp_path / "never") == 2
+    warm = [] if "--warm-start" in args else ["--warm-start", "1"]
+    assert launch(*args, *warm, "--output", tmp_path / "never") == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1

@@ -44,27 +44,58 @@ def test_folds_share_no_record_and_miss_none():
         np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(everything, axis=0))
 
 
-def test_the_test_set_is_not_touched(monkeypatch):
-    """Scores on records that are nobody's training records would show."""
-    config = dp_scaffold_synthetic.Synthetic(clients=2, records=25, client_rate=1.0)
+def test_the_test_set_is_not_touched(monkeypatch, capsys):
+    """Neither for training nor for scores."""
+    seen = set()
+
+    def spy(config, data, on=dp_scaffold_synthetic.on):
+        experiment = on(config, data)
+        federation = experiment.entries["fed_avg"].federations[0]
+        for images in (experiment.test["image"], federation.examples["image"]):
+            seen.update(np.asarray(row).tobytes() for row in images)
+        return experiment
+
+    monkeypatch.setattr(dp_scaffold_synthetic, "on", spy)
+    given = ["--algorithms", "fed_avg", "--folds", "2", "--values", "1"]
+    assert launch(*given) == 0
+    config = dp_scaffold_synthetic.Synthetic(clients=4, records=50, client_rate=0.5)
     data = dp_scaffold_synthetic.load(config)
-    tested = {row.tobytes() for row in data.test["image"]}
-    for part in tune._folds(data, 5):
-        seen = np.concatenate([part.train["image"], part.test["image"]])
-        assert not tested & {row.tobytes() for row in seen}
+    assert seen == {row.tobytes() for row in data.train["image"]}
+    assert not seen & {row.tobytes() for row in data.test["image"]}
+
+
+def test_help_and_list(capsys):
+    assert tune.main(["--list"]) == 0
+    listed = capsys.readouterr().out
+    assert "dp_scaffold_mnist" in listed
+    assert "quickstart" not in listed
+    for args in (["--help"], ["dp_scaffold_synthetic", "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            tune.main(args)
+        assert stop.value.code == 0
+        assert "--folds" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--values", "0"], "--values: 0.0 is not positive"),
+        (["--values", "0"], "--values: 0.0 is not positive and finite"),
+        (["--values", "inf"], "--values: inf is not positive and finite"),
+        (["--values", "abc"], "argument --values: invalid float value: 'abc'"),
+        (["--folds", "2.5"], "argument --folds: invalid int value"),
+        (["--records", "26"], "records: 26 leaves 21 for training, which are not five equal"),
+        (["--eta-0", "3"], "eta_0: 3.0 has no use here"),
         (["--folds", "6"], "--folds: 6 is not between 1 and 5"),
         (["--rounds", "0"], "rounds: 0 is not at least 1"),
         (["--etta", "1"], "--etta: unknown field"),
     ],
 )
 def test_bad_input(args, said, capsys):
-    assert launch(*args) == 2
+    try:
+        code = launch(*args)
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -72,4 +103,4 @@ def test_bad_input(args, said, capsys):
 
 def test_a_config_without_a_step_size(capsys):
     assert tune.main(["quickstart"]) == 2
-    assert "quickstart has no step size eta_0 to tune" in capsys.readouterr().err
+    assert "quickstart has no eta_0, load and on" in capsys.readouterr().err
