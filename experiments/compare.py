@@ -1,13 +1,12 @@
 """python -m experiments.compare FOLDER [FOLDER ...] [--metrics NAME ...] [--output PICTURE]: runs side by side.
 
 Prints a Markdown table with a line per run folder and algorithm: the settings in which the runs differ, accuracy, and
-the epsilons with their unit and adjacency. With --output it draws a row of panels per metric (accuracy, loss or
+the epsilons with their unit, view and adjacency. With --output it draws a row of panels per metric (accuracy, loss or
 anything under "diagnostics_not_private") and a column per folder. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.command_line import Parser
 from experiments.run import one_line
 from experiments.show import NAMES, epsilon, percent
 
@@ -36,17 +36,19 @@ class RunFolder(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    about, _, details = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(prog=about.split(" FOLDER")[0], description=details)
+    details = (__doc__ or "").partition("\n\n")[2]
+    parser = Parser(prog="python -m experiments.compare", description=details)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
-    parser.add_argument("--metrics", nargs="+", default=["accuracy"], metavar="NAME")
+    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="default: accuracy")
     parser.add_argument("--output", type=Path, metavar="PICTURE")
     args = parser.parse_args(argv)
     try:
+        if args.metrics and not args.output:
+            raise ValueError("--metrics: there is no picture to draw them in; give --output")
         runs = [read(folder) for folder in args.folders]
         if args.output:
-            picture(runs, args.metrics, args.output)
-    except (ValueError, OSError) as error:
+            picture(runs, args.metrics or ["accuracy"], args.output)
+    except ValueError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     print(table(runs))
@@ -54,18 +56,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read(folder: Path) -> RunFolder:
-    """Raises ValueError where `folder` holds no finished run."""
+    """Raises ValueError where `folder` holds no run that ended, if only by being interrupted."""
     try:
         summary = json.loads((folder / "summary.json").read_text())
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-    except FileNotFoundError:
-        raise ValueError(f"folder: {folder} holds no finished run; give a run folder") from None
-    return RunFolder(summary, [json.loads(line) for line in lines])
+        lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+        names = set(summary["rounds"]) & set(summary["privacy"])
+    except (OSError, ValueError, KeyError, TypeError):
+        names, summary, lines = set(), {}, []
+    if not names:
+        raise ValueError(f"FOLDER: {folder} does not hold a run that ended; give a run folder")
+    return RunFolder(summary, lines)
 
 
 def titles(runs: Sequence[RunFolder]) -> list[str]:
     """The settings in which the runs differ, one title per run."""
-    settings = [_flat(run.summary["settings"]) for run in runs]
+    settings = [{"config": run.summary["config"]} | _flat(run.summary["settings"]) for run in runs]
     names = {name: None for of in settings for name in of}
     differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
     return [", ".join(f"{n} {of[n]}" for n in differing if n in of) for of in settings]
@@ -82,38 +87,37 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def table(runs: Sequence[RunFolder]) -> str:
-    """Markdown; what every epsilon means stands below it."""
-    head = ["settings", "algorithm", "rounds", "accuracy, last", "best"]
+    """Markdown; what every epsilon means stands in its row and below."""
+    head = ["settings", "algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
     head += ["claimed", "certified, third party", "certified, server"]
-    rows, notes = [head, ["---"] * len(head)], set()
+    rows, notes = [head, ["---"] * len(head)], {}
     for run, title in zip(runs, titles(runs), strict=True):
-        summary = run.summary
-        for name, rounds in summary["rounds"].items():
-            privacy = summary["privacy"][name]
-            claim, certified = privacy["claimed"], privacy["certified"]
-            cells = [title, NAMES.get(name, name), str(rounds)]
-            cells += [percent(summary["accuracy"][which][name]) for which in ("final", "best")]
-            cells.append(_claimed(claim))
-            cells += [epsilon(certified[view]["epsilon"]) for view in ("third_party", "server")]
-            rows.append(cells)
-            notes |= {_meaning(c, "certified") for c in certified.values()}
-            notes |= {_meaning(claim, "claimed")} if claim else set()
+        if run.summary["status"] != "complete":
+            title += f" ({run.summary['status']})"
+        for name in run.summary["rounds"]:
+            rows.append([title, *_row(run.summary, name)])
+        notes |= dict.fromkeys(run.summary.get("privacy_notes", ()))
     lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", *sorted(notes)])
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
 
 
-def _claimed(claim: dict[str, Any] | None) -> str:
-    if claim is None:
-        return "-"
-    return epsilon(claim["epsilon"]) + ("" if claim["sound"] else " (not proved)")
+def _row(summary: dict[str, Any], name: str) -> list[str]:
+    claim, certified = (summary["privacy"][name][kind] for kind in ("claimed", "certified"))
+    accuracy = [percent(summary["accuracy"][which][name]) for which in ("final", "best")]
+    numbers = [certified[view] for view in ("third_party", "server")]
+    return [
+        NAMES.get(name, name),
+        str(summary["rounds"][name]),
+        *accuracy,
+        numbers[0]["unit"],
+        f"{numbers[0]['delta']:.3g}",
+        "-" if claim is None else _number(claim) + ("" if claim["sound"] else ", not proved"),
+        *(_number(number) for number in numbers),
+    ]
 
 
-def _meaning(number: dict[str, Any], status: str) -> str:
-    relation = number["relation"].replace("_", "-")
-    return (
-        f"epsilon {status}, {number['view']}: {number['unit']} level, {relation} adjacency, "
-        f"delta {number['delta']:.3g}"
-    )
+def _number(number: dict[str, Any]) -> str:
+    return f"{epsilon(number['epsilon'])} ({number['relation'].replace('_', '-')})"
 
 
 def picture(runs: Sequence[RunFolder], metrics: Sequence[str], path: Path) -> None:
@@ -125,28 +129,36 @@ def picture(runs: Sequence[RunFolder], metrics: Sequence[str], path: Path) -> No
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    names = list(dict.fromkeys(name for run in runs for name in run.summary["rounds"]))
+    colours = {name: f"C{i % 10}" for i, name in enumerate(names)}
     size = (3.4 * len(runs) + 0.6, 2.8 * len(metrics) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(metrics), len(runs), sharex="col", sharey="row", squeeze=False)
     for metric, row in zip(metrics, panels, strict=True):
         for axes, run in zip(row, runs, strict=True):
-            _draw(axes, run, metric)
+            _draw(axes, run, metric, colours)
         if not any(axes.lines for axes in row):
-            known = sorted(runs[0].lines[0]["diagnostics_not_private"]) if runs[0].lines else []
-            raise ValueError(
-                f"metrics: no {metric!r}; there are {', '.join(['accuracy', 'loss', *known])}"
-            )
+            raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(_metrics(runs))}")
         row[0].set_ylabel(metric)
     for axes, title in zip(panels[0], titles(runs), strict=True):
         axes.set_title(title, fontsize="medium", wrap=True)
     for axes in panels[-1]:
         axes.set_xlabel("round")
-    panels[0][0].legend(fontsize="small")
-    figure.savefig(path, dpi=90)
+    handles = {line.get_label(): line for axes in panels.flat for line in axes.lines}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    try:
+        figure.savefig(path, dpi=90)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--output: cannot write {path} ({one_line(error)})") from None
 
 
-def _draw(axes: Any, run: RunFolder, metric: str) -> None:
+def _metrics(runs: Sequence[RunFolder]) -> list[str]:
+    own = {name for run in runs for line in run.lines for name in line["diagnostics_not_private"]}
+    return ["accuracy", "loss", *sorted(own)]
+
+
+def _draw(axes: Any, run: RunFolder, metric: str, colours: dict[str, str]) -> None:
     for name in run.summary["rounds"]:
         lines = [line for line in run.lines if line["algorithm"] == name]
         found = [(line["round"], _value(line, metric)) for line in lines]
@@ -156,16 +168,14 @@ def _draw(axes: Any, run: RunFolder, metric: str) -> None:
         rounds = np.array([t for t, _ in points])
         mean = np.array([s["mean"] for _, s in points])
         std = np.array([s["std"] or 0.0 for _, s in points])
-        axes.plot(rounds, mean, label=NAMES.get(name, name))
-        axes.fill_between(rounds, mean - std, mean + std, alpha=0.2)
+        axes.plot(rounds, mean, label=NAMES.get(name, name), color=colours[name])
+        axes.fill_between(rounds, mean - std, mean + std, alpha=0.2, color=colours[name])
 
 
 def _value(line: dict[str, Any], metric: str) -> dict[str, Any] | None:
-    return (
-        line[metric]
-        if metric in ("accuracy", "loss")
-        else line["diagnostics_not_private"].get(metric)
-    )
+    if metric in ("accuracy", "loss"):
+        return line[metric]
+    return line["diagnostics_not_private"].get(metric)
 
 
 if __name__ == "__main__":

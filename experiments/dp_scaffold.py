@@ -84,7 +84,7 @@ class DPScaffold(Run):
     unit: Literal["record", "client"] = "record"
     """What is protected; for a client the noise is R times as large (S = 2 C / s)."""
     delta: float | None = None
-    """Of the privacy guarantee; by default 1 / (M R), the paper's choice."""
+    """Of the privacy guarantee; by default 1 / (M R), the paper's choice for records."""
     authors: Authors = Authors()
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -78,42 +78,50 @@ def dp_scaffold(
         d = dimension(params)
         return ScaffoldState(*start, jnp.zeros(d), jnp.zeros((federation.num_clients, d)))
 
+    def round_with(sampler: Sampler) -> Round:
+        def round(
+            key: Key, state: ScaffoldState, federation: Federation
+        ) -> tuple[ScaffoldState, Metrics]:
+            x, t, c, controls = state
+            cohort_key, local_key = jax.random.split(key)
+            cohort = sampler.draw(cohort_key)  # line 3
+            moving = t >= warm_start
+
+            def client(key: Key, shard: Shard, c_i: jax.Array) -> tuple:
+                y, mean, drift = local.run(key, x, shard, unflatten(c - c_i, x), moving)
+                dy = jax.tree.map(jnp.subtract, y, x)
+                # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
+                return (dy, mean - c_i), (mean, drift)
+
+            total, (new, drifts) = for_each_client(
+                client, local_key, cohort, federation, take(controls, cohort)
+            )
+            dy, dc = jax.tree.map(lambda leaf: leaf / sampler.expected_size, total)
+            x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
+            share = sampler.expected_size / federation.num_clients  # l
+            values = jnp.where(moving, 2, 1) * dimension(x)  # model and control variate
+            state = ScaffoldState(x, t + 1, c + share * dc, put(controls, cohort, new))  # line 20
+            return state, measured(cohort, Wire(values), drifts, "user_drift")
+
+        return round
+
+    usual = round_with(sampler)
+    round = usual if first is None else _opened_by(round_with(first), usual)
+    return Algorithm(init, round, _releases(local, sampler, first), _claim(local, sampler))
+
+
+Round: TypeAlias = Callable[[Key, ScaffoldState, Federation], tuple[ScaffoldState, Metrics]]
+
+
+def _opened_by(opening: Round, usual: Round) -> Round:
+    """`opening` in the first round, `usual` in all others."""
+
     def round(
         key: Key, state: ScaffoldState, federation: Federation
     ) -> tuple[ScaffoldState, Metrics]:
-        if first is None:
-            return round_of(sampler, key, state, federation)
-        return lax.cond(
-            state.round == 0,
-            lambda: round_of(first, key, state, federation),
-            lambda: round_of(sampler, key, state, federation),
-        )
+        return lax.cond(state.round == 0, opening, usual, key, state, federation)
 
-    def round_of(
-        sampler: Sampler, key: Key, state: ScaffoldState, federation: Federation
-    ) -> tuple[ScaffoldState, Metrics]:
-        x, t, c, controls = state
-        cohort_key, local_key = jax.random.split(key)
-        cohort = sampler.draw(cohort_key)  # line 3
-        moving = t >= warm_start
-
-        def client(key: Key, shard: Shard, c_i: jax.Array) -> tuple:
-            y, mean, drift = local.run(key, x, shard, unflatten(c - c_i, x), moving)
-            dy = jax.tree.map(jnp.subtract, y, x)
-            # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
-            return (dy, mean - c_i), (mean, drift)
-
-        total, (new, drifts) = for_each_client(
-            client, local_key, cohort, federation, take(controls, cohort)
-        )
-        dy, dc = jax.tree.map(lambda leaf: leaf / sampler.expected_size, total)
-        x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
-        share = sampler.expected_size / federation.num_clients  # l
-        values = jnp.where(moving, 2, 1) * dimension(x)  # model and control variate
-        state = ScaffoldState(x, t + 1, c + share * dc, put(controls, cohort, new))  # line 20
-        return state, measured(cohort, Wire(values), drifts, "user_drift")
-
-    return Algorithm(init, round, _releases(local, sampler, first), _claim(local, sampler))
+    return round
 
 
 def record_fed_avg(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> Algorithm:
@@ -186,7 +194,7 @@ def _releases(
     own, reason = local.multiplier()
     records: Everyone | FixedSize | Poisson = local.records.accounting
     if local.unit == "client":
-        records = Everyone(sampler.accounting.population)
+        records = Everyone(local.records.accounting.population)
     fixed = isinstance(sampler.accounting, FixedSize | Everyone)
 
     def releases(rounds: int) -> tuple[Release, ...]:

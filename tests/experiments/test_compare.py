@@ -1,5 +1,7 @@
 """Runs side by side: the table, the picture, wrong input."""
 
+from pathlib import Path
+
 import pytest
 
 from experiments import compare, run
@@ -27,10 +29,21 @@ def test_a_table_with_what_differs_and_what_epsilon_means(folders, capsys):
     names = ["DP-SCAFFOLD", "DP-FedAvg"]
     expected = [[f"beta {beta}", name] for beta in ("0.0", "5.0") for name in names]
     assert [row[:2] for row in rows] == expected
-    assert all("+-" in row[3] and float(row[5]) > float(row[6]) for row in rows)
-    below = "\n".join(lines[6:])
-    assert "epsilon certified, third_party: record level, replace-one adjacency, delta" in below
-    assert "epsilon claimed, third_party: record level, replace-one adjacency, delta" in below
+    for row in rows:
+        assert "+-" in row[3]
+        assert row[5] == "record"
+        claimed, third_party = row[7], row[8]
+        assert claimed.endswith("(replace-one)")
+        assert third_party.endswith("(replace-one)")
+        assert float(claimed.split()[0]) > float(third_party.split()[0])
+    assert "no epsilon covers the preprocessing" in "\n".join(lines[6:])
+
+
+def test_a_run_that_was_cut_short_is_shown_as_such(folders):
+    found = compare.read(Path(folders[0]))
+    cut = found._replace(summary=found.summary | {"status": "interrupted"})
+    assert "(interrupted)" in compare.table([cut])
+    assert "(interrupted)" not in compare.table([found])
 
 
 def test_a_picture(folders, tmp_path):
@@ -40,22 +53,50 @@ def test_a_picture(folders, tmp_path):
     assert path.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_every_algorithm_is_drawn_with_the_numbers_of_its_lines(folders, tmp_path):
+def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(folders):
     from matplotlib.figure import Figure
 
-    axes, found = Figure().subplots(), compare.read(tmp_path.parent / folders[0])
-    compare._draw(axes, found, "log_gap")
+    axes, found = Figure().subplots(), compare.read(Path(folders[0]))
+    colours = {"dp_fed_avg": "C3", "dp_scaffold": "C5"}
+    compare._draw(axes, found, "log_gap", colours)
     assert [line.get_label() for line in axes.lines] == ["DP-SCAFFOLD", "DP-FedAvg"]
+    assert [line.get_color() for line in axes.lines] == ["C5", "C3"]
     own = [x for x in found.lines if x["algorithm"] == "dp_scaffold"]
     expected = [x["diagnostics_not_private"]["log_gap"]["mean"] for x in own]
     assert list(axes.lines[0].get_ydata()) == pytest.approx(expected)
 
 
-def test_bad_input(folders, tmp_path, capsys):
-    assert compare.main([str(tmp_path)]) == 2
-    assert "holds no finished run" in capsys.readouterr().err
-    path = str(tmp_path / "p.png")
-    assert compare.main([*folders, "--metrics", "height", "--output", path]) == 2
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "arguments are required: FOLDER"),
+        (["--metrics", "accuracy"], "--metrics: there is no picture"),
+        (
+            ["--metrics", "height", "--output", "p.png"],
+            "--metrics: no 'height'; there are accuracy",
+        ),
+        (["--output", "p.nonsense"], "--output: cannot write"),
+        (["--outptu", "p.png"], "unrecognized arguments"),
+    ],
+)
+def test_bad_input(args, said, folders, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = compare.main([*(folders if args else []), *args])
+    except SystemExit as stop:
+        code = stop.code
     error = capsys.readouterr().err
-    assert "metrics: no 'height'; there are accuracy, loss, " in error
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[]"])
+def test_a_folder_without_a_run(content, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / "summary.json").write_text(content)
+        (tmp_path / "metrics.jsonl").write_text("")
+    assert compare.main([str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "does not hold a run that ended" in error
     assert error.count("\n") == 1
