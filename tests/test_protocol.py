@@ -61,9 +61,6 @@ NOISY_LOCAL = LOCAL._replace(
 ALGORITHMS |= {
     "scaffold": dp_scaffold(LOCAL, sampler=FIXED),
     "dp_scaffold": dp_scaffold(NOISY_LOCAL, sampler=POISSON),
-    "dp_scaffold everyone first": dp_scaffold(
-        NOISY_LOCAL, sampler=FIXED, warm_start=1, everyone_first=True
-    ),
     "record_fed_avg": record_fed_avg(NOISY_LOCAL, sampler=FIXED),
 }
 NOISY = {
@@ -71,7 +68,6 @@ NOISY = {
     "fed_smp rand_k",
     "fed_smp top_k",
     "dp_scaffold",
-    "dp_scaffold everyone first",
     "record_fed_avg",
 }
 
