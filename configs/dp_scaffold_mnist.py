@@ -28,8 +28,8 @@ class Digits(Images):
     TENSORS: ClassVar[int] = 4
     TUNED: ClassVar[dict[str, float]] = {
         "scaffold": 2.0,
-        "fed_avg": 2.0,
-        "fed_sgd": 2.0,
+        "fed_avg": 1.0,
+        "fed_sgd": 1.0,
         "dp_scaffold": 0.3,
         "dp_fed_avg": 0.3,
         "dp_fed_sgd": 0.3,
