@@ -1,6 +1,6 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
-from fedpriv import datasets, measures, models, partition
+from fedpriv import datasets, measures, models, partition, wavelet
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, record_fed_avg
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
@@ -90,4 +90,5 @@ __all__ = [
     "subsets",
     "take",
     "train",
+    "wavelet",
 ]

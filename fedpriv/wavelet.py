@@ -1,0 +1,117 @@
+"""The Haar wavelet transform of a vector, in averaging and in orthonormal form.
+
+K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach", Section 4.3: the averaging
+form and its weights.
+
+A vector is padded with zeros to m = 2^L entries; L times, neighbours (a, b) are replaced by their mean (a + b) / 2 and
+detail (a - b) / 2. Coefficients are ordered from coarse to fine: the overall mean, then the details of level L (one),
+L - 1 (two), ..., 1 (m / 2, the finest), each level from left to right.
+
+[4, 8, 1, 9, 8, 4, 5, 3] becomes 5.25, 0.25, 0.5, 1, -2, -4, 2, 1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Form: TypeAlias = Literal["averaging", "orthonormal"]
+"""The paper's, or with (a + b) / sqrt(2) and (a - b) / sqrt(2), which keeps norms and inner products."""
+
+_FACTORS = {"averaging": 0.5, "orthonormal": 0.5**0.5}
+
+
+def padded_length(length: int) -> int:
+    """m, the least power of two from `length` up.
+
+    Raises:
+      ValueError: length below 1.
+    """
+    if length < 1:
+        raise ValueError(f"length: {length} is not at least 1")
+    return 1 << (length - 1).bit_length()
+
+
+def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
+    """f32[..., n] -> coefficients f32[..., m], at linear cost.
+
+    Raises:
+      ValueError: an unknown form, or no entry.
+    """
+    factor = _factor(form)
+    spare = padded_length(x.shape[-1]) - x.shape[-1]
+    means = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, spare)])
+    details = []
+    while means.shape[-1] > 1:
+        pairs = means.reshape(*means.shape[:-1], -1, 2)
+        left, right = pairs[..., 0], pairs[..., 1]
+        details.append(factor * (left - right))
+        means = factor * (left + right)
+    return jnp.concatenate([means, *reversed(details)], axis=-1)
+
+
+def inverse_haar(coefficients: jax.Array, length: int, form: Form = "averaging") -> jax.Array:
+    """Coefficients f32[..., m] -> the first `length` entries, f32[..., length].
+
+    Raises:
+      ValueError: an unknown form, or coefficients that do not belong to a vector of this length.
+    """
+    factor = 0.5 / _factor(form)  # 1 and 1 / sqrt(2)
+    m = coefficients.shape[-1]
+    if padded_length(length) != m:
+        raise ValueError(f"coefficients: {m} do not belong to a vector of length {length}")
+    means, at = coefficients[..., :1], 1
+    while at < m:
+        details = coefficients[..., at : 2 * at]
+        pairs = jnp.stack([means + details, means - details], axis=-1)
+        means = factor * pairs.reshape(*means.shape[:-1], -1)
+        at *= 2
+    return means[..., :length]
+
+
+def weights(m: int) -> np.ndarray:
+    """The paper's W, f64[m]: m for the overall mean, 2^l for the details of level l.
+
+    Raises:
+      ValueError: m is not a power of two.
+    """
+    _require_power(m)
+    levels = range(m.bit_length() - 1, 0, -1)
+    details = [np.full(m >> level, 2.0**level) for level in levels]
+    return np.concatenate([[float(m)], *details])
+
+
+def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray:
+    """Variance of each entry after the inverse, f64[m], of independent noise of `variances` f64[m] on the coefficients.
+
+    An entry is the sum of the mean and of one detail per level, with signs; in the orthonormal form each times the
+    square root of its share, 1 / m for the mean and 2^-l for level l. With the paper's variances (s / W)^2 it is
+    s^2 (1/3 + 2 / (3 m^2)) for every entry, next to s^2 / 3 whatever the length.
+
+    Raises:
+      ValueError: an unknown form, or a length that is not a power of two.
+    """
+    m = len(variances)
+    _require_power(m)
+    left, at = np.full(m, float(variances[0])), 1
+    orthonormal = _factor(form) != _FACTORS["averaging"]
+    left = left / m if orthonormal else left
+    while at < m:
+        share = at / m if orthonormal else 1.0
+        left = left + share * np.repeat(np.asarray(variances[at : 2 * at], float), m // at)
+        at *= 2
+    return left
+
+
+def _factor(form: str) -> float:
+    if form not in _FACTORS:
+        raise ValueError(f"form: {form!r} is neither 'averaging' nor 'orthonormal'")
+    return _FACTORS[form]
+
+
+def _require_power(m: int) -> None:
+    if m < 1 or m & (m - 1):
+        raise ValueError(f"m: {m} is not a power of two")

@@ -1,0 +1,107 @@
+"""The Haar transform against its matrix, its inverse, the paper's example, and the noise that it leaves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from haar import haar as matrix_of
+from scipy.stats import chi2
+
+from fedpriv.wavelet import haar, inverse_haar, padded_length, variance_left, weights
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+FORMS = ["averaging", "orthonormal"]
+
+
+def matrix(m, form):
+    """Rows scaled to norm 1 in the orthonormal form."""
+    averaging = matrix_of(m)[0]
+    if form == "averaging":
+        return averaging
+    return averaging / np.linalg.norm(averaging, axis=1, keepdims=True)
+
+
+def test_the_worked_example_of_the_paper():
+    found = haar(jnp.array([4.0, 8, 1, 9, 8, 4, 5, 3]))
+    assert found.tolist() == [5.25, 0.25, 0.5, 1, -2, -4, 2, 1]
+    assert inverse_haar(found, 8).tolist() == [4, 8, 1, 9, 8, 4, 5, 3]
+    assert weights(8).tolist() == [8, 8, 4, 4, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("m", [1, 2, 4, 32])
+def test_it_is_the_matrix(m, form):
+    x = np.random.default_rng(m).normal(size=(3, m)).astype(np.float32)
+    np.testing.assert_allclose(haar(jnp.asarray(x), form), x @ matrix(m, form).T, atol=2e-6)
+    np.testing.assert_array_equal(weights(m), matrix_of(m)[1])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_inverse_is_exact_for_every_length(form):
+    """To 1e-6 of the largest entry; with two leading axes."""
+    for length in range(1, 71):
+        x = jax.random.normal(jax.random.key(length), (2, 3, length))
+        coefficients = haar(x, form)
+        assert coefficients.shape == (2, 3, padded_length(length))
+        back = inverse_haar(coefficients, length, form)
+        np.testing.assert_allclose(back, x, atol=1e-6 * float(jnp.abs(x).max()))
+
+
+def test_orthonormal_keeps_norms_and_inner_products():
+    x, y = jax.random.normal(jax.random.key(0), (2, 37))
+    in_waves = haar(jnp.stack([x, y]), "orthonormal")
+    np.testing.assert_allclose(
+        in_waves @ in_waves.T, jnp.stack([x, y]) @ jnp.stack([x, y]).T, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_variance_left_is_that_of_the_matrix(form):
+    variances = np.random.default_rng(0).random(16) + 0.1
+    inverse = np.linalg.inv(matrix(16, form))
+    np.testing.assert_allclose(variance_left(variances, form), inverse**2 @ variances)
+
+
+@pytest.mark.parametrize("m", [1, 2, 8, 1024])
+def test_the_paper_s_noise_leaves_a_third(m):
+    np.testing.assert_allclose(variance_left(weights(m) ** -2.0), 1 / 3 + 2 / (3 * m**2))
+
+
+def test_measured_variance_of_the_paper_s_noise():
+    """8 entries, 20,000 draws; chi-squared test of each variance, false alarm 1e-6 in all."""
+    draws, std = 20_000, 1.7
+    noise = std / weights(8) * jax.random.normal(jax.random.key(3), (draws, 8))
+    measured = np.sum(np.asarray(inverse_haar(noise, 8), np.float64) ** 2, axis=0)
+    expected = std**2 * (1 / 3 + 2 / (3 * 64))
+    low, high = chi2.ppf([0.5e-6 / 8, 1 - 0.5e-6 / 8], draws) * expected
+    assert (low < measured).all()
+    assert (measured < high).all()
+
+
+def test_orthonormal_with_equal_noise_is_the_plain_gaussian():
+    """Covariance of 40,000 draws against the identity, entry by entry at six standard deviations (false alarm 1e-7)."""
+    draws, m = 40_000, 8
+    noise = jax.random.normal(jax.random.key(1), (draws, m))
+    found = np.asarray(inverse_haar(noise, m, "orthonormal"), np.float64)
+    covariance = found.T @ found / draws
+    deviation = np.where(np.eye(m), 2**0.5, 1) / draws**0.5
+    assert (np.abs(covariance - np.eye(m)) < 6 * deviation).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: haar(jnp.zeros((2, 0))), "length: 0 is not at least 1"),
+        (lambda: haar(jnp.zeros(2), "db4"), "form: 'db4' is neither"),
+        (
+            lambda: inverse_haar(jnp.zeros(8), 4),
+            "coefficients: 8 do not belong to a vector of length 4",
+        ),
+        (lambda: inverse_haar(jnp.zeros(6), 6), "coefficients: 6 do not belong"),
+        (lambda: weights(6), "m: 6 is not a power of two"),
+        (lambda: variance_left(np.ones(3)), "m: 3 is not a power of two"),
+    ],
+)
+def test_wrong_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
