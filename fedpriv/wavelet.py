@@ -1,7 +1,7 @@
 """The Haar wavelet transform of a vector, in averaging and in orthonormal form.
 
-K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach", Section 4.3: the averaging
-form and its weights.
+K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach", Section 4.3: the
+averaging form and its weights.
 
 A vector is padded with zeros to m = 2^L entries; L times, neighbours (a, b) are replaced by their mean (a + b) / 2 and
 detail (a - b) / 2. Coefficients are ordered from coarse to fine: the overall mean, then the details of level L (one),
