@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.clipping import Bound, Clipping, flat, spread
 from fedpriv.codecs import dimension, unflatten
+from fedpriv.noise import Noise, isotropic
 from fedpriv.types import Key, PyTree
 
 
@@ -20,10 +23,14 @@ class Mechanism(NamedTuple):
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
       perturb: (key, sum) -> noisy sum.
-      multiplier: noise standard deviation of the sum over the most one contribution can move it; 0 where nothing is
-        hidden.
+      multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
+        sensitivity where that differs by direction); 0 where nothing is hidden.
       reason: why nothing is hidden, where the multiplier is 0.
       noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
+      noise_multiplier: sigma, by which papers name their noise; `multiplier` is what is proved.
+      scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
+        needs more than norms.
+      at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
     """
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
@@ -31,6 +38,73 @@ class Mechanism(NamedTuple):
     multiplier: float
     reason: str = ""
     noise: str = "gaussian"
+    noise_multiplier: float = 0.0
+    scales: Callable[[PyTree], PyTree] | None = None
+    at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
+
+    def in_round(self, t: jax.Array | int) -> Mechanism:
+        """The mechanism of round t: this one; schedules differ."""
+        return self
+
+    def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
+        """The mechanism for contributions of these norms: this one; a rule that looks at the data is not private."""
+        return self
+
+    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        """(number of rounds, multiplier) of each part of a run."""
+        return ((rounds, self.multiplier),)
+
+
+def mechanism(
+    clipping: Clipping,
+    noise: Noise,
+    *,
+    clip_norm: float,
+    noise_multiplier: float,
+    calibrated: bool = False,
+) -> Mechanism:
+    """Clips into `clipping`'s set at C, adds C sigma times `noise` to the sum.
+
+    Formal guarantees:
+      In exact arithmetic a clipped contribution moves the sum, whitened by the noise, by at most
+      `noise.reach(clipping)` / sigma: the sum is a Gaussian mechanism of multiplier sigma / reach per contribution
+      removed or added (and half of that per contribution replaced). One whose norm is NaN or infinite counts as 0
+      and so keeps the bound. Floating-point rounding of the norm (relative 1e-6) is not accounted for.
+
+    Args:
+      clip_norm: C; infinity without noise is no mechanism at all.
+      noise_multiplier: sigma.
+      calibrated: multiply the noise by the reach, so that the multiplier is sigma.
+
+    Raises:
+      ValueError: C <= 0, sigma < 0, noise without a finite clip norm, or `calibrated` where the reach is infinite.
+    """
+    _check(clip_norm, noise_multiplier)
+    reach = noise.reach(clipping)
+    if calibrated and reach == math.inf:
+        raise ValueError("calibrated: no noise of this shape hides a contribution of this set")
+
+    def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
+        silent = isinstance(sigma, int | float) and not sigma > 0
+        strength = sigma * reach if calibrated else sigma
+
+        def perturb(key: Key, total: PyTree) -> PyTree:
+            if silent:
+                return total
+            drawn, bounds = noise.draw(key, total), spread(bound, total)
+            return jax.tree.map(lambda s, z, c: s + c * strength * z, total, drawn, bounds)
+
+        return Mechanism(
+            lambda update: clipping.clip(update, bound),
+            perturb,
+            0.0 if silent else strength / reach,
+            "no noise is added" if silent else "",
+            noise_multiplier=sigma,
+            scales=None if clipping.scales is None else partial(clipping.scales, bound=bound),
+            at=at,
+        )
+
+    return at(clip_norm, float(noise_multiplier))
 
 
 def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
@@ -38,21 +112,13 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
 
     `clip_norm = inf` with `noise_multiplier = 0` is no mechanism at all.
 
-    Formal guarantees:
-      In exact arithmetic a clipped contribution has norm at most C, so that removing one moves the sum by at most C:
-      the sum is a Gaussian mechanism with multiplier sigma per contribution removed or added (and sigma / 2 per
-      contribution replaced). A contribution whose norm is NaN or infinite counts as 0 and so keeps the bound.
-      Floating-point rounding of the norm (relative 1e-6) is not accounted for.
+    Formal guarantees: those of `mechanism`, with multiplier sigma.
 
     Raises:
       ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
     """
-    _check(clip_norm, noise_multiplier)
-    return Mechanism(
-        _clip(clip_norm, optax.tree.norm),
-        _perturb(clip_norm * noise_multiplier, jax.random.normal),
-        float(noise_multiplier),
-        "" if noise_multiplier > 0 else "no noise is added",
+    return mechanism(
+        flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier
     )
 
 
@@ -78,6 +144,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         float(noise_multiplier),
         "" if noise_multiplier > 0 else "no noise is added",
         "laplace",
+        float(noise_multiplier),
     )
 
 

@@ -1,0 +1,172 @@
+"""What bounds a contribution: sets that it is clipped into, and how far such sets reach.
+
+Flat and per-layer clipping: H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, ICLR 2018, arXiv:1710.06963, Section 2.
+Clipping of Haar coefficients: K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced
+Approach", Algorithm 1 (all together) and Section 4.3 (each level).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.codecs import dimension, flatten, unflatten
+from fedpriv.types import PyTree
+from fedpriv.wavelet import haar, inverse_haar, padded_length, weights
+
+Bound: TypeAlias = float | jax.Array
+"""C, which may be traced."""
+
+
+class Clipping(NamedTuple):
+    """A set of contributions u, scaled by C, and a way into it.
+
+    A contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too. Sets of Haar
+    coefficients are sets of vectors padded to m = 2^L entries: noise is added to those, and what is cut off afterwards
+    is post-processing.
+
+    Attributes:
+      clip: (contribution, C) -> (bounded contribution, its norm before).
+      length: sup ||u||_2 for C = 1.
+      weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights; infinity if that
+        is not known.
+      scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
+        norms (trees of f32[...]); None for other clipping.
+    """
+
+    clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
+    length: float
+    weighted_length: float = math.inf
+    scales: Callable[[PyTree, Bound], PyTree] | None = None
+
+
+def flat(d: int | None = None) -> Clipping:
+    """||u||_2 <= C, over all coordinates together.
+
+    Args:
+      d: number of coordinates, which only noise on Haar coefficients asks for: sup ||W H u|| is sqrt(m), reached by a
+        constant vector.
+    """
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        whole = over_tensors(norms)
+        return spread(_scale(whole, bound, whole), norms)
+
+    weighted = math.inf if d is None else math.sqrt(padded_length(d))
+    return Clipping(_by_tensors(scales), 1.0, weighted, scales)
+
+
+def per_layer(tensors: int, d: int | None = None) -> Clipping:
+    """||u_j||_2 <= C / sqrt(p) in each of the model's p tensors; a subset of `flat`'s set.
+
+    Args:
+      tensors: p.
+      d: as in `flat`.
+
+    Raises:
+      ValueError: p below 1; when it is used, a contribution of another number of tensors.
+    """
+    each = separately(tensors)
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        return each.scales(norms, bound / math.sqrt(tensors))  # type: ignore[misc]
+
+    return Clipping(_by_tensors(scales), 1.0, flat(d).weighted_length, scales)
+
+
+def separately(tensors: int) -> Clipping:
+    """||u_j||_2 <= C, or C_j where C is a tree of bounds, in each of the model's p tensors: of length sqrt(p).
+
+    Args:
+      tensors: p.
+
+    Raises:
+      ValueError: as `per_layer`.
+    """
+    if tensors < 1:
+        raise ValueError(f"tensors: {tensors} is not at least 1")
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        found = len(jax.tree.leaves(norms))
+        if found != tensors:
+            raise ValueError(f"tensors: {tensors}, but the model has {found}; give {found}")
+        whole = over_tensors(norms)
+        return jax.tree.map(lambda n, c: _scale(n, c, whole), norms, spread(bound, norms))
+
+    return Clipping(_by_tensors(scales), math.sqrt(tensors), scales=scales)
+
+
+def coefficients(d: int) -> Clipping:
+    """||H u||_2 <= C, over all Haar coefficients in averaging form (Algorithm 1).
+
+    sup ||u|| is sqrt(m) and sup ||W H u|| is m, both for a constant vector, which has a single coefficient.
+
+    Args:
+      d: number of coordinates.
+    """
+    m = padded_length(d)
+
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        norm = jnp.linalg.norm(haar(flatten(update)))
+        return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
+
+    return Clipping(clip, math.sqrt(m), float(m))
+
+
+def per_level(d: int) -> Clipping:
+    """||H_l u||_2 <= C / W_l for the coefficients of each level l, and for the overall mean (Section 4.3).
+
+    sup ||u|| is 1, as ||u||^2 = sum_l 2^l ||H_l u||^2 + m H_0^2 <= C^2 (sum_l 2^-l + 1 / m) = C^2; sup ||W H u|| is
+    sqrt(1 + log2 m), as each of the 1 + log2 m groups moves W H u by at most C.
+
+    Args:
+      d: number of coordinates.
+    """
+    m = padded_length(d)
+    starts = [1 << level for level in range(m.bit_length() - 1)]  # of the levels, from coarse to fine
+    limits = [1 / m, *(start / m for start in starts)]  # 1 / W
+
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        groups = jnp.split(haar(flatten(update)), starts)
+        norms = [jnp.linalg.norm(group) for group in groups]
+        norm = jnp.sqrt(sum(n**2 / limit for n, limit in zip(norms, limits, strict=True)))
+        scales = [_scale(n, bound * limit, norm) for n, limit in zip(norms, limits, strict=True)]
+        u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
+        return unflatten(u, update), norm
+
+    return Clipping(clip, 1.0, math.sqrt(m.bit_length()))
+
+
+def over_tensors(norms: PyTree) -> jax.Array:
+    """The norm of the whole, from those of its tensors."""
+    return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
+
+
+def spread(bound: Bound, like: PyTree) -> PyTree:
+    """A bound for each leaf of `like`."""
+    leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(bound))
+    return jax.tree.map(lambda _: bound, like) if leaf else bound
+
+
+def _by_tensors(
+    scales: Callable[[PyTree, Bound], PyTree],
+) -> Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]:
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf.reshape(-1)), update)
+        return _scaled(update, scales(norms, bound)), over_tensors(norms)
+
+    return clip
+
+
+def _scaled(update: PyTree, scales: PyTree) -> PyTree:
+    return jax.tree.map(lambda u, s: jnp.where(s == 0, 0.0, u * s), update, scales)
+
+
+def _scale(norm: jax.Array, bound: Bound, whole: jax.Array) -> jax.Array:
+    """What brings `norm` down to `bound`: 0 where the norm of the whole is NaN or infinite, 1 without a bound."""
+    scale = jnp.where(jnp.isfinite(whole), jnp.minimum(1.0, bound / norm), 0.0)
+    return jnp.where(jnp.isinf(bound), 1.0, scale)
