@@ -155,7 +155,7 @@ def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm
         max(1, round(1 / config.record_rate)) if name.endswith("fed_sgd") else config.local_steps
     )
     passes = config.record_rate * steps
-    local = fp.LocalSteps(
+    local = fp.dp_scaffold_steps(
         gradients,
         _records(config),
         steps,

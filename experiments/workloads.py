@@ -99,7 +99,7 @@ class Records:
         return self.steps * self.batch * 2 * 2 * self.features * self.classes
 
     def algorithm(self, clients: int) -> fedpriv.Algorithm:
-        local = fedpriv.LocalSteps(
+        local = fedpriv.dp_scaffold_steps(
             fedpriv.per_example_dense(5e-3),
             fedpriv.subsets(self.records, self.batch),
             self.steps,

@@ -1,7 +1,8 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
-from fedpriv import datasets, measures, models, partition, wavelet
-from fedpriv.algorithms.dp_scaffold import dp_scaffold, record_fed_avg
+from fedpriv import clipping, datasets, measures, models, noise, partition, wavelet
+from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
+from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
 from fedpriv.codecs import Wire
@@ -16,10 +17,11 @@ from fedpriv.cohort import (
     put,
     take,
 )
+from fedpriv.dynamic import Dynamic, dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
-from fedpriv.mechanisms import Mechanism, gaussian, laplace
-from fedpriv.per_example import PerExample, per_example, private_mean
+from fedpriv.mechanisms import Mechanism, gaussian, laplace, mechanism
+from fedpriv.per_example import MedianClipping, PerExample, per_example, private_mean
 from fedpriv.per_example_dense import per_example_dense
 from fedpriv.privacy import (
     VIEWS,
@@ -43,11 +45,13 @@ __all__ = [
     "Claim",
     "Cohort",
     "DivergedError",
+    "Dynamic",
     "Evaluation",
     "Federation",
     "History",
     "LocalSteps",
     "Mechanism",
+    "MedianClipping",
     "ModelState",
     "PerExample",
     "Release",
@@ -58,9 +62,13 @@ __all__ = [
     "calibrate_noise",
     "calibrate_rounds",
     "certify",
+    "clipping",
     "datasets",
     "dp_fed_avg",
     "dp_scaffold",
+    "dp_scaffold_steps",
+    "dp_sgd",
+    "dynamic",
     "epochs",
     "everyone",
     "fed_avg",
@@ -74,7 +82,9 @@ __all__ = [
     "laplace",
     "mean_grad",
     "measures",
+    "mechanism",
     "models",
+    "noise",
     "partition",
     "per_example",
     "per_example_dense",

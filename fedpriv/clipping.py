@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from fedpriv.codecs import dimension, flatten, unflatten
 from fedpriv.types import PyTree
-from fedpriv.wavelet import haar, inverse_haar, padded_length, weights
+from fedpriv.wavelet import haar, inverse_haar, padded_length
 
 Bound: TypeAlias = float | jax.Array
 """C, which may be traced."""
@@ -127,7 +127,9 @@ def per_level(d: int) -> Clipping:
       d: number of coordinates.
     """
     m = padded_length(d)
-    starts = [1 << level for level in range(m.bit_length() - 1)]  # of the levels, from coarse to fine
+    starts = [
+        1 << level for level in range(m.bit_length() - 1)
+    ]  # of the levels, from coarse to fine
     limits = [1 / m, *(start / m for start in starts)]  # 1 / W
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +26,7 @@ class Mechanism(NamedTuple):
         sensitivity where that differs by direction); 0 where nothing is hidden.
       reason: why nothing is hidden, where the multiplier is 0.
       noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
+      clip_norm: C.
       noise_multiplier: sigma, by which papers name their noise; `multiplier` is what is proved.
       scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
         needs more than norms.
@@ -35,10 +35,11 @@ class Mechanism(NamedTuple):
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
     perturb: Callable[[Key, PyTree], PyTree]
-    multiplier: float
+    multiplier: Any
     reason: str = ""
     noise: str = "gaussian"
-    noise_multiplier: float = 0.0
+    clip_norm: Any = math.inf
+    noise_multiplier: Any = 0.0
     scales: Callable[[PyTree], PyTree] | None = None
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
 
@@ -84,6 +85,12 @@ def mechanism(
     if calibrated and reach == math.inf:
         raise ValueError("calibrated: no noise of this shape hides a contribution of this set")
 
+    unknown = (
+        "" if reach < math.inf else "noise of this shape does not hide what is clipped like this"
+    )
+
+    scales = clipping.scales
+
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
         silent = isinstance(sigma, int | float) and not sigma > 0
         strength = sigma * reach if calibrated else sigma
@@ -98,9 +105,10 @@ def mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
-            "no noise is added" if silent else "",
+            "no noise is added" if silent else unknown,
+            clip_norm=bound,
             noise_multiplier=sigma,
-            scales=None if clipping.scales is None else partial(clipping.scales, bound=bound),
+            scales=None if scales is None else lambda norms: scales(norms, bound),
             at=at,
         )
 
@@ -117,9 +125,7 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     Raises:
       ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
     """
-    return mechanism(
-        flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier
-    )
+    return mechanism(flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier)
 
 
 def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
@@ -144,6 +150,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         float(noise_multiplier),
         "" if noise_multiplier > 0 else "no noise is added",
         "laplace",
+        clip_norm,
         float(noise_multiplier),
     )
 

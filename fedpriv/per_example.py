@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.codecs import dimension, unflatten
+from fedpriv.clipping import over_tensors, separately
+from fedpriv.mechanisms import Mechanism, gaussian, mechanism
+from fedpriv.noise import isotropic
 from fedpriv.types import Example, Key, LossFn, Params, PyTree
 
 
@@ -22,10 +23,12 @@ class PerExample(NamedTuple):
       norms: a tree as the parameters', with the l2 norms f32[B] of the records' gradients in each tensor.
       weighted: a tree of weights f32[B] -> sum_j w_j g_j, in each tensor with its own weights; a gradient of weight 0
         does not count, even if it is not finite.
+      each: () -> the gradients themselves, a tree with leaves [B, ...], for clipping that needs more than norms.
     """
 
     norms: PyTree
     weighted: Callable[[PyTree], Params]
+    each: Callable[[], PyTree]
 
 
 Gradients: TypeAlias = Callable[[Params, Example], PerExample]
@@ -33,8 +36,6 @@ Gradients: TypeAlias = Callable[[Params, Example], PerExample]
 
 EXACT = lax.Precision.HIGHEST
 """Of products that a bound on a record rests on: elsewhere than on CPU the default rounds to ten bits or fewer."""
-
-ClipNorm: TypeAlias = float | Literal["median"]
 
 
 def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
@@ -58,7 +59,7 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
             return jax.tree.map(total, each, weights)
 
         norms = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(g.shape[0], -1), axis=1), each)
-        return PerExample(norms, weighted)
+        return PerExample(norms, weighted, lambda: each)
 
     return gradients
 
@@ -68,77 +69,77 @@ def counted(values: jax.Array, weights: jax.Array) -> jax.Array:
     return jnp.where(weights.reshape(-1, *[1] * (values.ndim - 1)) != 0, values, 0.0)
 
 
+class MedianClipping(NamedTuple):
+    """Gaussian noise on gradients clipped at the median of their own batch's norms (Noble et al., Section 5).
+
+    A heuristic that looks at the data without privacy: nothing is certified.
+
+    Attributes:
+      noise_multiplier: sigma, relative to the median.
+      tensors: above 1, the number of the model's tensors, each clipped to its own median and perturbed with sigma by
+        itself.
+    """
+
+    noise_multiplier: float
+    tensors: int = 1
+
+    def in_round(self, t: jax.Array | int) -> MedianClipping:
+        return self
+
+    def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
+        if self.tensors == 1:
+            median = _median(over_tensors(norms), mask)
+            return gaussian(1.0, 1.0).at(median, self.noise_multiplier)  # type: ignore[misc]
+        medians = jax.tree.map(lambda n: _median(n, mask), norms)
+        each = mechanism(separately(self.tensors), isotropic(), clip_norm=1.0, noise_multiplier=1.0)
+        return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
+
+    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        return ((rounds, 0.0),)
+
+    @property
+    def reason(self) -> str:
+        if self.noise_multiplier == 0:
+            return "no noise is added"
+        return "the clip norm is the median of private gradients' norms"
+
+    @property
+    def noise(self) -> str:
+        return "gaussian"
+
+
 def private_mean(
-    gradients: Gradients,
-    clip_norm: ClipNorm,
-    noise_multiplier: float,
-    expected_size: float,
-    *,
-    per_tensor: bool = False,
+    gradients: Gradients, mechanism: Mechanism | MedianClipping, expected_size: float
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
-    """(key, params, batch, mask) -> clipped and perturbed mean gradient (DP-SCAFFOLD, section 3.3).
+    """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed.
 
-    H~ = (sum_j g_j min(1, C / ||g_j||) + 2 C N(0, sigma^2 I)) / expected_size: the noise is relative to the distance
-    2 C of a record that is replaced.
-
-    Formal guarantees:
-      For a fixed C, in exact arithmetic: the sum is a Gaussian mechanism of multiplier 2 sigma per record removed or
-      added, sigma per record replaced; with `per_tensor`, of these over sqrt(tensors). A record whose gradient has a
-      NaN or infinite norm counts as 0. With "median", the median of the batch's own norms, none.
+    Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
+    `MedianClipping`, none.
 
     Args:
-      clip_norm: C, or "median" (the paper's heuristic, not private).
-      noise_multiplier: sigma_g.
-      expected_size: what the sum is divided by, s R.
-      per_tensor: clip each tensor to C (or its own median) by itself.
-
-    Raises:
-      ValueError: C <= 0, sigma < 0, or noise without a finite C.
+      expected_size: what the sum is divided by, whatever the number of records: the lot size L, or s R.
     """
-    check_clip(clip_norm, noise_multiplier)
-
-    def bound(norms: jax.Array, mask: jax.Array) -> jax.Array | float:
-        return _median(norms, mask) if clip_norm == "median" else clip_norm
 
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
-        norms, weighted = gradients(params, batch)
-        whole = _over_tensors(norms)
-        usable = mask & jnp.isfinite(whole) if clip_norm != math.inf else mask
-        if not per_tensor:
-            norms = jax.tree.map(lambda _: whole, norms)
-        bounds = jax.tree.map(lambda n: bound(n, mask), norms)
-        weights = jax.tree.map(
-            lambda n, c: jnp.where(usable, jnp.where(n <= c, 1.0, c / n), 0.0), norms, bounds
-        )
-        total = weighted(weights)
-        if noise_multiplier > 0:
-            noise = unflatten(jax.random.normal(key, (dimension(params),)), params)
-            total = jax.tree.map(
-                lambda t, c, n: t + 2 * c * noise_multiplier * n, total, bounds, noise
-            )
-        return jax.tree.map(lambda leaf: leaf / expected_size, total)
+        of_batch = gradients(params, batch)
+        now = mechanism.for_batch(of_batch.norms, mask)
+        if now.scales is None:
+            total = _sum_of_bounded(now, of_batch.each(), mask)
+        else:
+            scales = now.scales(of_batch.norms)
+            total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
+        return jax.tree.map(lambda leaf: leaf / expected_size, now.perturb(key, total))
 
     return mean
 
 
-def _over_tensors(norms: PyTree) -> jax.Array:
-    """f32[B], the norms of the whole gradients."""
-    return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
+def _sum_of_bounded(mechanism: Mechanism, each: PyTree, mask: jax.Array) -> Params:
+    bounded, _ = jax.vmap(mechanism.clip)(each)
+    weights = mask.astype(jnp.float32)
+    return jax.tree.map(
+        lambda g: jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT), bounded
+    )
 
 
 def _median(norms: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.nan_to_num(jnp.nanmedian(jnp.where(mask, norms, jnp.nan)))  # 0 without a record
-
-
-def check_clip(clip_norm: ClipNorm, noise_multiplier: float) -> None:
-    """Raises ValueError naming the field, its value and the remedy."""
-    if clip_norm != "median" and not (isinstance(clip_norm, int | float) and clip_norm > 0):
-        raise ValueError(
-            f"clip_norm: {clip_norm!r} is neither positive nor 'median'; use inf for no clipping"
-        )
-    if not 0 <= noise_multiplier < math.inf:
-        raise ValueError(
-            f"noise_multiplier: {noise_multiplier} is not in [0, inf); use 0 for no noise"
-        )
-    if noise_multiplier > 0 and clip_norm == math.inf:
-        raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")

@@ -42,8 +42,11 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
             )
             return tree([_weighted(*parts, l2) for parts in of_layer])
 
+        parts = list(zip(layers, inputs, errors, strict=True))
         return PerExample(
-            tree([_norms(*p, l2) for p in zip(layers, inputs, errors, strict=True)]), weighted
+            tree([_norms(*p, l2) for p in parts]),
+            weighted,
+            lambda: tree([_each(*p, l2) for p in parts]),
         )
 
     return gradients
@@ -114,3 +117,11 @@ def _weighted(
         kernel += l2 * jnp.sum(w) * layer["kernel"]
         bias += l2 * jnp.sum(weights["bias"]) * layer["bias"]
     return {"bias": bias, "kernel": kernel}
+
+
+def _each(
+    layer: dict[str, jax.Array], x: jax.Array, e: jax.Array, l2: float
+) -> dict[str, jax.Array]:
+    """The layer's gradients, [B, ...]."""
+    outer = x[:, :, None] * e.T[:, None, :]
+    return {"bias": e.T + l2 * layer["bias"], "kernel": outer + l2 * layer["kernel"]}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,107 +11,102 @@ from jax import lax
 
 from fedpriv.codecs import dimension, flatten
 from fedpriv.cohort import Sampler, Shard
-from fedpriv.per_example import ClipNorm, Gradients, check_clip, private_mean
+from fedpriv.dynamic import Dynamic
+from fedpriv.mechanisms import Mechanism
+from fedpriv.per_example import Gradients, MedianClipping, private_mean
 from fedpriv.privacy import Poisson
-from fedpriv.types import Example, Key, Params
+from fedpriv.types import Key, Params
+
+RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
 
 
 class LocalSteps(NamedTuple):
-    """The private local steps of a client, the same for DP-SCAFFOLD and DP-FedAvg.
+    """DP-SGD on a client's records, or any other optimiser of optax on noisy gradients.
 
-    Formal guarantees: for a fixed C and in exact arithmetic, each step's sum is a Gaussian mechanism of `multiplier()`
-    for a unit that becomes zero, half of it for one that is replaced. A record is bounded for replacement where
-    `records` draws exact subsets, for addition and removal where it draws by Poisson, and for zero-out where it takes
-    all; a whole client always for zero-out.
+    Formal guarantees: each step's sum is released by `mechanism`, of a multiplier `multipliers` says, for a unit that
+    becomes zero; half of it for one that is replaced. A record is bounded for replacement where `records` draws exact
+    subsets, for addition and removal where it draws by Poisson, and for zero-out where it takes all; a whole client
+    always for zero-out.
 
     Attributes:
       gradients: of single records, `per_example(loss)` or a closed form.
-      records: draws a step's records among a client's R; every client has to hold exactly R.
+      records: draws a step's records among a client's R; every client has to hold exactly R. Its expected size is the
+        lot size L (s R), which a step's sum is divided by.
       steps: K.
-      learning_rate: eta_l; the paper's is eta_0 / (s K).
-      clip_norm: C, the bound on a record's gradient; "median" is the paper's heuristic, which is not private.
-      noise_multiplier: sigma_g, relative to S = 2 C / (s R), the distance of a replaced record.
-      unit: what is protected; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the distance of
-        a replaced client.
-      tensors: above 1, the number of the model's parameter tensors, each clipped to C (or its own median) and perturbed
-        with sigma_g by itself, as the authors' code does; all together that is a multiplier of sigma_g / sqrt(tensors).
-      weight_decay: times y, added to the noisy gradients: l2 regularisation that is not clipped, as in the authors'
-        code, instead of one in the loss.
+      optimizer: takes the noisy gradients; its state (momentum) starts afresh in every round.
+      mechanism: what bounds a record's gradient and perturbs the sum.
+      unit: what is protected.
+      weight_decay: times y, added to the noisy gradients: l2 regularisation that is not clipped.
     """
 
     gradients: Gradients
     records: Sampler
     steps: int
-    learning_rate: float
-    clip_norm: ClipNorm = math.inf
-    noise_multiplier: float = 0.0
+    optimizer: optax.GradientTransformation
+    mechanism: RecordMechanism
     unit: Literal["record", "client"] = "record"
-    tensors: int = 1
     weight_decay: float = 0.0
 
-    @property
-    def gradient(self) -> Callable[[Key, Params, Example, jax.Array], Params]:
-        """(key, y, batch, mask) -> H~, lines 10-13."""
-        records = self.records.accounting.population if self.unit == "client" else 1
-        return private_mean(
-            self.gradients,
-            self.clip_norm,
-            self.noise_multiplier * records,
-            self.records.expected_size,
-            per_tensor=self.tensors > 1,
-        )
-
     def run(
-        self, key: Key, x: Params, shard: Shard, correction: Params, moving: jax.Array | bool
+        self,
+        key: Key,
+        x: Params,
+        shard: Shard,
+        correction: Params | None = None,
+        *,
+        t: jax.Array | int = 0,
+        moving: jax.Array | bool = True,
     ) -> tuple[Params, jax.Array, jax.Array]:
-        """K steps from x along the noisy gradients plus `correction` (eq. 1); where not `moving`, all at x.
+        """K steps from x along the noisy gradients plus `correction`; where not `moving`, all at x.
+
+        Args:
+          t: round, for mechanisms that follow a schedule.
 
         Returns:
-          (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2, Appendix C).
+          (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2).
         """
-        gradient, decay = self.gradient, self.weight_decay
-        rate = self.learning_rate * jnp.float32(moving)
+        mechanism = self.mechanism.in_round(t)
+        gradient = private_mean(self.gradients, mechanism, self.records.expected_size)
+        decay = self.weight_decay
+        if correction is None:
+            correction = jax.tree.map(jnp.zeros_like, x)
+
+        def at(y: Params) -> Params:
+            return jax.tree.map(lambda y, x: jnp.where(moving, y, x), y, x)
 
         def step(k: jax.Array, carry: tuple) -> tuple:
-            y, total, drift = carry
+            y, state, total, drift = carry
             draw_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
-            drawn = self.records.draw(draw_key)  # line 9
+            drawn = self.records.draw(draw_key)
             batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), shard.examples)
-            h = gradient(noise_key, y, batch, drawn.mask)  # lines 10-13
+            h = gradient(noise_key, at(y), batch, drawn.mask)
             if decay:
-                h = jax.tree.map(lambda h, y: h + decay * y, h, y)
-            y = jax.tree.map(lambda y, h, c: y - rate * (h + c), y, h, correction)  # line 14
-            moved = jax.tree.map(jnp.subtract, y, x)
-            return y, total + flatten(h), drift + optax.tree.norm(moved, squared=True)
+                h = jax.tree.map(lambda h, y: h + decay * y, h, at(y))
+            # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.
+            direction = lax.optimization_barrier(jax.tree.map(jnp.add, h, correction))
+            updates, state = self.optimizer.update(direction, state, y)
+            y = optax.apply_updates(y, updates)
+            moved = jax.tree.map(jnp.subtract, at(y), x)
+            return y, state, total + flatten(h), drift + optax.tree.norm(moved, squared=True)
 
-        start = (x, jnp.zeros(dimension(x)), jnp.zeros(()))
-        y, total, drift = lax.fori_loop(0, self.steps, step, start)
-        return y, total / self.steps, drift / self.steps
+        start = (x, self.optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()))
+        y, _, total, drift = lax.fori_loop(0, self.steps, step, start)
+        return at(y), total / self.steps, drift / self.steps
 
-    def multiplier(self) -> tuple[float, str]:
-        """Of a step's noise, relative to a unit whose contribution becomes zero; why, if it is 0."""
-        if self.noise_multiplier == 0:
-            return 0.0, "no noise is added"
-        if self.clip_norm == "median":
-            return 0.0, "the clip norm is the median of private gradients' norms"
-        multiplier = 2 * self.noise_multiplier / math.sqrt(self.tensors)
-        if self.unit == "client":  # its records together move the sum by one C each
-            population, most = self.records.accounting.population, self.records.slots
+    def multipliers(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        """(number of rounds, multiplier of a step) of each part of a run, for a unit that becomes zero."""
+        most = 1
+        if self.unit == "client":  # its records together move the sum
+            most = self.records.slots
             if not isinstance(self.records.accounting, Poisson):
                 most = round(self.records.expected_size)  # the other slots are masked
-            multiplier *= population / most
-        return multiplier, ""
+        return tuple((n, m / most) for n, m in self.mechanism.stages(rounds))
 
     def check(self) -> None:
         """Raises ValueError naming the field, its value and the remedy."""
         if self.steps < 1:
             raise ValueError(f"steps: {self.steps} is not at least 1")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate: {self.learning_rate} is not positive")
         if self.unit not in ("record", "client"):
             raise ValueError(f"unit: {self.unit!r} is neither 'record' nor 'client'")
-        if self.tensors < 1:
-            raise ValueError(f"tensors: {self.tensors} is not at least 1")
         if not self.weight_decay >= 0:
             raise ValueError(f"weight_decay: {self.weight_decay} is not 0 or more")
-        check_clip(self.clip_norm, self.noise_multiplier)

@@ -10,8 +10,11 @@ from jax_privacy import clipping
 from small import assert_close, assert_normal
 
 from fedpriv import models
+from fedpriv.clipping import separately
 from fedpriv.codecs import flatten
-from fedpriv.per_example import per_example, private_mean
+from fedpriv.mechanisms import gaussian, mechanism
+from fedpriv.noise import isotropic
+from fedpriv.per_example import MedianClipping, per_example, private_mean
 from fedpriv.per_example_dense import per_example_dense
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -57,7 +60,7 @@ PARAMS = params_of(MODEL)
 def test_norms_and_weighted_sums(name, l2, closed):
     model = MODELS[name]
     gradients = per_example_dense(l2) if closed else per_example(model.loss, l2)
-    norms, weighted = gradients(params_of(model), BATCH)
+    norms, weighted, each = gradients(params_of(model), BATCH)
     expected = one_by_one(l2, model)
     assert_close(
         norms,
@@ -70,6 +73,7 @@ def test_norms_and_weighted_sums(name, l2, closed):
         jax.tree.map(lambda w, g: np.tensordot(w, g, 1), weights, expected),
         1e-4,
     )
+    assert_close(each(), expected, 1e-4)
 
 
 def test_terms_that_cancel_leave_no_norm_too_small():
@@ -86,7 +90,7 @@ def test_terms_that_cancel_leave_no_norm_too_small():
         )  # so that softmax - onehot is the error
         params = {"params": {"Dense_0": {"kernel": kernel, "bias": bias}}}
         batch = {"image": x[None, :, None, None], "label": jnp.zeros(1, int)}
-        norms, weighted = per_example_dense(l2)(params, batch)
+        norms, weighted, _ = per_example_dense(l2)(params, batch)
         gradient = weighted(jax.tree.map(jnp.ones_like, norms))["params"]["Dense_0"]["kernel"]
         return jnp.linalg.norm(gradient) / norms["params"]["Dense_0"]["kernel"][0]
 
@@ -104,8 +108,9 @@ def test_every_tensor_clipped_by_itself():
     """Fixed C: each tensor's own sum; median: each tensor's own median."""
     each = one_by_one(0.0, HIDDEN)
     params = params_of(HIDDEN)
-    for clip in (0.4, "median"):
-        mean = private_mean(per_example_dense(), clip, 0.0, 3.0, per_tensor=True)
+    fixed = mechanism(separately(6), isotropic(), clip_norm=0.4, noise_multiplier=0.0)
+    for clip, rule in ((0.4, fixed), ("median", MedianClipping(0.0, tensors=6))):
+        mean = private_mean(per_example_dense(), rule, 3.0)
         found = mean(jax.random.key(0), params, BATCH, jnp.ones(B, bool))
 
         def clipped(g, clip=clip):
@@ -117,13 +122,13 @@ def test_every_tensor_clipped_by_itself():
 
 
 def test_noise_of_every_tensor_follows_its_own_clip():
-    noisy = private_mean(per_example_dense(), "median", 1.5, 4.0, per_tensor=True)
-    bare = private_mean(per_example_dense(), "median", 0.0, 4.0, per_tensor=True)
+    noisy = private_mean(per_example_dense(), MedianClipping(3.0, tensors=2), 4.0)
+    bare = private_mean(per_example_dense(), MedianClipping(0.0, tensors=2), 4.0)
     everyone = jnp.ones(B, bool)
     keys = jax.random.split(jax.random.key(0), 2000)
     total = bare(keys[0], PARAMS, BATCH, everyone)
     drawn = jax.vmap(lambda key: noisy(key, PARAMS, BATCH, everyone))(keys)
-    norms, _ = per_example_dense()(PARAMS, BATCH)
+    norms, *_ = per_example_dense()(PARAMS, BATCH)
 
     def check(x, mean, n):
         assert_normal(np.asarray(x - mean).reshape(2000, -1), 2 * 1.5 * np.median(n) / 4)
@@ -132,7 +137,7 @@ def test_noise_of_every_tensor_follows_its_own_clip():
 
 
 def test_a_batch_without_records_has_no_median():
-    mean = private_mean(per_example_dense(), "median", 1.0, 4.0)
+    mean = private_mean(per_example_dense(), MedianClipping(1.0), 4.0)
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.zeros(B, bool))
     assert_close(found, jax.tree.map(jnp.zeros_like, PARAMS), 0.0)
 
@@ -142,7 +147,7 @@ def test_a_batch_without_records_has_no_median():
 @pytest.mark.parametrize("closed", [False, True])
 def test_clipping_against_jax_privacy(clip_norm, closed):
     gradients = per_example_dense() if closed else per_example(MODEL.loss)
-    mean = private_mean(gradients, clip_norm, 0.0, 7.0)
+    mean = private_mean(gradients, gaussian(clip_norm, 0.0), 7.0)
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
 
     def loss(params, batch):
@@ -156,7 +161,7 @@ def test_clipping_against_jax_privacy(clip_norm, closed):
 def test_masked_and_broken_records_do_not_count(closed):
     gradients = per_example_dense() if closed else per_example(MODEL.loss)
     broken = BATCH | {"image": BATCH["image"].at[3].set(math.nan)}
-    mean = private_mean(gradients, 0.5, 0.0, 1.0)
+    mean = private_mean(gradients, gaussian(0.5, 0.0), 1.0)
     mask = jnp.arange(B) < 9
     found = mean(jax.random.key(0), PARAMS, broken, mask)
     kept = jax.tree.map(lambda leaf: leaf[jnp.array([0, 1, 2, 4, 5, 6, 7, 8])], BATCH)
@@ -164,8 +169,8 @@ def test_masked_and_broken_records_do_not_count(closed):
     assert_close(found, alone, 1e-5)
 
 
-def test_noise_is_relative_to_a_replaced_record():
-    mean = private_mean(per_example_dense(), 0.5, 1.5, 4.0)
+def test_noise_of_the_mean():
+    mean = private_mean(per_example_dense(), gaussian(0.5, 3.0), 4.0)
     keys = jax.random.split(jax.random.key(0), 2000)
     nobody = jnp.zeros(B, bool)
     drawn = jax.vmap(lambda key: flatten(mean(key, PARAMS, BATCH, nobody)))(keys)
@@ -178,13 +183,13 @@ def test_the_median_of_the_real_records():
         for j in range(7)
     ]
     mask = jnp.arange(B) < 7
-    found = private_mean(per_example_dense(), "median", 0.0, 1.0)
-    fixed = private_mean(per_example_dense(), float(np.median(norms)), 0.0, 1.0)
+    found = private_mean(per_example_dense(), MedianClipping(0.0), 1.0)
+    fixed = private_mean(per_example_dense(), gaussian(float(np.median(norms)), 0.0), 1.0)
     arguments = (jax.random.key(0), PARAMS, BATCH, mask)
     assert_close(found(*arguments), fixed(*arguments), 1e-6)
 
 
 def test_without_a_clip_it_is_the_mean_gradient():
-    mean = private_mean(per_example_dense(), math.inf, 0.0, B)
+    mean = private_mean(per_example_dense(), gaussian(math.inf, 0.0), B)
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
     assert_close(found, jax.tree.map(lambda g: g.mean(0), one_by_one(0.0)), 1e-5)

@@ -11,12 +11,12 @@ from small import assert_identical, classification
 from fedpriv import (
     Certificate,
     Claim,
-    LocalSteps,
     Release,
     Wire,
     certify,
     dp_fed_avg,
     dp_scaffold,
+    dp_scaffold_steps,
     epochs,
     everyone,
     fed_avg,
@@ -54,10 +54,8 @@ ALGORITHMS = {
         MODEL.loss, sampler=everyone(CLIENTS), sparsifier=TOP_K, **COMMON, **PRIVATE
     ),
 }
-LOCAL = LocalSteps(per_example(MODEL.loss), fixed_size(PER_CLIENT, 2), 3, 0.1)
-NOISY_LOCAL = LOCAL._replace(
-    gradients=per_example_dense(1e-2), records=subsets(PER_CLIENT, 2), **PRIVATE
-)
+LOCAL = dp_scaffold_steps(per_example(MODEL.loss), fixed_size(PER_CLIENT, 2), 3, 0.1)
+NOISY_LOCAL = dp_scaffold_steps(per_example_dense(1e-2), subsets(PER_CLIENT, 2), 3, 0.1, **PRIVATE)
 ALGORITHMS |= {
     "scaffold": dp_scaffold(LOCAL, sampler=FIXED),
     "dp_scaffold": dp_scaffold(NOISY_LOCAL, sampler=POISSON),

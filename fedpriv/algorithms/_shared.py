@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fedpriv.codecs import Wire
 from fedpriv.cohort import Cohort, Sampler
+from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.mechanisms import Mechanism
 from fedpriv.privacy import Claim, Release, fed_smp_claim
@@ -35,37 +36,39 @@ def starting_from(sampler: Sampler) -> Callable[[Params, Federation], ModelState
     return init
 
 
-def client_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], tuple[Release, ...]]:
+def client_releases(
+    mechanism: Mechanism | Dynamic, sampler: Sampler
+) -> Callable[[int], tuple[Release, ...]]:
     """`Algorithm.releases` of a perturbed sum of bounded client updates, one sum per round.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
     each with its own share only: at worst 1 / slots of it, where the cohort's size varies.
     """
 
-    def releases(rounds: int) -> tuple[Release, ...]:
-        def release(view: str, multiplier: float, in_shares: bool, reason: str) -> Release:
-            return Release(
-                view,
-                "client",
-                multiplier,
-                sampler.accounting,
-                rounds,
-                noise=mechanism.noise,
-                in_shares=in_shares,
-                reason=reason,
-            )
+    def release(view: str, steps: int, multiplier: float, in_shares: bool, reason: str) -> Release:
+        return Release(
+            view,
+            "client",
+            multiplier,
+            sampler.accounting,
+            steps,
+            noise=mechanism.noise,
+            in_shares=in_shares,
+            reason=reason,
+        )
 
-        whole = (mechanism.multiplier, True, mechanism.reason)
-        share = (mechanism.multiplier / math.sqrt(sampler.slots), False, mechanism.reason)
-        if mechanism.noise == "laplace" and mechanism.multiplier > 0:
-            share = (0.0, False, "a client's share of Laplace noise is not Laplace")
+    def part(steps: int, multiplier: float) -> tuple[Release, ...]:
+        whole = (steps, multiplier, True, mechanism.reason)
+        share = (steps, multiplier / math.sqrt(sampler.slots), False, mechanism.reason)
+        if mechanism.noise == "laplace" and multiplier > 0:
+            share = (steps, 0.0, False, "a client's share of Laplace noise is not Laplace")
         return (
             release("third_party", *whole),
             release("server", *share),
             release("server_secagg", *whole),
         )
 
-    return releases
+    return lambda rounds: tuple(r for stage in mechanism.stages(rounds) for r in part(*stage))
 
 
 def claimed_by_fed_smp(

@@ -10,20 +10,79 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
 from jax import lax
 
-from fedpriv.algorithms._shared import measured, starting_from
+from fedpriv.algorithms._shared import measured
+from fedpriv.algorithms.dp_sgd import dp_sgd, local_releases, starting
+from fedpriv.clipping import flat, separately
 from fedpriv.codecs import Wire, dimension, unflatten
 from fedpriv.cohort import Sampler, Shard, everyone, for_each_client, put, take
+from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.privacy import VIEWS, Claim, Everyone, FixedSize, Poisson, Release, dp_scaffold_claim
+from fedpriv.mechanisms import Mechanism, gaussian, mechanism
+from fedpriv.noise import isotropic
+from fedpriv.per_example import Gradients, MedianClipping
+from fedpriv.privacy import Claim, Poisson, dp_scaffold_claim
 from fedpriv.private_steps import LocalSteps
-from fedpriv.types import Algorithm, Key, Metrics, ModelState, Params
+from fedpriv.types import Algorithm, Key, Metrics, Params
+
+ClipNorm: TypeAlias = float | Literal["median"]
+
+
+def dp_scaffold_steps(
+    gradients: Gradients,
+    records: Sampler,
+    steps: int,
+    learning_rate: float,
+    clip_norm: ClipNorm = math.inf,
+    noise_multiplier: float = 0.0,
+    unit: Literal["record", "client"] = "record",
+    tensors: int = 1,
+    weight_decay: float = 0.0,
+) -> LocalSteps:
+    """Lines 8-15 of Algorithm 1: local steps with the noise as this paper scales it.
+
+    A step's mean gets noise of standard deviation S sigma_g per coordinate, S = 2 C / (s R) being the distance of a
+    replaced record.
+
+    Args:
+      learning_rate: eta_l; the paper's is eta_0 / (s K).
+      clip_norm: C; "median" is the paper's heuristic, which is not private.
+      noise_multiplier: sigma_g.
+      unit: what is protected; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the distance of
+        a replaced client.
+      tensors: above 1, the number of the model's parameter tensors, each clipped to C (or its own median) and perturbed
+        with sigma_g by itself, as the authors' code does; all together that is a multiplier of sigma_g / sqrt(tensors).
+      weight_decay: l2 regularisation that is not clipped, as in the authors' code, instead of one in the loss.
+      gradients, records, steps: as `LocalSteps`.
+
+    Raises:
+      ValueError: as `LocalSteps` and `mechanism`.
+    """
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate: {learning_rate} is not positive")
+    if tensors < 1:
+        raise ValueError(f"tensors: {tensors} is not at least 1")
+    if isinstance(clip_norm, str) and clip_norm != "median":
+        raise ValueError(f"clip_norm: {clip_norm!r} is neither positive nor 'median'")
+    gaussian(1.0 if isinstance(clip_norm, str) else clip_norm, noise_multiplier)  # raises
+    sigma = 2 * noise_multiplier
+    if unit == "client":
+        sigma *= records.accounting.population
+    perturbing: Mechanism | MedianClipping
+    if isinstance(clip_norm, str):
+        perturbing = MedianClipping(sigma, tensors)
+    else:
+        clipping = flat() if tensors == 1 else separately(tensors)
+        perturbing = mechanism(clipping, isotropic(), clip_norm=clip_norm, noise_multiplier=sigma)
+    return LocalSteps(
+        gradients, records, steps, optax.sgd(learning_rate), perturbing, unit, weight_decay
+    )
 
 
 class ScaffoldState(NamedTuple):
@@ -74,7 +133,7 @@ def dp_scaffold(
     first = everyone(sampler.accounting.population) if everyone_first else None
 
     def init(params: Params, federation: Federation) -> ScaffoldState:
-        start = _starting(local, sampler, params, federation)
+        start = starting(local, sampler, params, federation)
         d = dimension(params)
         return ScaffoldState(*start, jnp.zeros(d), jnp.zeros((federation.num_clients, d)))
 
@@ -88,7 +147,8 @@ def dp_scaffold(
             moving = t >= warm_start
 
             def client(key: Key, shard: Shard, c_i: jax.Array) -> tuple:
-                y, mean, drift = local.run(key, x, shard, unflatten(c - c_i, x), moving)
+                correction = unflatten(c - c_i, x)
+                y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
                 dy = jax.tree.map(jnp.subtract, y, x)
                 # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
                 return (dy, mean - c_i), (mean, drift)
@@ -107,7 +167,7 @@ def dp_scaffold(
 
     usual = round_with(sampler)
     round = usual if first is None else _opened_by(round_with(first), usual)
-    return Algorithm(init, round, _releases(local, sampler, first), _claim(local, sampler))
+    return Algorithm(init, round, local_releases(local, sampler, first), _claim(local, sampler))
 
 
 Round: TypeAlias = Callable[[Key, ScaffoldState, Federation], tuple[ScaffoldState, Metrics]]
@@ -127,108 +187,37 @@ def _opened_by(opening: Round, usual: Round) -> Round:
 def record_fed_avg(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> Algorithm:
     """DP-FedAvg by noisy local steps (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
 
-    Formal guarantees: as `dp_scaffold`; for one step on cohorts that are not Poisson, third parties and servers behind
-    secure aggregation see a record in the cohort's sum only, with the noise of all.
-
-    Args:
-      sampler: draws the cohort of clients.
-      global_rate: eta_g.
+    `dp_sgd` with the paper's claim.
 
     Raises:
-      ValueError: as `dp_scaffold`.
+      ValueError: as `dp_sgd`.
     """
-    local.check()
-
-    def init(params: Params, federation: Federation) -> ModelState:
-        return _starting(local, sampler, params, federation)
-
-    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
-        x, t = state
-        cohort_key, local_key = jax.random.split(key)
-        cohort = sampler.draw(cohort_key)
-        zero = jax.tree.map(jnp.zeros_like, x)
-
-        def client(key: Key, shard: Shard) -> tuple:
-            y, _, drift = local.run(key, x, shard, zero, True)
-            return jax.tree.map(jnp.subtract, y, x), drift
-
-        total, drifts = for_each_client(client, local_key, cohort, federation)
-        x = jax.tree.map(lambda x, s: x + global_rate * (s / sampler.expected_size), x, total)
-        return ModelState(x, t + 1), measured(cohort, Wire(dimension(x)), drifts, "user_drift")
-
-    summed = local.steps == 1 and local.unit == "record"
-    return Algorithm(init, round, _releases(local, sampler, summed=summed), _claim(local, sampler))
-
-
-def _starting(
-    local: LocalSteps, sampler: Sampler, params: Params, federation: Federation
-) -> ModelState:
-    size = local.records.accounting.population
-    sizes = np.asarray(federation.size)
-    if (sizes != size).any():
-        odd = int(np.argmax(sizes != size))
-        raise ValueError(
-            f"records: drawn among {size} of each client, but client {odd} holds {sizes[odd]}; give every client {size}"
-        )
-    tensors = len(jax.tree.leaves(params))
-    if local.tensors not in (1, tensors):
-        raise ValueError(
-            f"tensors: {local.tensors}, but the model has {tensors}; give {tensors} or 1"
-        )
-    return starting_from(sampler)(params, federation)
-
-
-def _releases(
-    local: LocalSteps, sampler: Sampler, first: Sampler | None = None, *, summed: bool = False
-) -> Callable[[int], tuple[Release, ...]]:
-    """What every view sees of a unit: the K noisy gradients of each round that its client takes part in.
-
-    The noise of others hides nothing of the steps before the last, which are seen through later ones, and control
-    variates carry it over rounds; so each view is taken to see the noisy gradients themselves. Only for one step
-    without control variates (`summed`) does a third party, or a server that sees sums, see no more than the cohort's
-    sum, with the noise of all its members. A whole client is in each of its own steps: no sampling of records hides it.
-
-    Args:
-      first: the sampler of the first round, if it is another one.
-    """
-    own, reason = local.multiplier()
-    records: Everyone | FixedSize | Poisson = local.records.accounting
-    if local.unit == "client":
-        records = Everyone(local.records.accounting.population)
-    fixed = isinstance(sampler.accounting, FixedSize | Everyone)
-
-    def releases(rounds: int) -> tuple[Release, ...]:
-        def release(view: str, sampler: Sampler, steps: int) -> Release:
-            shared = summed and fixed and view != "server"
-            return Release(
-                view,
-                local.unit,
-                own * math.sqrt(sampler.expected_size) if shared else own,
-                records,
-                steps,
-                in_shares=shared,
-                repeats=local.steps,
-                participation=sampler.accounting,
-                reason=reason,
-            )
-
-        if first is None:
-            return tuple(release(view, sampler, rounds) for view in VIEWS)
-        begun = min(rounds, 1)
-        parts = ((first, begun), (sampler, rounds - begun))
-        return tuple(release(view, *part) for view in VIEWS for part in parts)
-
-    return releases
+    plain = dp_sgd(local, sampler=sampler, global_rate=global_rate)
+    return plain._replace(claim=_claim(local, sampler))
 
 
 def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:
     """The paper's epsilon towards a third party, which is the same for DP-FedAvg (Claim 4.1)."""
-    if local.noise_multiplier == 0 or local.unit == "client":
+    used = local.mechanism
+    if (
+        isinstance(used, Dynamic)
+        or used.noise != "gaussian"
+        or used.noise_multiplier == 0
+        or local.unit == "client"
+    ):
         return lambda rounds, delta: None  # of whole clients the paper prints no number
+    median = isinstance(used, MedianClipping)
+    uneven = (
+        used.tensors > 1
+        if isinstance(used, MedianClipping)
+        else used.multiplier != used.noise_multiplier
+    )
+    sigma = used.noise_multiplier / 2  # relative to 2 C
     unlike = (
         (
-            local.tensors > 1,
-            "Every tensor has noise of sigma_g by itself, which the formula ignores.",
+            uneven,
+            "A record moves the sum further, in units of the noise, than the formula supposes: every tensor has noise "
+            "of its own, or the noise has another shape.",
         ),
         (
             isinstance(local.records.accounting, Poisson),
@@ -238,14 +227,14 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
 
     def claim(rounds: int, delta: float) -> Claim:
         found = dp_scaffold_claim(
-            local.noise_multiplier,
+            sigma,
             round(sampler.expected_size),
             sampler.accounting.rate,
             local.records.accounting.rate,
             local.steps,
             rounds,
             delta,
-            median_clip=local.clip_norm == "median",
+            median_clip=median,
         )
         reasons = tuple(text for differs, text in unlike if differs)
         return replace(found, sound=False, reasons=(*reasons, *found.reasons)) if reasons else found

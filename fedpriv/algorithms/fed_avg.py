@@ -26,8 +26,9 @@ from fedpriv.algorithms._shared import (
 )
 from fedpriv.codecs import Wire, dimension
 from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.local import Batches, Schedule, full_batch, mean_grad, train
+from fedpriv.local import Batches, GradFn, Schedule, full_batch, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, PyTree
 
@@ -38,7 +39,8 @@ def fed_avg(
     sampler: Sampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism | Dynamic | None = None,
+    grad: GradFn | None = None,
 ) -> Algorithm:
     """Federated averaging; with a `mechanism`, of bounded and perturbed updates.
 
@@ -48,12 +50,14 @@ def fed_avg(
       optimizer: round -> the clients' optimiser.
       batches: a client's batches.
       mechanism: what bounds a client's update and perturbs the sum; None for neither.
+      grad: the gradient that clients follow; by default that of the mean loss.
     """
     mechanism = mechanism or gaussian(math.inf, 0)
-    grad = mean_grad(loss)
+    grad = grad or mean_grad(loss)
 
     def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
         theta, t = state
+        now = mechanism.in_round(t)
         cohort_key, local_key, noise_key = jax.random.split(key, 3)
         cohort = sampler.draw(cohort_key)
 
@@ -62,11 +66,11 @@ def fed_avg(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # (3)
             delta = jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
-            return mechanism.clip(delta)  # line 17
+            return now.clip(delta)  # line 17
 
         total, norms = for_each_client(client_update, local_key, cohort, federation)
         # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
-        total = mechanism.perturb(noise_key, total)
+        total = now.perturb(noise_key, total)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
         return ModelState(theta, t + 1), measured(cohort, Wire(dimension(theta)), norms)
 

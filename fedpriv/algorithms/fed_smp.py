@@ -23,6 +23,7 @@ from fedpriv.algorithms._shared import (
 )
 from fedpriv.codecs import Wire, dimension, flatten, gather, rand_k, scatter, top_k
 from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, GradFn, Schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian
@@ -111,7 +112,7 @@ def fed_avg_sparse(
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism | Dynamic | None = None,
 ) -> Algorithm:
     """FedAvg-rand_k and FedAvg-top_k, the paper's baselines; with a `mechanism`, Fed-SMP.
 
@@ -129,6 +130,7 @@ def fed_avg_sparse(
 
     def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
         theta, t = state
+        now = mechanism.in_round(t)
         cohort_key, local_key, noise_key, select_key = jax.random.split(key, 4)
         cohort = sampler.draw(cohort_key)  # line 3
         kept = sparsifier.select(select_key, theta, federation, grad, optimizer(t))  # lines 4-8
@@ -139,11 +141,11 @@ def fed_avg_sparse(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # lines 26-30
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
-            return mechanism.clip(scale * gather(delta, kept))  # lines 33-38
+            return now.clip(scale * gather(delta, kept))  # lines 33-38
 
         total, norms = for_each_client(client_update, local_key, cohort, federation)
         # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
-        total = mechanism.perturb(noise_key, total)
+        total = now.perturb(noise_key, total)
         step = scatter(total / sampler.expected_size, kept, theta)
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
         return ModelState(theta, t + 1), measured(cohort, Wire(kept.size), norms)

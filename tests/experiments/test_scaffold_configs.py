@@ -179,7 +179,7 @@ def test_sizes_follow_the_rates():
         (["--records", "3"], "records: 3 is not at least 5"),
         (["--eta-0", "-1"], "eta_0: -1.0 is not positive and finite"),
         (["--l2", "-1"], "l2: -1.0 is not 0 or more"),
-        (["--clip-norm", "0"], "clip_norm: 0.0 is neither positive"),
+        (["--clip-norm", "0"], "clip_norm: 0.0 is not positive"),
         (["--clip-norm", "mean"], "clip-norm"),
         (["--alpha", "-1"], "alpha: -1.0 is not at least 0"),
         (["--warm-start", "-1"], "warm_start: -1"),
