@@ -21,6 +21,18 @@ NAMES = {
     "dp_fed_sgd": "DP-FedSGD",
     "scaffold": "SCAFFOLD",
     "dp_scaffold": "DP-SCAFFOLD",
+    "dp_sgd": "DP-SGD",
+    "dyn_dp_sgd": "Dyn-DP-SGD",
+    "dp_sgd_wav": "DP-SGD-WAV",
+    "dp_sgd_wav_sound": "DP-SGD-WAV, sound",
+    "dp_adam": "DP-Adam",
+    "dp_adam_wav": "DP-Adam-WAV",
+    "dp_adagrad": "DP-AdaGrad",
+    "dp_adagrad_wav": "DP-AdaGrad-WAV",
+    "dyn_dp_fed_avg": "Dyn-DP-FedAvg",
+    "dp_fed_avg_wav": "DP-FedAvg-WAV",
+    "dp_fed_avg_wav_sound": "DP-FedAvg-WAV, sound",
+    "dp_fed_avg_adaptive": "DP-FedAvg, adaptive",
 }
 
 

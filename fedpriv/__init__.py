@@ -1,10 +1,12 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
 from fedpriv import clipping, datasets, measures, models, noise, partition, wavelet
+from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
+from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.codecs import Wire
 from fedpriv.cohort import (
     Cohort,
@@ -33,6 +35,7 @@ from fedpriv.privacy import (
     certify,
 )
 from fedpriv.private_steps import LocalSteps
+from fedpriv.proxy import median_norm, median_update_norm
 from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
@@ -59,15 +62,18 @@ __all__ = [
     "Shard",
     "Strategy",
     "Wire",
+    "adaptive_fed_avg",
     "calibrate_noise",
     "calibrate_rounds",
     "certify",
     "clipping",
     "datasets",
     "dp_fed_avg",
+    "dp_fed_avg_wav",
     "dp_scaffold",
     "dp_scaffold_steps",
     "dp_sgd",
+    "dp_sgd_wav",
     "dynamic",
     "epochs",
     "everyone",
@@ -83,6 +89,8 @@ __all__ = [
     "mean_grad",
     "measures",
     "mechanism",
+    "median_norm",
+    "median_update_norm",
     "models",
     "noise",
     "partition",
@@ -101,4 +109,5 @@ __all__ = [
     "take",
     "train",
     "wavelet",
+    "wavelet_mechanism",
 ]

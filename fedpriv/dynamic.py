@@ -37,6 +37,8 @@ class Dynamic(NamedTuple):
     parts: int = 10
 
     def in_round(self, t: jax.Array | int) -> Mechanism:
+        if self.clip_decay == self.noise_decay == 1:
+            return self.start  # to the bit: traced, C sigma would round otherwise
         piece = jnp.minimum(jnp.asarray(t) * self.parts // self.rounds, self.parts - 1)
         done = piece / self.parts
         return self.start.at(  # type: ignore[misc]

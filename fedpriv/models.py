@@ -132,6 +132,21 @@ def svhn_cnn(weights: Weights = "flax") -> Model:
     return classifier(CNN((64, 128), (384, 192), 10, weights), (32, 32, 3))
 
 
+def small_mnist_cnn() -> Model:
+    """Convolutions of 8 and 16 filters, a dense layer of 32: 28,874 parameters, for per-record gradients.
+
+    The wavelet paper shows its CNN for MNIST and Fashion-MNIST as a picture only (Figure 5: convolutions, each with
+    pooling, then dense layers); this is one of that kind, whose gradient fills a Haar transform of 2^15.
+    """
+    return classifier(CNN((8, 16), (32,), 10), (28, 28, 1))
+
+
+def small_cifar10_cnn() -> Model:
+    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters, deeper than `small_mnist_cnn`, as
+    Figure 6 of the wavelet paper is than Figure 5."""
+    return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
+
+
 class CharacterLSTM(nn.Module):
     """Embedding, two LSTM layers, a linear output at every position."""
 

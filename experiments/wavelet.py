@@ -1,0 +1,100 @@
+"""The experiments of the wavelet paper (Ranaweera et al., "... An Utility-Enhanced Approach", Section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import fedpriv as fp
+from experiments.config import Entry, Experiment, Ledger
+from experiments.wavelet_algorithms import Clipped, Maker
+from experiments.wavelet_config import Name, Wavelet
+from fedpriv.codecs import dimension
+from fedpriv.datasets import Dataset
+from fedpriv.types import Example
+
+NOTES = ("no epsilon covers the choice of step sizes and schedules on the test set",)
+
+
+def ledger(config: Wavelet, model: fp.models.Model, images: int) -> Ledger:
+    """What the algorithms of `config` release with that many training images; needs no data: a clip norm changes no
+    epsilon."""
+    records = (images - config.proxy) // config.clients
+    made = Maker(config, model, records, lambda _: 1.0)
+    return Ledger({name: made.make(name) for name in config.algorithms}, config.delta, NOTES)
+
+
+def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experiment:
+    """The experiment of `config`: i.i.d. clients of equal size, and a public proxy set that is the same for all seeds.
+
+    Raises:
+      ValueError: too few images.
+    """
+    total = len(data.train["label"])
+    records = (total - config.proxy) // config.clients
+    if records < 1:
+        raise ValueError(
+            f"proxy: {config.proxy} of {total} images leave none for {config.clients} clients"
+        )
+    proxy, rest = fp.partition.hold_out(np.random.default_rng(0), np.arange(total), config.proxy)
+    public = {k: jnp.asarray(v[proxy]) for k, v in data.train.items()}
+    federations = []
+    for seed in range(config.seeds):
+        rows = np.random.default_rng(seed).permutation(rest)[: config.clients * records]
+        clients = list(rows.reshape(config.clients, records))
+        federations.append(
+            fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
+            if seed == 0
+            else federations[0].repartition(clients)
+        )
+    made = Maker(config, model, records, _norms(config, model, public, records))
+    entries = {
+        name: Entry(made.make(name), federations, _settings(made, name))
+        for name in config.algorithms
+    }
+    return Experiment(model, data.test, config.delta, entries, notes=NOTES)
+
+
+def _settings(made: Maker, name: Name) -> dict[str, float]:
+    return {} if name == "fed_avg" else {"clip_norm": made.norm(made.clipped(name))}
+
+
+def _norms(
+    config: Wavelet, model: fp.models.Model, public: Example, records: int
+) -> Callable[[Clipped], float]:
+    """What is clipped -> C."""
+
+    @cache
+    def norm(clipped: Clipped) -> float:
+        if not isinstance(config.clip_norm, str):
+            return config.clip_norm
+        params = model.init(jax.random.key(0))
+        if clipped == "update":
+            return float(
+                fp.median_update_norm(
+                    jax.random.key(0),
+                    model.loss,
+                    params,
+                    _pseudo_clients(public, records),
+                    optimizer=optax.sgd(config.learning_rate),
+                    batches=fp.epochs(config.local_epochs, config.lot),
+                )
+            )
+        clipping = (
+            fp.clipping.coefficients(dimension(params)) if clipped == "coefficients" else None
+        )
+        return float(fp.median_norm(fp.per_example(model.loss), params, public, clipping))
+
+    return norm
+
+
+def _pseudo_clients(public: Example, records: int) -> fp.Federation:
+    """Public clients of about the size of the others."""
+    total = len(public["label"])
+    parts = np.array_split(np.arange(total), max(1, total // records))
+    return fp.Federation.from_arrays(public, parts)

@@ -1,0 +1,110 @@
+"""Settings of the wavelet experiments (Ranaweera et al., "... An Utility-Enhanced Approach", Section 6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from experiments.config import Run, at_least_one
+from fedpriv.algorithms.wavelet import Clip
+
+Name = Literal[
+    "fed_avg",
+    "dp_sgd",
+    "dyn_dp_sgd",
+    "dp_sgd_wav",
+    "dp_sgd_wav_sound",
+    "dp_adam",
+    "dp_adam_wav",
+    "dp_adagrad",
+    "dp_adagrad_wav",
+    "dp_fed_avg",
+    "dyn_dp_fed_avg",
+    "dp_fed_avg_wav",
+    "dp_fed_avg_wav_sound",
+    "dp_fed_avg_adaptive",
+]
+
+
+@dataclass(frozen=True)
+class Dyn:
+    """The schedules of Dyn-DP-SGD and Dyn-DP-FedAvg."""
+
+    clip_decay: float = 2.0
+    """The clip norm of the first round over what it would be in round T."""
+    noise_decay: float = 1.5
+    """The noise multiplier of the first round over that of round T; the first is solved for, so that the certificate
+    is that of the constant multiplier."""
+    parts: int = 5
+    """Pieces of the run, each with constant values."""
+
+    def __post_init__(self) -> None:
+        at_least_one(parts=self.parts)
+        for name in ("clip_decay", "noise_decay"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"dyn.{name}: {getattr(self, name)} is not positive")
+
+
+@dataclass(frozen=True)
+class Wavelet(Run):
+    """DP-SGD and DP-FedAvg with and without wavelets, and the private baselines that adapt."""
+
+    algorithms: tuple[Name, ...] = ("fed_avg", "dp_sgd", "dyn_dp_sgd", "dp_sgd_wav")
+    """What to train, one after the other. *_sgd, *_adam and *_adagrad protect records, dp_fed_avg* clients; *_sound
+    have noise until their certificate is that of sigma; fed_avg is not private."""
+    clients: int = 100
+    """Clients, who share the training images evenly (i.i.d.)."""
+    cohort: int = 20
+    """Clients per round, expected: each takes part on its own with probability cohort / clients."""
+    local_epochs: int = 1
+    """Passes over a client's records per round (the paper: 50)."""
+    lot: int = 60
+    """Records per step L, expected: each is in it on its own with probability L over the client's records."""
+    learning_rate: float = 0.5
+    """Of SGD; the model's mean update is taken as it is."""
+    adaptive_rate: float = 0.005
+    """Of Adam; ten times that for AdaGrad."""
+    noise_multiplier: float = 1.0
+    """sigma: the small (1), medium (1.5) or large (3) noise of the paper."""
+    clip_norm: float | Literal["proxy"] = "proxy"
+    """C; `proxy`: the median norm on a public proxy set at the initial model, of what the algorithm clips."""
+    proxy: int = 600
+    """Public records, which no client holds."""
+    clip: Clip = "coefficients"
+    """What DP-SGD-WAV clips: all coefficients (Algorithm 1), each `levels` (Section 4.3), or the `gradient`."""
+    per_layer: bool = False
+    """Clip every tensor to C / sqrt(p) by itself, instead of all together (algorithms without wavelets)."""
+    noise_on_each: bool = False
+    """DP-SGD-WAV with noise on each record, as the pseudo-code is indented; lots are exact subsets then."""
+    user_clip: Literal["update", "gradients"] = "update"
+    """What dp_fed_avg and dp_fed_avg_wav clip: the client's whole update (ours), or single gradients, as in the paper,
+    which does not bound it."""
+    quantile: float = 0.5
+    """Of the update norms, which adaptive clipping (Andrew et al. 2021) follows with a private count."""
+    dyn: Dyn = Dyn()
+    delta: float = 1e-5
+    """Of the privacy guarantee."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(
+            clients=self.clients,
+            cohort=self.cohort,
+            local_epochs=self.local_epochs,
+            lot=self.lot,
+            proxy=self.proxy,
+        )
+        if self.cohort > self.clients:
+            raise ValueError(f"cohort: {self.cohort} exceeds the {self.clients} clients")
+        if not self.algorithms or len(set(self.algorithms)) < len(self.algorithms):
+            raise ValueError(f"algorithms: {self.algorithms}; name at least one, and each once")
+        for name in ("learning_rate", "adaptive_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: {getattr(self, name)} is not positive")
+        if not self.noise_multiplier > 0:
+            raise ValueError(f"noise_multiplier: {self.noise_multiplier} is not positive")
+        if not isinstance(self.clip_norm, str) and not 0 < self.clip_norm < math.inf:
+            raise ValueError(f"clip_norm: {self.clip_norm} is not positive and finite")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta: {self.delta} is not in (0, 1)")

@@ -1,0 +1,288 @@
+"""DP-FedAvg with adaptive clipping: against NumPy, its limits, and what the two parts release together."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from noise import check_noise
+from scipy import stats
+from small import FALSE_ALARM, assert_close, assert_identical
+
+from fedpriv import (
+    Federation,
+    certify,
+    dp_fed_avg,
+    dynamic,
+    everyone,
+    fixed_size,
+    full_batch,
+    gaussian,
+    laplace,
+    mechanism,
+    poisson,
+)
+from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg, update_noise
+from fedpriv.clipping import flat, per_layer
+from fedpriv.codecs import flatten
+from fedpriv.noise import haar_noise
+from fedpriv.privacy import VIEWS, joint_multiplier
+from fedpriv.wavelet import haar, weights
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, D, RATE, Z, SIGMA_B = 40, 8, 0.5, 1.2, 2.0
+NORMS = np.geomspace(0.1, 10, CLIENTS)
+"""Of the clients' updates."""
+UPDATES = np.random.default_rng(0).normal(size=(CLIENTS, D))
+UPDATES *= (NORMS / np.linalg.norm(UPDATES, axis=1))[:, None]
+START = {"w": jnp.zeros(D)}
+
+
+def linear(params, example):
+    """Its gradient is x wherever the model is."""
+    return params["w"] @ example["x"]
+
+
+def holding(updates):
+    """One record per client, whose full batch moves it by `updates` [clients, D], which may be broken."""
+    rows = [np.array([i]) for i in range(len(updates))]
+    plain = Federation.from_arrays({"x": np.zeros((len(rows), D), np.float32)}, rows)
+    return plain.replace(examples={"x": jnp.asarray(updates / RATE, jnp.float32)})
+
+
+FEDERATION = holding(UPDATES)
+COMMON = {"optimizer": lambda t: optax.sgd(RATE), "batches": full_batch()}
+USUAL = {
+    "sampler": everyone(CLIENTS),
+    "quantile": 0.5,
+    "clip_norm": 0.5,
+    "noise_multiplier": Z,
+    "count_noise": SIGMA_B,
+}
+SILENT = {"noise_multiplier": 0.0, "count_noise": 0.0}
+
+
+def adaptive(**changes):
+    return adaptive_fed_avg(linear, **COMMON | USUAL | changes)
+
+
+def rounds_of(algorithm, count, federation=FEDERATION, seed=0):
+    """The state before and after each of `count` rounds, stacked; the metrics."""
+    state = algorithm.init(START, federation)
+
+    def step(state, key):
+        after, metrics = algorithm.round(key, state, federation)
+        return after, (after, metrics)
+
+    keys = jax.random.split(jax.random.key(seed), count)
+    _, (states, metrics) = jax.jit(lambda s: jax.lax.scan(step, s, keys))(state)
+    joined = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, states)
+    return joined, metrics, keys
+
+
+def numpy_round(updates, bound, expected_size, gamma=0.5, rate=0.2):
+    """(what the model loses, the next clip norm) without noise; `updates` are those of the cohort."""
+    norms = np.linalg.norm(updates, axis=1)
+    usable = np.where(np.isfinite(norms)[:, None], updates, 0.0)
+    scale = np.minimum(1, bound / np.where(np.isfinite(norms), norms, 1.0))
+    below = ((norms <= bound) - 0.5).sum() / expected_size + 0.5
+    step = (usable * scale[:, None]).sum(0) / expected_size
+    return step, bound * math.exp(-rate * (below - gamma))
+
+
+@pytest.mark.parametrize(
+    "sampler", [everyone(CLIENTS), fixed_size(CLIENTS, 7), poisson(CLIENTS, 0.05, 6)]
+)
+def test_against_numpy(sampler):
+    """Cohorts of any size, empty ones included; two clients are broken."""
+    broken = UPDATES.copy()
+    broken[3, 2], broken[11, 0] = math.nan, math.inf
+    algorithm = adaptive(sampler=sampler, quantile=0.3, clip_rate=0.4, **SILENT)
+    states, metrics, keys = rounds_of(algorithm, 12, holding(broken))
+    assert_identical(metrics["diagnostics"]["clip_norm"], states.clip_norm[:-1])
+    for t, key in enumerate(keys):
+        cohort = sampler.draw(jax.random.split(key)[0])
+        members = np.asarray(cohort.ids)[np.asarray(cohort.mask)]
+        step, bound = numpy_round(
+            broken[members], float(states.clip_norm[t]), sampler.expected_size, 0.3, 0.4
+        )
+        moved = np.asarray(states.params["w"][t] - states.params["w"][t + 1])
+        np.testing.assert_allclose(moved, step, atol=2e-5)
+        assert float(states.clip_norm[t + 1]) == pytest.approx(bound, rel=1e-5)
+
+
+@pytest.mark.parametrize("sampler", [everyone(CLIENTS), poisson(CLIENTS, 0.2, 20)])
+def test_at_rate_zero_it_is_dp_fed_avg_to_the_bit(sampler):
+    """So little is spent on the count that z_Delta is z."""
+    fixed = dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=0.5, noise_multiplier=Z)
+    still = adaptive(sampler=sampler, clip_rate=0.0, count_noise=1e9)
+    states, _, _ = rounds_of(still, 3)
+    expected, _, _ = rounds_of(fixed, 3)
+    assert_identical(states.params, expected.params)
+    assert_identical(states.clip_norm, np.full(4, 0.5, np.float32))
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("first", [0.05, 20.0])
+def test_it_finds_the_quantile(gamma, first):
+    """Without noise: all but one client's worth of the fraction, from below and from above."""
+    algorithm = adaptive(quantile=gamma, clip_norm=first, **SILENT)
+    states, _, _ = rounds_of(algorithm, 400)
+    below = np.mean(float(states.clip_norm[-1]) >= NORMS)
+    assert abs(below - gamma) <= 1 / CLIENTS + 1e-9
+
+
+@pytest.mark.parametrize("gamma", [0.25, 0.5])
+def test_it_finds_the_quantile_under_noise(gamma):
+    """The norms are uniform in log C, over 4.6: an AR(1) process around the quantile, and one gap between clients.
+
+    False alarm 1e-6.
+    """
+    states, _, _ = rounds_of(adaptive(quantile=gamma, clip_norm=3.0), 400)
+    width = math.log(NORMS[-1] / NORMS[0])
+    pull = 1 - 0.2 / width
+    spread = 0.2 * SIGMA_B / CLIENTS / math.sqrt(1 - pull**2)
+    off = math.log(float(states.clip_norm[-1]) / np.quantile(NORMS, gamma))
+    assert abs(off) < stats.norm.isf(FALSE_ALARM / 2) * spread + width / (CLIENTS - 1)
+
+
+def released(algorithm, federation, key, gamma=0.5, rate=0.2):
+    """(the noisy sum f32[D], the noisy count of bits minus 1/2) that the new state shows."""
+    state = algorithm.init(START, federation)
+    after, _ = algorithm.round(key, state, federation)
+    fraction = gamma - jnp.log(after.clip_norm / state.clip_norm) / rate
+    total = CLIENTS * (state.params["w"] - after.params["w"])
+    return total, CLIENTS * (fraction - 0.5)
+
+
+HAAR = mechanism(flat(D), haar_noise(D), clip_norm=1.0, noise_multiplier=9.0)
+
+
+@pytest.mark.parametrize("used", [None, HAAR])
+def test_noise_of_both_parts(used):
+    """Whitened, the sum and the count are D + 1 independent standard normals, with z_Delta and sigma_b."""
+    algorithm = adaptive(mechanism=used)
+    nothing = holding(np.zeros((CLIENTS, D)))
+
+    def draw(key):
+        total, count = released(algorithm, nothing, key)
+        z = total / (0.5 * update_noise(Z, SIGMA_B))
+        z = z if used is None else jnp.asarray(weights(D), jnp.float32) * haar(z)
+        return jnp.append(z, (count - CLIENTS / 2) / SIGMA_B)  # an update of 0 is below
+
+    check_noise(draw, 1.0, draws=3000)
+
+
+def test_one_client_moves_both_parts_by_no_more_than_declared():
+    """Whitened, a client that is replaced moves them by 2 / z; one that becomes 0 also flips its bit."""
+    algorithm = adaptive()
+    found = {}
+    for name, first, second in (
+        ("opposite", [50.0], [-50.0]),
+        ("to zero", [50.0], [0.0]),
+        ("broken", [math.nan], [0.5]),
+    ):
+        shown = []
+        for entry in (first, second):
+            updates = UPDATES.copy()
+            updates[0] = np.pad(entry, (0, D - 1))
+            total, count = released(algorithm, holding(updates), jax.random.key(0))
+            shown.append(np.append(total / (0.5 * update_noise(Z, SIGMA_B)), count / SIGMA_B))
+        found[name] = np.linalg.norm(shown[0] - shown[1])
+        assert found[name] <= 2 / Z * (1 + 1e-4)
+    assert found["opposite"] == pytest.approx(2 / update_noise(Z, SIGMA_B), rel=1e-4)
+    flipped = math.hypot(1 / update_noise(Z, SIGMA_B), 1 / SIGMA_B)
+    assert found["to zero"] == pytest.approx(flipped, rel=1e-4)
+
+
+@pytest.mark.parametrize("sigma_b", [0.6001, 1.0, 50.0])
+def test_theorem_1(sigma_b):
+    given = [update_noise(Z, sigma_b), 2 * sigma_b]
+    assert joint_multiplier(given) == pytest.approx(Z, rel=1e-12)
+
+
+@pytest.mark.parametrize("sampler", [everyone(CLIENTS), fixed_size(CLIENTS, 8)])
+def test_it_costs_what_dp_fed_avg_costs(sampler):
+    """In every view, and where some of the shares are missing."""
+    plain = dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=1.0, noise_multiplier=Z)
+    for view in VIEWS:
+        for honest in (1.0, 0.5):
+            found, expected = (
+                certify(a, 10, 1e-3, view=view, honest=honest)
+                for a in (adaptive(sampler=sampler), plain)
+            )
+            assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-6)
+            assert (found.unit, found.relation) == (expected.unit, expected.relation)
+
+
+def test_the_reach_of_another_mechanism_counts():
+    """Its own clip norm and noise do not."""
+    calibrated = mechanism(
+        flat(D), haar_noise(D), clip_norm=7.0, noise_multiplier=0.1, calibrated=True
+    )
+    unknown = mechanism(per_layer(1), haar_noise(D), clip_norm=7.0, noise_multiplier=0.1)
+    expected = joint_multiplier([update_noise(Z, SIGMA_B) / math.sqrt(D), 2 * SIGMA_B])
+    for used, multiplier in ((HAAR, expected), (calibrated, Z), (gaussian(9.0, 9.0), Z)):
+        (release,) = (r for r in adaptive(mechanism=used).releases(3) if r.view == "third_party")
+        assert (release.steps, release.reason) == (3, "")
+        assert release.multiplier == pytest.approx(multiplier)
+    for hidden in (adaptive(mechanism=unknown), adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
+        assert all(r.multiplier == 0 and r.reason for r in hidden.releases(3))
+    default = adaptive(mechanism=gaussian(9.0, 9.0))
+    assert_identical(rounds_of(default, 2)[0], rounds_of(adaptive(), 2)[0])
+
+
+def test_the_clip_norm_stays_a_bound():
+    """In [1e-8, 1e8], whatever the clients send and however often."""
+    nothing = np.full((CLIENTS, D), math.nan)
+    for updates, first in ((nothing, 5e7), (np.zeros((CLIENTS, D)), 2e-8)):
+        states, _, _ = rounds_of(adaptive(clip_norm=first, clip_rate=2.0), 6, holding(updates))
+        assert float(states.clip_norm[-1]) == pytest.approx(1e8 if first > 1 else 1e-8)
+        assert np.isfinite(flatten(states.params)).all()
+
+
+def test_metrics():
+    _, metrics, _ = rounds_of(adaptive(), 2)
+    assert set(metrics["diagnostics"]) == {"mean_update_norm", "clip_norm"}
+    assert_close(metrics["diagnostics"]["mean_update_norm"], np.full(2, NORMS.mean()))
+    assert jax.tree.map(lambda n: int(n[0]), metrics["uplink"]).bits() == 32 * D + 1
+
+
+def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
+    few, many = everyone(20), everyone(2000)
+    (*_, release) = adaptive(sampler=many, count_noise=None).releases(1)
+    assert release.multiplier == pytest.approx(Z)
+    states = [rounds_of(adaptive(count_noise=given), 2)[0] for given in (None, CLIENTS / 20)]  # 2
+    assert_identical(*states)
+    with pytest.raises(ValueError, match=r"count_noise: 1\.0 does not .* more than 1"):
+        adaptive(sampler=few, count_noise=None, noise_multiplier=2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quantile": 0.0}, r"quantile: 0\.0 is not in \(0, 1\); 0\.5 is the median"),
+        ({"quantile": math.nan}, "quantile: nan"),
+        ({"clip_norm": 0.0}, r"clip_norm: 0\.0 is not"),
+        ({"clip_norm": 1e9}, r"clip_norm: 1000000000\.0 is not in \[1e-08, 1e\+08\]; rescale"),
+        ({"noise_multiplier": -1.0}, r"noise_multiplier: -1\.0 is not in \[0, inf\)"),
+        ({"noise_multiplier": -1.0, "mechanism": HAAR}, r"noise_multiplier: -1\.0 is not in"),
+        ({"count_noise": math.inf}, r"count_noise: inf is not in \[0, inf\)"),
+        ({"clip_rate": -0.2}, r"clip_rate: -0\.2 is not in \[0, inf\)"),
+        ({"count_noise": 0.6}, r"count_noise: 0\.6 does not hide .* give more than 0\.6"),
+        ({"mechanism": laplace(1.0, 1.0)}, "mechanism: its clip norm cannot be changed; give"),
+        ({"mechanism": dynamic(HAAR, rounds=3)}, "mechanism: its clip norm cannot be changed"),
+    ],
+)
+def test_wrong_input(changes, message):
+    with pytest.raises(ValueError, match=message) as error:
+        adaptive(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_another_number_of_clients():
+    with pytest.raises(ValueError, match="sampler: made for 3 clients"):
+        adaptive(sampler=everyone(3)).init(START, FEDERATION)

@@ -1,0 +1,248 @@
+"""DP-SGD-WAV and DP-FedAvg-WAV against NumPy, the noise they declare, and their limits."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from haar import haar as haar_matrix
+from noise import check_noise
+from small import assert_close, regression, squared, start
+
+from fedpriv import (
+    LocalSteps,
+    certify,
+    dp_fed_avg_wav,
+    dp_sgd,
+    dp_sgd_wav,
+    epochs,
+    everyone,
+    fed_avg,
+    fixed_size,
+    full_batch,
+    gaussian,
+    noise,
+    per_example,
+    poisson,
+    wavelet,
+    wavelet_mechanism,
+)
+from fedpriv.algorithms.wavelet import clipped_mean
+from fedpriv.codecs import flatten, unflatten
+from fedpriv.privacy import wavelet_claim
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, RECORDS, D = 3, 8, 4  # four parameters: no padding
+FEDERATION = regression([RECORDS] * CLIENTS)
+ALL, RATE, DELTA = everyone(RECORDS), 0.1, 1e-5
+WEIGHTS = wavelet.weights(D)
+
+
+def local(mechanism, **changes):
+    given = {"records": ALL, "steps": 1, "optimizer": optax.sgd(RATE), "mechanism": mechanism}
+    return LocalSteps(**{"gradients": per_example(squared)} | given | changes)
+
+
+def after_a_round(algorithm, key=0):
+    state = algorithm.init(start(), FEDERATION)
+    return algorithm.round(jax.random.key(key), state, FEDERATION)[0].params
+
+
+def gradients_of(client):
+    """f64[R, d], the gradients of a client's records at the start, by hand."""
+    rows = np.asarray(FEDERATION.rows)[client]
+    x, y = (np.asarray(FEDERATION.examples[name], np.float64)[rows] for name in "xy")
+    theta = np.asarray(flatten(start()), np.float64)
+    x = np.concatenate([np.ones((RECORDS, 1)), x], 1)
+    return x * (x @ theta - y)[:, None]
+
+
+def numpy_clipped(gradient, clip, bound):
+    """The clipping of Algorithm 1 and of Section 4.3, coefficient by coefficient."""
+    transform = haar_matrix(D)[0]
+    h = transform @ gradient
+    groups = [range(D)] if clip == "coefficients" else [[0], [1], [2, 3]]
+    for group in groups:
+        limit = bound if clip == "coefficients" else bound / WEIGHTS[group[0]]
+        norm = np.linalg.norm(h[list(group)])
+        h[list(group)] *= min(1, limit / norm)
+    return np.linalg.solve(transform, h)
+
+
+@pytest.mark.parametrize("clip", ["coefficients", "levels"])
+def test_algorithm_1_without_noise(clip):
+    mechanism = wavelet_mechanism(D, clip_norm=0.4, noise_multiplier=0, clip=clip)
+    found = after_a_round(dp_sgd_wav(local(mechanism), sampler=everyone(CLIENTS)))
+    means = [
+        np.mean([numpy_clipped(g, clip, 0.4) for g in gradients_of(client)], 0)
+        for client in range(CLIENTS)
+    ]
+    assert_close(flatten(found), flatten(start()) - RATE * np.mean(means, 0), 1e-5)
+
+
+@pytest.mark.parametrize("noise_on_each", [False, True])
+def test_the_noise_of_a_lot(noise_on_each):
+    """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
+    mechanism = wavelet_mechanism(D, clip_norm=1e-6, noise_multiplier=2e6)
+    steps = local(mechanism, records=fixed_size(RECORDS, 5), optimizer=optax.sgd(1.0))
+    algorithm = dp_sgd_wav(steps, sampler=everyone(1), noise_on_each=noise_on_each)
+    one = regression([RECORDS])
+    state = algorithm.init(start(), one)
+
+    def coefficients(key):
+        params = algorithm.round(key, state, one)[0].params
+        return wavelet.haar(5 * (flatten(start()) - flatten(params)))
+
+    check_noise(coefficients, 2.0 / WEIGHTS * math.sqrt(5 if noise_on_each else 1), draws=2000)
+
+
+def test_what_is_certified():
+    """sigma / m; sqrt(L) times that with noise on each; sigma where it is calibrated."""
+    options = {"clip_norm": 1.0, "noise_multiplier": 6.0}
+    sampler, exact = everyone(CLIENTS), fixed_size(RECORDS, 4)
+
+    def epsilon(algorithm):
+        return certify(algorithm, 5, DELTA).epsilon
+
+    plain = dp_sgd_wav(local(wavelet_mechanism(D, **options), records=exact), sampler=sampler)
+    weaker = dp_sgd(local(gaussian(1.0, 6.0 / D), records=exact), sampler=sampler)
+    assert epsilon(plain) == pytest.approx(epsilon(weaker))
+    each = dp_sgd_wav(
+        local(wavelet_mechanism(D, **options), records=exact), sampler=sampler, noise_on_each=True
+    )
+    doubled = dp_sgd(local(gaussian(1.0, 6.0 / D * 2), records=exact), sampler=sampler)
+    assert epsilon(each) == pytest.approx(epsilon(doubled))
+    full = dp_sgd(local(gaussian(1.0, 6.0), records=exact), sampler=sampler)
+    for clip in ("coefficients", "levels", "gradient"):
+        sound = wavelet_mechanism(D, **options, clip=clip, calibrated=True)
+        assert epsilon(dp_sgd(local(sound, records=exact), sampler=sampler)) == pytest.approx(
+            epsilon(full)
+        )
+
+
+def test_the_claim_is_the_papers_and_not_called_proved():
+    drawn = poisson(RECORDS, 0.25, 6)
+    mechanism = wavelet_mechanism(D, clip_norm=1.0, noise_multiplier=2.0)
+    algorithm = dp_sgd_wav(local(mechanism, records=drawn, steps=3), sampler=everyone(CLIENTS))
+    claim = algorithm.claim(10, DELTA)
+    assert claim == wavelet_claim(2.0, drawn.accounting, 30, DELTA, "record")
+    assert not claim.sound
+    assert certify(algorithm, 10, DELTA).epsilon > claim.epsilon
+
+
+BY_CLIENT = {"sampler": everyone(CLIENTS), "optimizer": lambda t: optax.sgd(RATE)}
+
+
+@pytest.mark.parametrize("clip", ["gradients", "update"])
+def test_the_noise_of_the_aggregate(clip):
+    """Algorithm 2: z C / (q_c d W) on the coefficients of the mean."""
+    algorithm = dp_fed_avg_wav(
+        squared,
+        d=D,
+        **BY_CLIENT,
+        batches=full_batch(),
+        clip_norm=1e-6,
+        noise_multiplier=2e6,
+        clip=clip,
+    )
+    state = algorithm.init(start(), FEDERATION)
+
+    def coefficients(key):
+        params = algorithm.round(key, state, FEDERATION)[0].params
+        return wavelet.haar(flatten(start()) - flatten(params))
+
+    check_noise(coefficients, 2.0 / CLIENTS / WEIGHTS, draws=2000)
+
+
+def test_clients_that_clip_gradients():
+    """Algorithm 2's local training, by NumPy: two full-batch steps of clipped records."""
+    federation = regression([RECORDS])
+    algorithm = dp_fed_avg_wav(
+        squared,
+        d=D,
+        sampler=everyone(1),
+        optimizer=BY_CLIENT["optimizer"],
+        batches=epochs(2, RECORDS),
+        clip_norm=0.3,
+        noise_multiplier=0,
+    )
+    found, _ = algorithm.round(jax.random.key(0), algorithm.init(start(), federation), federation)
+    x = np.asarray(federation.examples["x"], np.float64)
+    y = np.asarray(federation.examples["y"], np.float64)
+    x, theta = np.concatenate([np.ones((RECORDS, 1)), x], 1), np.asarray(flatten(start()))
+    for _ in range(2):
+        g = x * (x @ theta - y)[:, None]
+        g *= np.minimum(1, 0.3 / np.linalg.norm(g, axis=1))[:, None]
+        theta = theta - RATE * g.mean(0)
+    assert_close(flatten(found.params), theta, 1e-5)
+
+
+def test_without_clip_and_noise_it_is_fed_avg():
+    common = BY_CLIENT | {"batches": epochs(2, 4)}
+    none = {"d": D, "clip_norm": math.inf, "noise_multiplier": 0}
+    expected = after_a_round(fed_avg(squared, **common))
+    for clip in ("gradients", "update"):
+        found = after_a_round(dp_fed_avg_wav(squared, **common, **none, clip=clip))
+        assert_close(found, expected, 1e-6)
+
+
+def test_clipped_gradients_bound_no_update():
+    common = BY_CLIENT | {"batches": epochs(2, 4), "clip_norm": 1.0, "noise_multiplier": 8.0}
+    for shape in (None, noise.isotropic()):
+        loose = dp_fed_avg_wav(squared, d=D, **common, noise=shape)
+        certificate = certify(loose, 3, DELTA)
+        assert certificate.epsilon == math.inf
+        assert "the update of many steps" in certificate.assumptions[0]
+        assert not loose.claim(3, DELTA).sound
+    ours = dp_fed_avg_wav(squared, d=D, **common, clip="update")
+    assert ours.releases(3)[0].multiplier == pytest.approx(8.0 / math.sqrt(D))
+
+
+def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
+    mask = jnp.arange(RECORDS) < 5
+    batch = jax.tree.map(lambda leaf: leaf[FEDERATION.rows[0]], FEDERATION.examples)
+    found = clipped_mean(per_example(squared), 0.3)(start(), batch, mask)
+    g = gradients_of(0)[:5]
+    g *= np.minimum(1, 0.3 / np.linalg.norm(g, axis=1))[:, None]
+    assert_close(found, unflatten(jnp.asarray(g.mean(0), jnp.float32), start()), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: wavelet_mechanism(4, clip_norm=1.0, noise_multiplier=1.0, clip="level"),
+            "clip: 'level' is not one of coefficients, levels, gradient",
+        ),
+        (
+            lambda: dp_fed_avg_wav(
+                squared, d=4, **BY_CLIENT, batches=full_batch(), clip_norm=1.0,
+                noise_multiplier=1.0, clip="updates",
+            ),
+            "clip: 'updates' is neither",
+        ),
+        (
+            lambda: dp_sgd_wav(
+                local(wavelet_mechanism(4, clip_norm=1.0, noise_multiplier=1.0),
+                      records=poisson(RECORDS, 0.5, 8)),
+                sampler=everyone(CLIENTS), noise_on_each=True,
+            ),
+            "noise_on_each: the lots are Poisson",
+        ),
+        (
+            lambda: after_a_round(
+                dp_sgd_wav(
+                    local(wavelet_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
+                    sampler=everyone(CLIENTS),
+                )
+            ),
+            "d: 5, but the sum has 4 coordinates; give that",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

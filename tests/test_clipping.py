@@ -1,0 +1,241 @@
+"""Clip sets keep what they declare, reach it, and leave alone what is inside."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from haar import haar
+from small import assert_close, assert_identical, gradient, records, regression, squared, start
+
+from fedpriv import LocalSteps, dp_sgd, everyone, gaussian, mechanism, per_example
+from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
+from fedpriv.codecs import flatten
+from fedpriv.noise import haar_noise, isotropic
+from fedpriv.privacy import haar_multiplier, whitened_multiplier
+from fedpriv.wavelet import padded_length
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+C, TENSORS = 0.7, 4
+CLIPPINGS = {
+    "flat": flat,
+    "per_layer": lambda d: per_layer(TENSORS, d),
+    "separately": lambda d: separately(TENSORS),
+    "coefficients": coefficients,
+    "per_level": per_level,
+}
+LENGTHS = (16, 11)
+"""A power of two, and one that is padded to 16."""
+
+
+@pytest.fixture(params=CLIPPINGS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(params=LENGTHS)
+def d(request):
+    return request.param
+
+
+def tree(vector):
+    """Four tensors, of equal size where there are 16 entries."""
+    parts = np.split(np.asarray(vector, np.float32), [4, 8, 10 if len(vector) < 16 else 12])
+    return {"abcd"[i]: jnp.asarray(part) for i, part in enumerate(parts)}
+
+
+def length(contribution):
+    return np.linalg.norm(np.asarray(flatten(contribution), np.float64))
+
+
+def covariance(m):
+    """Of the paper's noise after the inverse transform, f64[m, m]: H^-1 diag(1 / W^2) H^-T."""
+    transform, weights = haar(m)
+    back = np.linalg.inv(transform) / weights
+    return back @ back.T
+
+
+def whitened_length(contribution):
+    """||W H u||; of what is left of a padded vector, by the noise that is left."""
+    u = np.asarray(flatten(contribution), np.float64)
+    seen = covariance(padded_length(len(u)))[: len(u), : len(u)]
+    return math.sqrt(u @ np.linalg.solve(seen, u))
+
+
+def all_levels(m):
+    """Every group of coefficients at its limit 1 / W, in a random direction of the group."""
+    transform, weights = haar(m)
+    h = np.random.default_rng(1).normal(size=m)
+    groups = [slice(0, 1), *(slice(m // 2**k, m // 2 ** (k - 1)) for k in range(1, m.bit_length()))]
+    for group in groups:
+        h[group] /= np.linalg.norm(h[group]) * weights[group]
+    return np.linalg.inv(transform) @ h
+
+
+def contributions(d):
+    rng = np.random.default_rng(0)
+    random = rng.normal(size=d)
+    found = [scale * random for scale in (0, 1e-3, 0.2, 1, 1e3, 1e15)]
+    found += [100.0 * np.ones(d), 1e3 * np.eye(d)[0], -1e3 * np.eye(d)[d - 1], np.arange(d) ** 3.0]
+    found += [100 * all_levels(16)[:d], 50.0 * (-1.0) ** np.arange(d)]
+    return found + [
+        np.where(np.arange(d) == 5, wrong, random)
+        for wrong in (math.nan, math.inf, -math.inf, 1e30)
+    ]
+
+
+def test_the_bounds_hold(name, d):
+    """Up to float32's rounding, also for what is broken or whose norm overflows."""
+    clipping = CLIPPINGS[name](d)
+    clip = jax.jit(clipping.clip)
+    for u in contributions(d):
+        bounded, norm = clip(tree(u), C)
+        assert length(bounded) <= C * clipping.length * (1 + 1e-6), u
+        assert whitened_length(bounded) <= C * clipping.weighted_length * (1 + 1e-5), u
+        broken = not np.all(np.abs(u) < 1e20)
+        assert np.isfinite(norm) == (not broken)  # the diagnostics tell
+        if broken:
+            assert_identical(bounded, tree(np.zeros(d)))
+
+
+def test_the_bounds_are_reached(name):
+    """By a constant vector, or by one that saturates every level."""
+    clipping = CLIPPINGS[name](16)
+    worst = [clipping.clip(tree(1e3 * u), C)[0] for u in (np.ones(16), all_levels(16))]
+    assert max(map(length, worst)) == pytest.approx(C * clipping.length, rel=1e-5)
+    if clipping.weighted_length < math.inf:
+        reached = max(map(whitened_length, worst))
+        assert reached == pytest.approx(C * clipping.weighted_length, rel=1e-5)
+
+
+@pytest.mark.parametrize("m", [1, 2, 8, 64])
+def test_declared_lengths_against_singular_values(m):
+    """Of diag(W) H on a ball, of H^-1 and diag(W) on a ball of coefficients, and of each level's block."""
+    transform, weights = haar(m)
+
+    def largest(matrix):
+        return np.linalg.norm(matrix, 2)
+
+    assert flat(m).weighted_length == pytest.approx(largest(weights[:, None] * transform))
+    assert coefficients(m).length == pytest.approx(largest(np.linalg.inv(transform)))
+    assert coefficients(m).weighted_length == pytest.approx(largest(np.diag(weights)))
+    levels = [[0], *(range(1 << k, 2 << k) for k in range(m.bit_length() - 1))]
+    moved = [largest(np.diag(weights[list(level)])) / weights[level[0]] for level in levels]
+    assert per_level(m).weighted_length == pytest.approx(np.linalg.norm(moved))
+    back = np.linalg.inv(transform)
+    lengths = [largest(back[:, list(level)]) / weights[level[0]] for level in levels]
+    assert per_level(m).length == pytest.approx(np.linalg.norm(lengths))  # levels are orthogonal
+    assert flat(max(1, m // 2 + 1)).weighted_length == flat(m).weighted_length  # by padding
+
+
+@pytest.mark.parametrize(("d", "m"), [(1, 1), (5, 8), (8, 8), (300, 512)])
+@pytest.mark.parametrize(
+    ("clip", "kind"), [(flat, "gradient"), (coefficients, "coefficients"), (per_level, "levels")]
+)
+def test_multipliers_are_those_of_the_ledger(clip, kind, d, m):
+    made = mechanism(clip(d), haar_noise(d), clip_norm=C, noise_multiplier=1.3)
+    assert made.multiplier == pytest.approx(haar_multiplier(1.3, m, kind))
+    level = mechanism(clip(d), haar_noise(d, "orthonormal"), clip_norm=C, noise_multiplier=1.3)
+    lengths = {"gradient": 1, "coefficients": math.sqrt(m), "levels": 1}
+    assert level.multiplier == pytest.approx(1.3 / lengths[kind])
+    transform, weights = haar(m)
+    if clip is flat:
+        found = whitened_multiplier(C * 1.3 / weights, C, transform)
+        assert made.multiplier == pytest.approx(found)
+
+
+def test_without_a_bound_nothing_changes(name, d):
+    """To the bit, where nothing is transformed back."""
+    clip = jax.jit(CLIPPINGS[name](d).clip)
+    for u in contributions(d):
+        given = tree(u)
+        free, norm = clip(given, math.inf)
+        if name == "per_level":
+            if np.isfinite(norm):
+                assert_close(flatten(free), flatten(given), 1e-6)
+        else:
+            assert_identical(free, given)
+
+
+def test_what_is_inside_stays_as_it_is(name, d):
+    clip = CLIPPINGS[name](d).clip
+    for u in contributions(d)[:4]:
+        for given in (tree(u), jax.tree.map(jnp.zeros_like, tree(u))):
+            bounded, _ = clip(given, 100.0)
+            if name == "per_level":
+                assert_close(flatten(bounded), flatten(given), 1e-6)
+            else:
+                assert_identical(bounded, given)
+
+
+def test_the_norm_that_is_told(name, d):
+    """Of the contribution, or of its coefficients."""
+    u = np.random.default_rng(3).normal(size=d)
+    _, norm = CLIPPINGS[name](d).clip(tree(u), C)
+    padded = np.pad(u, (0, 16 - d))
+    expected = np.linalg.norm(haar(16)[0] @ padded if name == "coefficients" else u)
+    assert float(norm) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_bound_that_is_traced(name, d):
+    clip = CLIPPINGS[name](d).clip
+    given = tree(contributions(d)[3])
+    assert_close(jax.jit(clip)(given, jnp.float32(C)), clip(given, C), 1e-6)
+
+
+def test_scales_are_what_clipping_does(name, d):
+    clipping = CLIPPINGS[name](d)
+    if clipping.scales is None:
+        assert name in ("coefficients", "per_level")
+        return
+    given = tree(contributions(d)[4])
+    scales = clipping.scales(jax.tree.map(jnp.linalg.norm, given), C)
+    expected = jax.tree.map(jnp.multiply, given, scales)
+    assert_identical(clipping.clip(given, C)[0], expected)
+
+
+def test_bounds_of_each_tensor():
+    bounds = {"a": 0.1, "b": 2.0, "c": 30.0, "d": math.inf}
+    given = tree(20 * np.ones(16))
+    bounded, _ = separately(TENSORS).clip(given, bounds)
+    norms = {key: float(jnp.linalg.norm(leaf)) for key, leaf in bounded.items()}
+    assert norms == pytest.approx({"a": 0.1, "b": 2.0, "c": 30.0, "d": 40.0}, rel=1e-6)
+    bounded, _ = per_layer(TENSORS).clip(given, 3.0)
+    assert [float(jnp.linalg.norm(leaf)) for leaf in bounded.values()] == pytest.approx([1.5] * 4)
+
+
+def test_wrong_tensors():
+    for make in (per_layer, separately):
+        with pytest.raises(ValueError, match="tensors: 0 is not at least 1"):
+            make(0)
+        with pytest.raises(ValueError, match="tensors: 3, but the model has 4; give 4"):
+            make(3).clip(tree(np.ones(16)), C)
+    hidden = mechanism(separately(2), haar_noise(16), clip_norm=C, noise_multiplier=1.0)
+    assert (hidden.multiplier, bool(hidden.reason)) == (0, True)
+    with pytest.raises(ValueError, match="calibrated: no noise of this shape"):
+        mechanism(separately(2), haar_noise(16), clip_norm=C, noise_multiplier=1.0, calibrated=True)
+
+
+@pytest.mark.parametrize("bounding", ["gaussian", "per_level"])
+@pytest.mark.parametrize("optimizer", [optax.adam(0.1), optax.adagrad(0.1)])
+def test_dp_sgd_without_clip_and_noise_is_its_optimiser(optimizer, bounding):
+    """DP-Adam and DP-AdaGrad on full batches: optax by itself on the client's mean gradient, by hand."""
+    federation = regression([6])
+    used = gaussian(math.inf, 0)
+    if bounding == "per_level":
+        used = mechanism(per_level(4), isotropic(), clip_norm=math.inf, noise_multiplier=0)
+    local = LocalSteps(per_example(squared), everyone(6), 7, optimizer, used)
+    algorithm = dp_sgd(local, sampler=everyone(1))
+    state = algorithm.init(start(), federation)
+    after, _ = jax.jit(algorithm.round)(jax.random.key(0), state, federation)
+
+    y = flatten(start())
+    carried = optimizer.init(y)
+    for _ in range(7):
+        slope = jnp.asarray(gradient(np.asarray(y, np.float64), *records(federation, 0)))
+        updates, carried = optimizer.update(slope.astype(jnp.float32), carried, y)
+        y = optax.apply_updates(y, updates)
+    assert_close(flatten(after.params), y, 1e-5)

@@ -1,0 +1,167 @@
+"""Schedules of clip norm and noise: what each round uses, and what the certificate composes."""
+
+import math
+
+import dp_accounting
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dp_accounting import pld
+from noise import check_noise
+from small import assert_close, assert_identical, regression, sgd, squared, start
+
+from fedpriv import (
+    calibrate_noise,
+    certify,
+    dynamic,
+    everyone,
+    fed_avg,
+    full_batch,
+    gaussian,
+    laplace,
+    mechanism,
+    poisson,
+)
+from fedpriv.clipping import flat
+from fedpriv.noise import haar_noise
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+DELTA = 1e-5
+FEDERATION = regression([4] * 5)
+FALLING = {"clip_decay": 3.0, "noise_decay": 2.0}
+
+
+def averaging(used, sampler):
+    return fed_avg(squared, sampler=sampler, optimizer=sgd, batches=full_batch(), mechanism=used)
+
+
+def test_without_decay_it_is_the_mechanism_to_the_bit():
+    """With numbers whose products round."""
+    constant = gaussian(0.3, 1.3)
+    states = []
+    for used in (constant, dynamic(constant, rounds=4)):
+        algorithm = averaging(used, poisson(5, 0.6, 5))
+        state = algorithm.init(start(), FEDERATION)
+        for t in range(3):
+            state, _ = jax.jit(algorithm.round)(jax.random.key(t), state, FEDERATION)
+        states.append(state)
+    assert_identical(*states)
+
+
+def test_a_round_follows_the_formula():
+    """As many parts as rounds: C_t = C rho_C^(-t / T), sigma_t = sigma rho^(-t / T), traced or not."""
+    schedule = dynamic(gaussian(0.5, 1.2), rounds=12, parts=12, **FALLING)
+    t = np.arange(12)
+    expected = [0.5 * 3.0 ** (-t / 12), 1.2 * 2.0 ** (-t / 12)]
+    np.testing.assert_allclose(jax.vmap(of_round(schedule))(t), expected, rtol=1e-6)
+    each = [of_round(schedule)(int(i)) for i in t]
+    np.testing.assert_allclose(np.transpose(each), expected, rtol=1e-6)
+
+
+def of_round(schedule):
+    def at(t):
+        now = schedule.in_round(t)
+        return now.clip_norm, now.noise_multiplier
+
+    return at
+
+
+@pytest.mark.parametrize("total", [1, 3, 10, 12])
+@pytest.mark.parametrize("parts", [1, 3, 10])
+def test_stages_are_what_the_rounds_use(total, parts):
+    """For runs shorter and longer than the schedule, and for more parts than rounds."""
+    schedule = dynamic(gaussian(0.5, 1.2), rounds=total, parts=parts, **FALLING)
+    used = np.asarray(jax.vmap(of_round(schedule))(jnp.arange(25))[1])
+    for rounds in (0, 1, 2, 7, 10, 11, 25):
+        stages = schedule.stages(rounds)
+        assert sum(steps for steps, _ in stages) == rounds
+        assert len(stages) <= parts
+        assert all(steps > 0 for steps, _ in stages) or rounds == 0
+        declared = np.repeat([m for _, m in stages], [steps for steps, _ in stages])
+        np.testing.assert_allclose(used[:rounds], declared, rtol=1e-6)
+
+
+def test_the_noise_of_a_round():
+    """C_t sigma_t, and contributions clipped to C_t; rounds from T on keep the last part."""
+    schedule = dynamic(gaussian(0.5, 1.2), rounds=8, parts=4, **FALLING)
+    for t, piece in ((0, 0), (5, 2), (30, 3)):
+        bound, sigma = 0.5 * 3 ** (-piece / 4), 1.2 * 2 ** (-piece / 4)
+        now = schedule.in_round(jnp.int32(t))
+        clipped, _ = now.clip(jnp.arange(7.0))
+        assert float(jnp.linalg.norm(clipped)) == pytest.approx(bound, rel=1e-6)
+        check_noise(lambda key, now=now: now.perturb(key, jnp.zeros(7)), bound * sigma, draws=1000)
+
+
+def test_other_shapes_keep_their_multiplier():
+    """Haar noise of multiplier sigma / sqrt(8) falls with sigma."""
+    shaped = mechanism(flat(6), haar_noise(6), clip_norm=0.5, noise_multiplier=1.2)
+    schedule = dynamic(shaped, rounds=8, parts=2, noise_decay=4.0)
+    assert schedule.stages(8) == ((4, shaped.multiplier), (4, shaped.multiplier / 2))
+    drawn = [schedule.in_round(t).perturb(jax.random.key(0), jnp.zeros(6)) for t in (0, 4)]
+    assert_close(drawn[1], drawn[0] / 2)
+
+
+def by_hand(sampling=None):
+    """PLD of 4, 3 and 3 rounds of the thirds of FALLING, from sigma 2."""
+    accountant = pld.PLDAccountant()
+    for steps, piece in ((4, 0), (3, 1), (3, 2)):
+        event = dp_accounting.GaussianDpEvent(2.0 * 2.0 ** (-piece / 3))
+        if sampling is not None:
+            event = dp_accounting.PoissonSampledDpEvent(sampling, event)
+        accountant.compose(dp_accounting.SelfComposedDpEvent(event, steps))
+    return accountant.get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize("rate", [None, 1 / 16])
+def test_certificate_against_dp_accounting(rate):
+    sampler = everyone(64) if rate is None else poisson(64, rate, 64)
+    schedule = dynamic(gaussian(0.5, 2.0), rounds=10, parts=3, **FALLING)
+    found = certify(averaging(schedule, sampler), 10, DELTA)
+    assert found.epsilon == pytest.approx(by_hand(rate), rel=1e-3)
+    if rate is None:  # Gaussian mechanisms add up in squares
+        joint = sum(n / m**2 for n, m in schedule.stages(10)) ** -0.5
+        whole = certify(averaging(gaussian(0.5, joint), sampler), 1, DELTA)
+        assert found.epsilon == pytest.approx(whole.epsilon, rel=1e-3)
+
+
+def test_calibrated_noise_meets_the_budget():
+    def make(sigma):
+        used = dynamic(gaussian(0.5, sigma), rounds=10, parts=3, **FALLING)
+        return averaging(used, everyone(64))
+
+    sigma = calibrate_noise(make, epsilon=3.0, rounds=10, delta=DELTA)
+    spent = certify(make(sigma), 10, DELTA).epsilon
+    assert 3.0 * (1 - 1e-3) <= spent <= 3.0
+    assert certify(make(sigma), 11, DELTA).epsilon > 3.0
+
+
+def test_it_declares_itself():
+    schedule = dynamic(gaussian(0.5, 1.2), rounds=8)
+    assert (schedule.noise, schedule.reason) == ("gaussian", "")
+    shares = averaging(schedule, everyone(4)).releases(8)
+    server = [r.multiplier for r in shares if r.view == "server"]
+    assert server == pytest.approx([m / 2 for _, m in schedule.stages(8)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dynamic(gaussian(0.5, 0), rounds=3), "start: it has no Gaussian noise"),
+        (lambda: dynamic(laplace(0.5, 1), rounds=3), "start: it has no Gaussian noise"),
+        (lambda: dynamic(gaussian(0.5, 1), rounds=0), "rounds: 0 is not at least 1"),
+        (lambda: dynamic(gaussian(0.5, 1), rounds=3, parts=0), "parts: 0 is not at least 1"),
+        (
+            lambda: dynamic(gaussian(0.5, 1), rounds=3, clip_decay=0.0),
+            r"clip_decay: 0\.0 is not positive; 1 keeps",
+        ),
+        (
+            lambda: dynamic(gaussian(0.5, 1), rounds=3, noise_decay=math.nan),
+            "noise_decay: nan is not positive",
+        ),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

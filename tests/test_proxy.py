@@ -1,0 +1,100 @@
+"""The clip norm of public examples and pseudo-clients, against NumPy."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from haar import haar
+from small import classification, gradient, records, regression, rows_of, squared, start, vector
+
+from fedpriv import (
+    full_batch,
+    gaussian,
+    median_norm,
+    median_update_norm,
+    per_example,
+    per_example_dense,
+)
+from fedpriv.clipping import coefficients, flat, per_layer, per_level
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+PUBLIC = 7
+FEDERATION = regression([3, 4, 5, 6], public=PUBLIC, features=4)
+CLIPPINGS = {
+    None: None,
+    "flat": flat(),
+    "per_layer": per_layer(2),
+    "per_level": per_level(5),
+    "coefficients": coefficients(5),
+}
+
+
+def public(count=PUBLIC):
+    rows = FEDERATION.public[:count]
+    return jax.tree.map(lambda leaf: leaf[rows], FEDERATION.examples)
+
+
+def norm(clipping, g):
+    """Of g or, for `coefficients`, of its Haar coefficients."""
+    return np.linalg.norm(haar(8)[0] @ np.pad(g, (0, 3)) if clipping == "coefficients" else g)
+
+
+@pytest.mark.parametrize("count", [1, 6, PUBLIC])
+@pytest.mark.parametrize("name", CLIPPINGS)
+def test_median_over_public_examples(name, count):
+    """Of an odd and an even number; chunks that do and do not divide it."""
+    x, y = rows_of(FEDERATION, FEDERATION.public[:count])
+    theta = vector(start(4))
+    each = [norm(name, gradient(theta, x[i : i + 1], y[i : i + 1])) for i in range(count)]
+    for chunk in (1, 3, 64):
+        found = median_norm(
+            per_example(squared), start(4), public(count), CLIPPINGS[name], chunk=chunk
+        )
+        assert found.shape == ()
+        assert float(found) == pytest.approx(np.median(each), rel=1e-5)
+
+
+def test_closed_forms_and_jit():
+    federation, _, model = classification()
+    params = model.init(jax.random.key(0))
+    examples = jax.tree.map(lambda leaf: leaf[federation.public], federation.examples)
+    expected = median_norm(per_example(model.loss), params, examples)
+    found = jax.jit(lambda p: median_norm(per_example_dense(), p, examples))(params)
+    assert float(found) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_it_is_a_clip_norm():
+    found = median_norm(per_example(squared), start(4), public())
+    clipped, _ = gaussian(float(found), 1.0).clip(jnp.full(5, 1e3))
+    assert float(jnp.linalg.norm(clipped)) == pytest.approx(float(found), rel=1e-6)
+    broken = public() | {"y": jnp.full(PUBLIC, math.nan)}
+    with pytest.raises(ValueError, match="clip_norm: nan is not positive"):
+        gaussian(float(median_norm(per_example(squared), start(4), broken)), 1.0)
+
+
+@pytest.mark.parametrize("name", CLIPPINGS)
+def test_median_over_pseudo_clients(name):
+    """One step on all records moves by the rate times the gradient."""
+    theta = vector(start(4))
+    each = [norm(name, 0.3 * gradient(theta, *records(FEDERATION, i))) for i in range(4)]
+    found = median_update_norm(
+        jax.random.key(0),
+        squared,
+        start(4),
+        FEDERATION,
+        optimizer=optax.sgd(0.3),
+        batches=full_batch(),
+        clipping=CLIPPINGS[name],
+    )
+    assert float(found) == pytest.approx(np.median(each), rel=1e-5)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="examples: there is none; give public examples"):
+        median_norm(per_example(squared), start(4), public(0))
+    with pytest.raises(ValueError, match="chunk: 0 is not at least 1"):
+        median_norm(per_example(squared), start(4), public(), chunk=0)
