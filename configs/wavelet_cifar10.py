@@ -18,7 +18,7 @@ __all__ = ["build", "config", "ledger"]
 
 IMAGES = 50000
 
-config = Wavelet(learning_rate=0.2, adaptive_rate=0.002, rounds=30)
+config = Wavelet(learning_rate=0.1, adaptive_rate=0.002, rounds=30)
 
 
 def ledger(config: Wavelet) -> Ledger:

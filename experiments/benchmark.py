@@ -1,12 +1,14 @@
-"""python -m experiments.benchmark [--torch] [--json]: how fast a round is on this machine.
+"""python -m experiments.benchmark [--workload B|C] [--torch] [--json]: how fast a round is on this machine.
 
 Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
 1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. Workload B: a round of
 DP-SCAFFOLD with 20 of 100 clients of 4,000 records, logistic regression of 40 features and 10 classes, 50 local steps
 on exact subsets of 800 records, the gradient of each record clipped, and noise. Both are set against the rate that
 JAX's own float32 matrix product reaches on the same devices and A, with --torch, against a plain PyTorch loop on the
-same cores. All of them take turns in one run, so that other load on the machine hits all alike; medians (lowest to
-highest). Exit code 2 means that something given was wrong.
+same cores. Workload C, on one device: the Haar transform of [256, 32768] numbers set against a copy, and DP-SGD's step
+with noise on Haar coefficients set against one without, a CNN of 28,874 parameters on 64 records. All take turns in one
+run, so that other load on the machine hits all alike; medians (lowest to highest). Exit code 2 means that something
+given was wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import platform
 import statistics
 import sys
 import time
@@ -27,8 +28,10 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
+from experiments import haar_speed
 from experiments._torch_baseline import LAYOUTS, TorchRounds, peak_memory_mb
 from experiments.command_line import Parser
+from experiments.timing import device_memory_mb, device_name, lines, seconds, show, spread
 from experiments.workloads import WORKLOADS, Images, Workload, compiled_round, parameters
 from fedpriv.strategy import Strategy, cores, default, split_cpu
 
@@ -41,7 +44,7 @@ PRODUCT = 2048  # rows and columns
 def main(argv: Sequence[str] | None = None) -> int:
     about, _, details = (__doc__ or "").partition("\n\n")
     parser = Parser(prog=about.split(" [")[0], description=details)
-    parser.add_argument("--workload", default="A", choices=WORKLOADS)
+    parser.add_argument("--workload", default="A", choices=[*WORKLOADS, "C"])
     parser.add_argument(
         "--clients", type=int, metavar="N", help="a smaller cohort, for a quick look"
     )
@@ -60,12 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("--torch: there is a PyTorch loop for workload A only")
         if args.torch and importlib.util.find_spec("torch") is None:
             raise ValueError("--torch: PyTorch is not installed; pip install torch")
+        if args.workload == "C" and (args.clients is not None or args.devices not in (None, 1)):
+            raise ValueError("--workload: C has no clients and runs on one device")
         split_cpu(min(args.devices or cores(), cores()))
         strategy = default()
         strategy = Strategy(strategy.clients, args.devices or strategy.devices)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if args.workload == "C":
+        result = haar_speed.measure(haar_speed.Transform(), args.repeats)
+        print(json.dumps({"workload": "C"} | result) if args.json else haar_speed.table(result))
+        return 0
     workload = WORKLOADS[args.workload]
     clients = args.clients or workload.clients
     try:
@@ -150,50 +159,13 @@ def compiled_products(size: int, strategy: Strategy) -> Callable[[], list[jax.Ar
     return lambda: [product(m, m) for m in matrices]
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    jax.block_until_ready(run())
-    return time.perf_counter() - began
-
-
 def gflop() -> float:
     """Of one matrix product."""
     return 2 * PRODUCT**3 / 1e9
 
 
-def device_memory_mb() -> float | None:
-    """Peak of the first device, where it has memory of its own."""
-    statistics_of = jax.local_devices()[0].memory_stats() or {}
-    peak = statistics_of.get("peak_bytes_in_use")
-    return peak and peak / 1e6
-
-
-def device_name() -> str:
-    device = jax.local_devices()[0]
-    if device.platform != "cpu":
-        return f"{device.platform}: {device.device_kind}"
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as info:
-        for line in info:
-            if line.startswith("model name"):
-                return "cpu: " + line.split(":", 1)[1].strip()
-    return f"cpu: {platform.processor() or platform.machine()}"
-
-
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    return {
-        "median": statistics.median(values),
-        "min": min(values),
-        "max": max(values),
-        "all": list(values),
-    }
-
-
 def table(result: dict[str, Any]) -> str:
-    def show(numbers: dict[str, Any], unit: str = "") -> str:
-        median, low, high = (f"{numbers[k]:.3g}" for k in ("median", "min", "max"))
-        return f"{median} ({low} to {high}) {unit}".rstrip()
-
-    lines = {
+    texts = {
         "workload": f"{result['workload']}, {result['clients']} clients, "
         f"{result['parameters']:,} parameters, {result['gflop_per_client']:.3g} GFLOP per client",
         "machine": f"{result['device']}; {result['devices']} device(s), {result['cores']} core(s)",
@@ -208,12 +180,12 @@ def table(result: dict[str, Any]) -> str:
     }
     if "torch" in result:
         about = result["torch"]
-        lines["versions"] += f", torch {about['version']} ({about['threads']} threads)"
+        texts["versions"] += f", torch {about['version']} ({about['threads']} threads)"
         for layout in LAYOUTS:
-            lines[f"torch {layout}"] = show(about[layout], "clients/s")
-        lines["torch peak memory"] = f"{about['peak_memory_mb']:.0f} MB"
-        lines["ratio_to_torch"] = show(result["ratios_to_torch"]) + f", to {about['best']}"
-    return "\n".join(f"{name:<20} {text}" for name, text in lines.items())
+            texts[f"torch {layout}"] = show(about[layout], "clients/s")
+        texts["torch peak memory"] = f"{about['peak_memory_mb']:.0f} MB"
+        texts["ratio_to_torch"] = show(result["ratios_to_torch"]) + f", to {about['best']}"
+    return lines(texts)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -197,7 +198,8 @@ def _show(
     for note in ledger.notes:
         print(f"note: {note}\n")
     for account in found:
-        if account.private:
+        claims = account.claim is not None and math.isfinite(account.claim.epsilon)
+        if account.private or claims:
             print(table(account, ledger.delta) + "\n")
         else:
             why = account.certificates[0].assumptions[0]

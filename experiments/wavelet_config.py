@@ -61,7 +61,7 @@ class Wavelet(Run):
     """Passes over a client's records per round (the paper: 50)."""
     lot: int = 60
     """Records per step L, expected: each is in it on its own with probability L over the client's records."""
-    learning_rate: float = 0.5
+    learning_rate: float = 0.2
     """Of SGD; the model's mean update is taken as it is."""
     adaptive_rate: float = 0.005
     """Of Adam; ten times that for AdaGrad."""

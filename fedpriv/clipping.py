@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from fedpriv.codecs import dimension, flatten, unflatten
 from fedpriv.types import PyTree
-from fedpriv.wavelet import haar, inverse_haar, padded_length
+from fedpriv.wavelet import haar, haar_norm, inverse_haar, padded_length
 
 Bound: TypeAlias = float | jax.Array
 """C, which may be traced."""
@@ -111,7 +111,7 @@ def coefficients(d: int) -> Clipping:
     m = padded_length(d)
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
-        norm = jnp.linalg.norm(haar(flatten(update)))
+        norm = haar_norm(flatten(update))
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
     return Clipping(clip, math.sqrt(m), float(m))

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 Form: TypeAlias = Literal["averaging", "orthonormal"]
 """The paper's, or with (a + b) / sqrt(2) and (a - b) / sqrt(2), which keeps norms and inner products."""
@@ -42,15 +43,38 @@ def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
       ValueError: an unknown form, or no entry.
     """
     factor = _factor(form)
-    spare = padded_length(x.shape[-1]) - x.shape[-1]
-    means = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, spare)])
-    details = []
-    while means.shape[-1] > 1:
-        pairs = means.reshape(*means.shape[:-1], -1, 2)
-        left, right = pairs[..., 0], pairs[..., 1]
+    means, details = _padded(x), []
+    while means.shape[-1] > 2:  # two levels at a time, which spares memory traffic
+        a, b, c, d = (means[..., i::4] for i in range(4))
+        finer = factor * jnp.stack([a - b, c - d], axis=-1)
+        left, right = factor * (a + b), factor * (c + d)
+        details += [finer.reshape(*x.shape[:-1], -1), factor * (left - right)]
+        means = factor * (left + right)
+    if means.shape[-1] == 2:
+        left, right = means[..., :1], means[..., 1:]
         details.append(factor * (left - right))
         means = factor * (left + right)
-    return jnp.concatenate([means, *reversed(details)], axis=-1)
+    return _joined([means, *reversed(details)])
+
+
+def haar_norm(x: jax.Array) -> jax.Array:
+    """The norm over all coefficients in averaging form, f32[..., n] -> f32[...], without storing them.
+
+    Four levels at a time are a product with a 16 x 16 matrix. Every detail is computed before it is squared: taken as
+    a difference of sums of squares, the details of a nearly constant vector would be lost in rounding.
+
+    Raises:
+      ValueError: no entry.
+    """
+    means, squares = _padded(x), jnp.zeros(x.shape[:-1])
+    while (m := means.shape[-1]) > 1:
+        size = min(m, 16)
+        blocks = means.reshape(*means.shape[:-1], m // size, size)
+        matrix = haar(jnp.eye(size))
+        details = _product(blocks, matrix[:, 1:]).reshape(*x.shape[:-1], -1)
+        squares += jnp.vecdot(details, details, precision=lax.Precision.HIGHEST)
+        means = _product(blocks, matrix[:, 0])
+    return jnp.sqrt(squares + means[..., 0] ** 2)
 
 
 def inverse_haar(coefficients: jax.Array, length: int, form: Form = "averaging") -> jax.Array:
@@ -104,6 +128,31 @@ def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray
         left = left + share * np.repeat(np.asarray(variances[at : 2 * at], float), m // at)
         at *= 2
     return left
+
+
+def _padded(x: jax.Array) -> jax.Array:
+    spare = padded_length(x.shape[-1]) - x.shape[-1]
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, spare)])
+
+
+def _joined(parts: list[jax.Array]) -> jax.Array:
+    """`jnp.concatenate` along the last axis; with leading axes part by part.
+
+    XLA would compute all parts inside one slow loop on CPU. A single vector stays with that: `vmap` would turn the
+    updates into scatters.
+    """
+    if parts[0].ndim == 1:
+        return jnp.concatenate(parts)
+    at = sum(part.shape[-1] for part in parts)
+    out = jnp.zeros((*parts[0].shape[:-1], at), parts[0].dtype)
+    for part in reversed(parts):
+        at -= part.shape[-1]
+        out = lax.dynamic_update_slice_in_dim(out, part, at, axis=-1)
+    return out
+
+
+def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 def _factor(form: str) -> float:

@@ -5,11 +5,14 @@ import importlib.util
 import io
 import json
 
+import jax
+import numpy as np
 import pytest
 
-from experiments import benchmark
+from experiments import benchmark, haar_speed
 from experiments.benchmark import main, table
 from experiments.workloads import WORKLOADS, Images, Records, parameters
+from fedpriv.wavelet import haar, inverse_haar, padded_length
 
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 
@@ -68,6 +71,38 @@ def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     assert found["gflop_per_client"] == pytest.approx(3 * 4 * 4 * 400 / 1e9)
 
 
+def test_workload_c_compares_turn_by_turn(monkeypatch, capsys):
+    """At its real size a model that is padded to m = 2^15; here tiny."""
+    real = haar_speed.Transform()
+    sizes = jax.tree.leaves(jax.eval_shape(real.model().init, jax.random.key(0)))
+    assert sum(leaf.size for leaf in sizes) == 28_874
+    assert (real.rows, real.length) == (256, padded_length(28_874))
+    tiny = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
+    monkeypatch.setattr(haar_speed, "Transform", lambda: tiny)
+    monkeypatch.setattr(haar_speed, "ROUNDS", 2)
+    assert main(["--workload", "C", "--json", "--repeats", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    times = {name: each["all"] for name, each in found["ms"].items()}
+    fractions = [a / b for a, b in zip(times["copy"], times["haar"], strict=True)]
+    assert found["fractions_of_copy"]["haar"]["all"] == pytest.approx(fractions)
+    ratios = [a / b for a, b in zip(times["flat_wav"], times["dp_sgd"], strict=True)]
+    assert found["ratios_to_dp_sgd"]["flat_wav"]["all"] == pytest.approx(ratios)
+    bytes_moved = found["gb_per_second"]["haar"]["all"][0] * 1e9 * times["haar"][0] / 1e3
+    assert bytes_moved == pytest.approx(2 * 3 * 8 * 4)
+    out = haar_speed.table(found)
+    for name in ("haar / copy", "inverse / copy", "dp_sgd_wav / dp_sgd", "flat_wav / dp_sgd"):
+        assert name in out
+
+
+def test_what_workload_c_times_is_what_it_says():
+    tiny = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
+    runs = haar_speed.transforms(tiny)
+    x = runs["copy"]() - 1
+    np.testing.assert_allclose(runs["haar"](), haar(x), atol=1e-6)
+    np.testing.assert_allclose(runs["inverse"](), inverse_haar(x, 8), atol=1e-6)
+    np.testing.assert_allclose(runs["copy"](), x + 1)
+
+
 def test_table_names_what_is_wanted_of_it(result):
     out = table(result)
     for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
@@ -99,6 +134,9 @@ def test_torch_that_is_not_installed_is_said_in_one_line(monkeypatch, capsys):
         (["--clients", "many"], "invalid int value"),
         (["--workload", "Z"], "invalid choice"),
         (["--workload", "B", "--torch"], "a PyTorch loop for workload A only"),
+        (["--workload", "C", "--torch"], "a PyTorch loop for workload A only"),
+        (["--workload", "C", "--clients", "3"], "has no clients"),
+        (["--workload", "C", "--devices", "2"], "runs on one device"),
         (["--speed"], "unrecognized arguments"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The Haar transform against its matrix, its inverse, the paper's example, and the noise that it leaves."""
+"""The Haar transform and its norm against the matrix, its inverse, the paper's example, the noise that it leaves."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 from haar import haar as matrix_of
 from scipy.stats import chi2
 
-from fedpriv.wavelet import haar, inverse_haar, padded_length, variance_left, weights
+from fedpriv.wavelet import haar, haar_norm, inverse_haar, padded_length, variance_left, weights
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 FORMS = ["averaging", "orthonormal"]
@@ -45,6 +45,35 @@ def test_the_inverse_is_exact_for_every_length(form):
         assert coefficients.shape == (2, 3, padded_length(length))
         back = inverse_haar(coefficients, length, form)
         np.testing.assert_allclose(back, x, atol=1e-6 * float(jnp.abs(x).max()))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_batches_are_vectors_side_by_side(form):
+    x = jax.random.normal(jax.random.key(0), (2, 3, 37))
+    expected = np.stack([[haar(row, form) for row in rows] for rows in x])
+    np.testing.assert_array_equal(haar(x, form), expected)
+    np.testing.assert_array_equal(jax.vmap(jax.vmap(lambda row: haar(row, form)))(x), expected)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 16, 17, 100, 1024])
+def test_haar_norm_is_that_of_the_matrix(length):
+    """With two leading axes, by itself and under `vmap`."""
+    x = np.random.default_rng(length).normal(size=(2, 3, length)).astype(np.float32)
+    m = padded_length(length)
+    padded = np.pad(x, [(0, 0), (0, 0), (0, m - length)])
+    expected = np.linalg.norm(padded @ matrix(m, "averaging").T, axis=-1)
+    np.testing.assert_allclose(haar_norm(jnp.asarray(x)), expected, rtol=2e-6)
+    np.testing.assert_allclose(jax.vmap(jax.vmap(haar_norm))(x), expected, rtol=2e-6)
+
+
+def test_haar_norm_of_a_constant_is_the_constant():
+    """As the clip bound needs it: the norm of the entries is 181 times as large."""
+    np.testing.assert_allclose(haar_norm(jnp.full(2**15, 0.1)), 0.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_haar_norm_of_what_is_not_finite_is_not_finite(bad):
+    assert not np.isfinite(haar_norm(jnp.ones(50).at[20].set(bad)))
 
 
 def test_orthonormal_keeps_norms_and_inner_products():
@@ -92,6 +121,7 @@ def test_orthonormal_with_equal_noise_is_the_plain_gaussian():
     ("make", "message"),
     [
         (lambda: haar(jnp.zeros((2, 0))), "length: 0 is not at least 1"),
+        (lambda: haar_norm(jnp.zeros(0)), "length: 0 is not at least 1"),
         (lambda: haar(jnp.zeros(2), "db4"), "form: 'db4' is neither"),
         (
             lambda: inverse_haar(jnp.zeros(8), 4),

@@ -382,7 +382,10 @@ def test_user_drift_is_the_mean_distance_from_the_start():
     [
         (lambda: dp_scaffold(local(steps=0), sampler=ALL), "steps: 0 is not at least 1"),
         (lambda: dp_scaffold(local(learning_rate=0.0), sampler=ALL), r"learning_rate: 0\.0"),
-        (lambda: record_fed_avg(local(clip_norm=0.0), sampler=ALL), r"clip_norm: 0\.0 is not positive"),
+        (
+            lambda: record_fed_avg(local(clip_norm=0.0), sampler=ALL),
+            r"clip_norm: 0\.0 is not positive",
+        ),
         (
             lambda: record_fed_avg(local(clip_norm="mean"), sampler=ALL),
             "clip_norm: 'mean' is neither",

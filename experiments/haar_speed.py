@@ -1,0 +1,146 @@
+"""Workload C of `experiments.benchmark`: the Haar transform beside a copy, private steps on Haar coefficients."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+
+import fedpriv
+from experiments.timing import device_name, lines, seconds, show, spread
+from fedpriv.clipping import coefficients, flat
+from fedpriv.mechanisms import gaussian, mechanism
+from fedpriv.noise import haar_noise
+from fedpriv.per_example import per_example, private_mean
+from fedpriv.strategy import cores
+from fedpriv.wavelet import haar, inverse_haar
+
+Runs: TypeAlias = dict[str, Callable[[], Any]]
+
+ROUNDS = 5  # of all runs per turn, of which the median counts
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The arrays and the network."""
+
+    rows: int = 256
+    length: int = 2**15
+    lot: int = 64
+    side: int = 28
+    filters: tuple[int, ...] = (8, 16)
+    hidden: tuple[int, ...] = (32,)
+
+    def model(self) -> fedpriv.models.Model:
+        network = fedpriv.models.CNN(self.filters, self.hidden, 10)
+        return fedpriv.models.classifier(network, (self.side, self.side, 1))
+
+
+def measure(workload: Transform, repeats: int) -> dict[str, Any]:
+    """Takes turns: copy, transform, inverse; DP-SGD's step, and those with noise on Haar coefficients."""
+    params = workload.model().init(jax.random.key(0))
+    d = sum(leaf.size for leaf in jax.tree.leaves(params))
+    runs = transforms(workload) | steps(workload, params, d)
+    for run in runs.values():
+        seconds(run)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(repeats):
+        found = [[seconds(run) for run in runs.values()] for _ in range(ROUNDS)]
+        for name, each in zip(runs, zip(*found, strict=True), strict=True):
+            times[name].append(statistics.median(each))
+        print(f"turn {turn + 1} of {repeats} done", file=sys.stderr)
+
+    def ratios(over: str, under: str) -> dict[str, Any]:
+        return spread([a / b for a, b in zip(times[over], times[under], strict=True)])
+
+    gigabytes = 2 * 4 * workload.rows * workload.length / 1e9  # read and written
+    names = ("copy", "haar", "inverse")
+    return {
+        "array": [workload.rows, workload.length],
+        "lot": workload.lot,
+        "parameters": d,
+        "device": device_name(),
+        "cores": cores(),
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.__version__,
+        "repeats": repeats,
+        "ms": {name: spread([1e3 * t for t in times[name]]) for name in runs},
+        "gb_per_second": {name: spread([gigabytes / t for t in times[name]]) for name in names},
+        "fractions_of_copy": {name: ratios("copy", name) for name in names[1:]},
+        "ratios_to_dp_sgd": {name: ratios(name, "dp_sgd") for name in ("dp_sgd_wav", "flat_wav")},
+    }
+
+
+def transforms(workload: Transform) -> Runs:
+    """Each writes where it wrote before: fresh pages from the system, now and then, cost more than the copy itself."""
+    x = jax.random.normal(jax.random.key(0), (workload.rows, workload.length))
+    fns = {
+        "copy": lambda x: x + 1,
+        "haar": haar,
+        "inverse": partial(inverse_haar, length=workload.length),
+    }
+    return {name: _in_place(fn, x) for name, fn in fns.items()}
+
+
+def _in_place(fn: Callable[[jax.Array], jax.Array], x: jax.Array) -> Callable[[], jax.Array]:
+    into = jax.jit(lambda x, out: fn(x), donate_argnums=1, keep_unused=True)
+    out = jnp.zeros_like(x)
+
+    def run() -> jax.Array:
+        nonlocal out
+        out = into(x, out)
+        return out
+
+    return run
+
+
+def steps(workload: Transform, params: fedpriv.types.Params, d: int) -> Runs:
+    """Private gradients of a lot of random bytes.
+
+    DP-SGD-WAV clips the Haar coefficients of each record (Ranaweera et al., Algorithm 1); `flat_wav` clips as DP-SGD
+    does, so that only its noise is transformed.
+    """
+    given = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    mechanisms = {
+        "dp_sgd": gaussian(**given),
+        "dp_sgd_wav": mechanism(coefficients(d), haar_noise(d), **given),
+        "flat_wav": mechanism(flat(d), haar_noise(d), **given),
+    }
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (workload.lot, workload.side, workload.side, 1), np.uint8)
+    labels = rng.integers(0, 10, workload.lot, np.int32)
+    batch = {"image": jnp.asarray(images), "label": jnp.asarray(labels)}
+    arguments = jax.random.key(1), params, batch, jnp.ones(workload.lot, bool)
+    gradients = per_example(workload.model().loss)
+    return {
+        name: partial(jax.jit(private_mean(gradients, each, workload.lot)), *arguments)
+        for name, each in mechanisms.items()
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    rows, length = result["array"]
+    times, speeds = result["ms"], result["gb_per_second"]
+    fractions, ratios = result["fractions_of_copy"], result["ratios_to_dp_sgd"]
+    return lines(
+        {
+            "workload": f"C, Haar transform of [{rows}, {length:,}] float32; "
+            f"a step of {result['parameters']:,} parameters on {result['lot']} records",
+            "machine": f"{result['device']}; 1 device, {result['cores']} core(s)",
+            "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
+            "copy": show(speeds["copy"], "GB/s read and written"),
+            **{name: show(speeds[name], "GB/s") for name in fractions},
+            **{f"{name} / copy": show(fractions[name]) for name in fractions},
+            "dp_sgd": show(times["dp_sgd"], "ms"),
+            **{name: show(times[name], "ms") for name in ratios},
+            **{f"{name} / dp_sgd": show(ratios[name]) for name in ratios},
+        }
+    )

@@ -1,0 +1,122 @@
+"""The wavelet experiments, end to end on tiny prepared data sets."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from prepared import random_split, write_images
+
+from experiments import privacy, run
+from experiments.wavelet_algorithms import Maker
+from experiments.wavelet_config import Name, Wavelet
+from fedpriv import certify, models
+
+SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]
+SMALL += ["--every", "1", "--delta", "1e-3"]
+NAMES = Name.__args__
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name, shape in (
+        ("mnist", (28, 28, 1)),
+        ("fashion_mnist", (28, 28, 1)),
+        ("cifar10", (32, 32, 3)),
+    ):
+        splits = {
+            split: random_split(rng, count, shape, 10)
+            for split, count in (("train", 52), ("test", 20))
+        }
+        write_images(folder, name, splits, 10)
+    return folder
+
+
+def summary_of(config, prepared, folder, *options):
+    given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(folder)]
+    assert run.main([config, *given]) == 0
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_every_algorithm_runs(prepared, tmp_path):
+    found = summary_of("wavelet_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
+    assert list(found["rounds"]) == list(NAMES)
+    settings = found["algorithm_settings"]
+    assert settings["fed_avg"] == {}
+    # The proxy set's medians: of gradients, of their coefficients, of an update.
+    norms = [settings[n]["clip_norm"] for n in ("dp_sgd", "dp_sgd_wav", "dp_fed_avg")]
+    assert len(set(norms)) == 3
+    assert norms[1] < norms[0]  # averaging makes vectors shorter
+    privacy = found["privacy"]
+    for name in NAMES:
+        finite = math.isfinite(float(privacy[name]["certified"]["third_party"]["epsilon"]))
+        assert finite == (name not in ("fed_avg",) and not name.endswith("wav")), name
+
+
+@pytest.mark.parametrize("config", ["wavelet_fashion_mnist", "wavelet_cifar10"])
+def test_other_data(config, prepared, tmp_path):
+    names = ("dp_sgd_wav", "dp_fed_avg_wav")
+    options = ["--noise-on-each", "--user-clip", "gradients", "--clip", "levels"]
+    found = summary_of(
+        config, prepared, tmp_path / "r", "--algorithms", *names, *options, "--seeds", "2"
+    )
+    assert found["rounds"] == dict.fromkeys(names, 2)
+
+
+def made(names, **changes):
+    config = Wavelet(algorithms=names, rounds=6, **changes)
+    maker = Maker(config, models.small_mnist_cnn(), 594, lambda _: 1.0)
+    return {name: maker.make(name) for name in names}
+
+
+def test_schedules_meet_the_budget_of_the_constant_noise():
+    for names in (("dp_sgd", "dyn_dp_sgd"), ("dp_fed_avg", "dyn_dp_fed_avg")):
+        plain, falling = (certify(a, 6, 1e-5).epsilon for a in made(names).values())
+        assert falling <= plain
+        assert falling == pytest.approx(plain, rel=1e-2)
+
+
+def test_sound_variants_have_the_certificate_of_the_plain_ones():
+    for names in (("dp_sgd", "dp_sgd_wav_sound"), ("dp_fed_avg", "dp_fed_avg_wav_sound")):
+        plain, sound = (certify(a, 6, 1e-5).epsilon for a in made(names).values())
+        assert sound == pytest.approx(plain)
+
+
+def test_every_layer_by_itself_has_the_same_certificate():
+    names = ("dp_sgd",)
+    flat, layered = (
+        certify(made(names, per_layer=value)["dp_sgd"], 6, 1e-5).epsilon for value in (False, True)
+    )
+    assert flat == layered
+
+
+def test_the_ledger_needs_no_data(capsys, tmp_path):
+    given = ["--algorithms", "dp_sgd", "dp_sgd_wav", "--output", str(tmp_path)]
+    assert privacy.main(["wavelet_cifar10", "--rounds", "3", *given]) == 0
+    told = capsys.readouterr().out
+    assert "add-or-remove" in told
+    assert "not proved" in told
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--cohort", "5"], "cohort: 5 exceeds the 4 clients"),
+        (["--lot", "50"], "lot: 50 exceeds the 10 records of a client"),
+        (["--proxy", "50"], "proxy: 50 of 52 images leave none for 4 clients"),
+        (["--clip-norm", "0"], "clip_norm: 0.0 is not positive and finite"),
+        (["--noise-multiplier", "0"], "noise_multiplier: 0.0 is not positive"),
+        (["--learning-rate", "-1"], "learning_rate: -1.0 is not positive"),
+        (["--delta", "2"], "delta: 2.0 is not in (0, 1)"),
+        (["--dyn.parts", "0"], "parts: 0 is not at least 1"),
+        (["--dyn.clip-decay", "0"], "dyn.clip_decay: 0.0 is not positive"),
+        (["--quantile", "1"], "quantile: 1.0 is not in (0, 1)"),
+        (["--algorithms"], "algorithms"),
+    ],
+)
+def test_bad_input(args, said, prepared, tmp_path, capsys):
+    given = [*SMALL, "--data-dir", str(prepared), "--output", str(tmp_path / "never")]
+    names = [] if "--algorithms" in args else ["--algorithms", "dp_sgd", "dp_fed_avg_adaptive"]
+    assert run.main(["wavelet_mnist", *given, *names, *args]) == 2
+    assert said in capsys.readouterr().err
