@@ -5,15 +5,14 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from haar import haar
-from small import assert_close, assert_identical, gradient, records, regression, squared, start
+from small import assert_close, assert_identical
 
-from fedpriv import LocalSteps, dp_sgd, everyone, gaussian, mechanism, per_example
+from fedpriv import mechanism
 from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
 from fedpriv.codecs import flatten
-from fedpriv.noise import haar_noise, isotropic
+from fedpriv.noise import haar_noise
 from fedpriv.privacy import haar_multiplier, whitened_multiplier
 from fedpriv.wavelet import padded_length
 
@@ -217,25 +216,3 @@ def test_wrong_tensors():
     assert (hidden.multiplier, bool(hidden.reason)) == (0, True)
     with pytest.raises(ValueError, match="calibrated: no noise of this shape"):
         mechanism(separately(2), haar_noise(16), clip_norm=C, noise_multiplier=1.0, calibrated=True)
-
-
-@pytest.mark.parametrize("bounding", ["gaussian", "per_level"])
-@pytest.mark.parametrize("optimizer", [optax.adam(0.1), optax.adagrad(0.1)])
-def test_dp_sgd_without_clip_and_noise_is_its_optimiser(optimizer, bounding):
-    """DP-Adam and DP-AdaGrad on full batches: optax by itself on the client's mean gradient, by hand."""
-    federation = regression([6])
-    used = gaussian(math.inf, 0)
-    if bounding == "per_level":
-        used = mechanism(per_level(4), isotropic(), clip_norm=math.inf, noise_multiplier=0)
-    local = LocalSteps(per_example(squared), everyone(6), 7, optimizer, used)
-    algorithm = dp_sgd(local, sampler=everyone(1))
-    state = algorithm.init(start(), federation)
-    after, _ = jax.jit(algorithm.round)(jax.random.key(0), state, federation)
-
-    y = flatten(start())
-    carried = optimizer.init(y)
-    for _ in range(7):
-        slope = jnp.asarray(gradient(np.asarray(y, np.float64), *records(federation, 0)))
-        updates, carried = optimizer.update(slope.astype(jnp.float32), carried, y)
-        y = optax.apply_updates(y, updates)
-    assert_close(flatten(after.params), y, 1e-5)

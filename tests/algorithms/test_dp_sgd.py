@@ -1,0 +1,94 @@
+"""DP-SGD in federated learning: its limits, schedules of clip norm and noise, what it releases."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from noise import check_noise
+from small import assert_close, gradient, records, regression, squared, start
+
+from fedpriv import (
+    LocalSteps,
+    certify,
+    dp_sgd,
+    dynamic,
+    everyone,
+    gaussian,
+    mechanism,
+    per_example,
+    poisson,
+)
+from fedpriv.clipping import per_level
+from fedpriv.codecs import flatten
+from fedpriv.noise import isotropic
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@pytest.mark.parametrize("bounding", ["gaussian", "per_level"])
+@pytest.mark.parametrize("optimizer", [optax.adam(0.1), optax.adagrad(0.1)])
+def test_dp_sgd_without_clip_and_noise_is_its_optimiser(optimizer, bounding):
+    """DP-Adam and DP-AdaGrad on full batches: optax by itself on the client's mean gradient, by hand."""
+    federation = regression([6])
+    used = gaussian(math.inf, 0)
+    if bounding == "per_level":
+        used = mechanism(per_level(4), isotropic(), clip_norm=math.inf, noise_multiplier=0)
+    local = LocalSteps(per_example(squared), everyone(6), 7, optimizer, used)
+    algorithm = dp_sgd(local, sampler=everyone(1))
+    state = algorithm.init(start(), federation)
+    after, _ = jax.jit(algorithm.round)(jax.random.key(0), state, federation)
+
+    y = flatten(start())
+    carried = optimizer.init(y)
+    for _ in range(7):
+        slope = jnp.asarray(gradient(np.asarray(y, np.float64), *records(federation, 0)))
+        updates, carried = optimizer.update(slope.astype(jnp.float32), carried, y)
+        y = optax.apply_updates(y, updates)
+    assert_close(flatten(after.params), y, 1e-5)
+
+
+def test_noise_falls_with_the_schedule():
+    """C_t sigma_t / L of one client that is at rest, in the first and in the last piece of a schedule."""
+    federation = regression([6])
+    falling = dynamic(gaussian(1e-6, 3e6), rounds=4, clip_decay=4.0, noise_decay=9.0, parts=2)
+    local = LocalSteps(per_example(squared), everyone(6), 1, optax.sgd(1.0), falling)
+    algorithm = dp_sgd(local, sampler=everyone(1))
+    state = algorithm.init(start(), federation)
+
+    def moved(t):
+        def move(key):
+            after, _ = algorithm.round(key, state._replace(round=jnp.int32(t)), federation)
+            return flatten(state.params) - flatten(after.params)
+
+        return move
+
+    check_noise(moved(0), 3 / 6, draws=2000)
+    check_noise(moved(3), 3 / 6 / 2 / 3, draws=2000)  # halfway: sqrt(4) and sqrt(9)
+
+
+def test_a_schedule_is_composed_piece_by_piece():
+    drawn = poisson(600, 0.1, 120)
+
+    def releases(used, rounds):
+        local = LocalSteps(per_example(squared), drawn, 5, optax.sgd(0.1), used)
+        return dp_sgd(local, sampler=everyone(3)).releases(rounds)
+
+    falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
+    found = [r for r in releases(falling, 10) if r.view == "server"]
+    assert [(r.steps, r.repeats, r.multiplier) for r in found] == [(5, 5, 2.0), (5, 5, 1.0)]
+    assert sum(r.steps for r in releases(falling, 7) if r.view == "server") == 7
+    assert len(releases(gaussian(1.0, 2.0), 10)) == 3
+
+
+def test_more_noise_than_at_any_time_is_an_upper_bound():
+    drawn = poisson(600, 0.1, 120)
+
+    def epsilon(used):
+        local = LocalSteps(per_example(squared), drawn, 5, optax.sgd(0.1), used)
+        return certify(dp_sgd(local, sampler=everyone(3)), 10, 1e-5).epsilon
+
+    falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
+    assert epsilon(gaussian(1.0, 2.0)) < epsilon(falling) < epsilon(gaussian(1.0, 1.0))
