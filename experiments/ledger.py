@@ -154,7 +154,7 @@ def _assumed(certificates: Sequence[Certificate]) -> list[str]:
     ]
 
 
-def picture(ledger: Ledger, account: Account, path: Path, points: int = 16) -> None:
+def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> None:
     """Epsilon over the rounds: certified for every view, and claimed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -157,6 +157,11 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
         algorithm, config.rounds, ledger.delta, view=options.view, honest=options.honest
     )
     reached = claim if options.claimed and claim else proved
+    if reached.epsilon > options.target_epsilon * (1 + 1e-6):
+        raise ValueError(
+            f"--solve {options.solve}: with {value} it is another algorithm, which costs {reached.epsilon:.4g}, as its "
+            "settings depend on the rounds; try --rounds by hand"
+        )
     return config, {
         "for": options.solve,
         "value": value,

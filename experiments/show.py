@@ -58,7 +58,7 @@ class Progress:
 
 def table(summary: dict[str, Any]) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean."""
-    header = ["algorithm", "best acc.", "final acc.", "eps claimed"]
+    header = ["algorithm", "best acc.", "final acc.", "unit", "eps claimed"]
     header += [*(f"eps {view}" for view in VIEWS), "MB/client", "rounds/s"]
     rows = [header, *(_row(summary, name) for name in summary["rounds"])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
@@ -75,6 +75,7 @@ def _row(summary: dict[str, Any], name: str) -> list[str]:
         NAMES.get(name, name),
         percent(summary["accuracy"]["best"][name]),
         percent(summary["accuracy"]["final"][name]),
+        privacy["certified"]["third_party"]["unit"],
         epsilon(claim["epsilon"]) + ("" if claim["sound"] else " (*)") if claim else "-",
         *certified,
         f"{summary['uplink_mb_per_client'][name]:.4g}",
@@ -91,8 +92,8 @@ def _legend(summary: dict[str, Any]) -> list[str]:
         f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
         "best over the evaluations, chosen on the test set as papers do; MB/client: uplink of the whole run; rounds/s: "
         "of all seeds together",
-        f"epsilon at delta = {first['third_party']['delta']:.3g}, {first['third_party']['unit']} level; "
-        "inf: nothing is certified; of ONE model (one algorithm, one seed) released alone",
+        f"epsilon at delta = {first['third_party']['delta']:.3g} for one unit (client or record); inf: nothing is "
+        "certified; of ONE model (one algorithm, one seed) released alone",
     ]
     for view in VIEWS:
         relations = {p["certified"][view]["relation"].replace("_", "-") for p in privacy}
@@ -103,14 +104,24 @@ def _legend(summary: dict[str, Any]) -> list[str]:
             "adjacency do not compare"
         )
     lines += _stopped(summary)
-    claims = [p["claimed"] for p in privacy if p["claimed"]]
-    if claims:
-        claim = claims[0]
+    for name, claim in _claims(summary).items():
         adjacency = claim["relation"].replace("_", "-")
-        lines.append(f"  claimed: {claim['view']}, {adjacency} adjacency, by {claim['source']}")
+        lines.append(
+            f"  claimed for {name}: {claim['unit']} level, {claim['view']}, {adjacency} adjacency, by {claim['source']}"
+        )
         verdict = "holds for this run" if claim["sound"] else "(*) not proved for this run"
         lines += [f"  claim: {verdict}: {reason}" for reason in claim["reasons"]]
     return [*lines, *(f"  note: {note}" for note in summary["privacy_notes"])]
+
+
+def _claims(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Names of algorithms -> their claim; those that differ in epsilon only once."""
+    found: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    for name, privacy in summary["privacy"].items():
+        if claim := privacy["claimed"]:
+            said = str({key: value for key, value in claim.items() if key != "epsilon"})
+            found.setdefault(said, ([], claim))[0].append(NAMES.get(name, name))
+    return {", ".join(names): claim for names, claim in found.values()}
 
 
 def _stopped(summary: dict[str, Any]) -> list[str]:

@@ -18,7 +18,10 @@ from fedpriv.codecs import dimension
 from fedpriv.datasets import Dataset
 from fedpriv.types import Example
 
-NOTES = ("no epsilon covers the choice of step sizes and schedules on the test set",)
+NOTES = (
+    "no epsilon covers the choice of step sizes and schedules on the test set",
+    "nor the clip norms, where they come from the proxy set: images of the training set that are taken to be public",
+)
 
 
 def ledger(config: Wavelet, model: fp.models.Model, images: int) -> Ledger:

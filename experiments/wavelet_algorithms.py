@@ -47,7 +47,7 @@ class Maker:
         """What the algorithm clips."""
         if "fed_avg" in name:
             by_gradient = name in ("dp_fed_avg", "dp_fed_avg_wav")
-            return "gradient" if by_gradient and self.config.user_clip == "gradients" else "update"
+            return "gradient" if by_gradient and self.config.bounded == "gradients" else "update"
         if name.endswith("sound"):
             return "levels"
         return self.config.clip if name.endswith("wav") else "gradient"
@@ -62,6 +62,7 @@ class Maker:
             config.local_epochs * round(self.records / config.lot),
             self._local_optimizer(name),
             self._mechanism(name, config.noise_multiplier),
+            linear="sgd" in name,
         )
         if wav:
             return fp.dp_sgd_wav(local, sampler=self.sampler, noise_on_each=each)
@@ -77,14 +78,16 @@ class Maker:
     def _lots(self, *, exact: bool) -> fp.Sampler:
         if exact:
             return fp.subsets(self.records, self.config.lot)
-        return _poisson(self.records, self.config.lot / self.records)
+        # Masked slots cost as much as records: four standard deviations, which the certificate counts, are enough.
+        return _poisson(self.records, self.config.lot / self.records, room=4)
 
-    def _local_optimizer(self, name: Name) -> optax.GradientTransformation:
+    def _local_optimizer(self, name: Name) -> fp.local.Schedule:
+        rate = self.config.adaptive_rate
         if "adam" in name:
-            return optax.adam(self.config.adaptive_rate)
+            return lambda t: optax.adam(rate)
         if "adagrad" in name:
-            return optax.adagrad(10 * self.config.adaptive_rate)
-        return optax.sgd(self.config.learning_rate)
+            return lambda t: optax.adagrad(10 * rate)
+        return lambda t: optax.sgd(self.config.learning_rate)
 
     def _of_clients(self, name: Name) -> Algorithm:
         sigma = self.config.noise_multiplier
@@ -101,7 +104,7 @@ class Maker:
                 **self._averaging(),
                 clip_norm=self.norm(self.clipped(name)),
                 noise_multiplier=sigma,
-                clip="gradients" if by_gradient else "update",
+                bounded="gradients" if by_gradient else "update",
                 noise=None if name.endswith("wav") else fp.noise.isotropic(),
             )
         return self._averaged(self._mechanism(name, sigma))
@@ -156,13 +159,14 @@ class Maker:
         """`made` at the noise multiplier that has the certificate of `plain`."""
         rounds, delta = self.config.rounds, self.config.delta
         budget = fp.certify(plain, rounds, delta).epsilon
-        return made(fp.calibrate_noise(made, epsilon=budget, rounds=rounds, delta=delta))
+        options = {"epsilon": budget, "rounds": rounds, "delta": delta, "tolerance": 1e-3}
+        return made(fp.calibrate_noise(made, **options))
 
 
-def _poisson(population: int, rate: float) -> fp.Sampler:
-    """Room for six standard deviations more than expected."""
+def _poisson(population: int, rate: float, room: float = 6) -> fp.Sampler:
+    """With room for so many standard deviations more than expected."""
     if rate == 1:
         return fp.everyone(population)
     size = population * rate
-    capacity = min(population, math.ceil(size + 6 * math.sqrt(size * (1 - rate))))
+    capacity = min(population, math.ceil(size + room * math.sqrt(size * (1 - rate))))
     return fp.poisson(population, rate, capacity)

@@ -35,7 +35,7 @@ class Dyn:
     """The clip norm of the first round over what it would be in round T."""
     noise_decay: float = 1.5
     """The noise multiplier of the first round over that of round T; the first is solved for, so that the certificate
-    is that of the constant multiplier."""
+    of all rounds, towards a third party, is that of the constant multiplier."""
     parts: int = 5
     """Pieces of the run, each with constant values."""
 
@@ -50,9 +50,10 @@ class Dyn:
 class Wavelet(Run):
     """DP-SGD and DP-FedAvg with and without wavelets, and the private baselines that adapt."""
 
-    algorithms: tuple[Name, ...] = ("fed_avg", "dp_sgd", "dyn_dp_sgd", "dp_sgd_wav")
+    algorithms: tuple[Name, ...] = ("fed_avg", "dp_sgd", "dp_sgd_wav")
     """What to train, one after the other. *_sgd, *_adam and *_adagrad protect records, dp_fed_avg* clients; *_sound
-    have noise until their certificate is that of sigma; fed_avg is not private."""
+    have noise until their certificate is that of sigma; so have dyn_*, for which the ledger solves half a minute;
+    fed_avg is not private."""
     clients: int = 100
     """Clients, who share the training images evenly (i.i.d.)."""
     cohort: int = 20
@@ -68,7 +69,8 @@ class Wavelet(Run):
     noise_multiplier: float = 1.0
     """sigma: the small (1), medium (1.5) or large (3) noise of the paper."""
     clip_norm: float | Literal["proxy"] = "proxy"
-    """C; `proxy`: the median norm on a public proxy set at the initial model, of what the algorithm clips."""
+    """C; `proxy`: the median norm at the initial model, over a public proxy set, of what the algorithm clips:
+    gradients, their coefficients, or updates (of pseudo-clients of about a client's size)."""
     proxy: int = 600
     """Public records, which no client holds."""
     clip: Clip = "coefficients"
@@ -77,7 +79,7 @@ class Wavelet(Run):
     """Clip every tensor to C / sqrt(p) by itself, instead of all together (algorithms without wavelets)."""
     noise_on_each: bool = False
     """DP-SGD-WAV with noise on each record, as the pseudo-code is indented; lots are exact subsets then."""
-    user_clip: Literal["update", "gradients"] = "update"
+    bounded: Literal["update", "gradients"] = "update"
     """What dp_fed_avg and dp_fed_avg_wav clip: the client's whole update (ours), or single gradients, as in the paper,
     which does not bound it."""
     quantile: float = 0.5

@@ -7,7 +7,7 @@ from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
-from fedpriv.codecs import Wire
+from fedpriv.codecs import Wire, dimension
 from fedpriv.cohort import (
     Cohort,
     Sampler,
@@ -68,6 +68,7 @@ __all__ = [
     "certify",
     "clipping",
     "datasets",
+    "dimension",
     "dp_fed_avg",
     "dp_fed_avg_wav",
     "dp_scaffold",

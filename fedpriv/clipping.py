@@ -25,15 +25,15 @@ Bound: TypeAlias = float | jax.Array
 class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
-    A contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too. Sets of Haar
-    coefficients are sets of vectors padded to m = 2^L entries: noise is added to those, and what is cut off afterwards
-    is post-processing.
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too. Sets
+    of Haar coefficients are sets of vectors padded to m = 2^L entries: noise is added to those, and what is cut off
+    afterwards is post-processing.
 
     Attributes:
       clip: (contribution, C) -> (bounded contribution, its norm before).
       length: sup ||u||_2 for C = 1.
-      weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights; infinity if that
-        is not known.
+      weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
+        than sqrt(m) times `length`, which always bounds it.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
         norms (trees of f32[...]); None for other clipping.
     """
@@ -44,28 +44,21 @@ class Clipping(NamedTuple):
     scales: Callable[[PyTree, Bound], PyTree] | None = None
 
 
-def flat(d: int | None = None) -> Clipping:
-    """||u||_2 <= C, over all coordinates together.
-
-    Args:
-      d: number of coordinates, which only noise on Haar coefficients asks for: sup ||W H u|| is sqrt(m), reached by a
-        constant vector.
-    """
+def flat() -> Clipping:
+    """||u||_2 <= C, over all coordinates together; sup ||W H u|| is sqrt(m), reached by a constant vector."""
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
         whole = over_tensors(norms)
         return spread(_scale(whole, bound, whole), norms)
 
-    weighted = math.inf if d is None else math.sqrt(padded_length(d))
-    return Clipping(_by_tensors(scales), 1.0, weighted, scales)
+    return Clipping(_by_tensors(scales), 1.0, scales=scales)
 
 
-def per_layer(tensors: int, d: int | None = None) -> Clipping:
+def per_layer(tensors: int) -> Clipping:
     """||u_j||_2 <= C / sqrt(p) in each of the model's p tensors; a subset of `flat`'s set.
 
     Args:
       tensors: p.
-      d: as in `flat`.
 
     Raises:
       ValueError: p below 1; when it is used, a contribution of another number of tensors.
@@ -75,7 +68,7 @@ def per_layer(tensors: int, d: int | None = None) -> Clipping:
     def scales(norms: PyTree, bound: Bound) -> PyTree:
         return each.scales(norms, bound / math.sqrt(tensors))  # type: ignore[misc]
 
-    return Clipping(_by_tensors(scales), 1.0, flat(d).weighted_length, scales)
+    return Clipping(_by_tensors(scales), 1.0, scales=scales)
 
 
 def separately(tensors: int) -> Clipping:
@@ -111,17 +104,18 @@ def coefficients(d: int) -> Clipping:
     m = padded_length(d)
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        _require_dimension(d, update)
         norm = haar_norm(flatten(update))
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
-    return Clipping(clip, math.sqrt(m), float(m))
+    return Clipping(clip, math.sqrt(m))
 
 
 def per_level(d: int) -> Clipping:
     """||H_l u||_2 <= C / W_l for the coefficients of each level l, and for the overall mean (Section 4.3).
 
     sup ||u|| is 1, as ||u||^2 = sum_l 2^l ||H_l u||^2 + m H_0^2 <= C^2 (sum_l 2^-l + 1 / m) = C^2; sup ||W H u|| is
-    sqrt(1 + log2 m), as each of the 1 + log2 m groups moves W H u by at most C.
+    sqrt(1 + log2 m), as each of the 1 + log2 m groups moves W H u by at most C. The norm that `clip` tells is ||u||_2.
 
     Args:
       d: number of coordinates.
@@ -133,6 +127,7 @@ def per_level(d: int) -> Clipping:
     limits = [1 / m, *(start / m for start in starts)]  # 1 / W
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        _require_dimension(d, update)
         groups = jnp.split(haar(flatten(update)), starts)
         norms = [jnp.linalg.norm(group) for group in groups]
         norm = jnp.sqrt(sum(n**2 / limit for n, limit in zip(norms, limits, strict=True)))
@@ -170,5 +165,12 @@ def _scaled(update: PyTree, scales: PyTree) -> PyTree:
 
 def _scale(norm: jax.Array, bound: Bound, whole: jax.Array) -> jax.Array:
     """What brings `norm` down to `bound`: 0 where the norm of the whole is NaN or infinite, 1 without a bound."""
-    scale = jnp.where(jnp.isfinite(whole), jnp.minimum(1.0, bound / norm), 0.0)
+    scale = jnp.where(norm <= bound, 1.0, bound / norm)  # 1 for 0 and a bound of 0
+    scale = jnp.where(jnp.isfinite(whole), scale, 0.0)
     return jnp.where(jnp.isinf(bound), 1.0, scale)
+
+
+def _require_dimension(d: int, update: PyTree) -> None:
+    found = dimension(update)
+    if found != d:
+        raise ValueError(f"d: {d}, but a contribution has {found} coordinates; give that")

@@ -39,21 +39,23 @@ class Dynamic(NamedTuple):
     def in_round(self, t: jax.Array | int) -> Mechanism:
         if self.clip_decay == self.noise_decay == 1:
             return self.start  # to the bit: traced, C sigma would round otherwise
-        piece = jnp.minimum(jnp.asarray(t) * self.parts // self.rounds, self.parts - 1)
-        done = piece / self.parts
+        done = jnp.searchsorted(jnp.asarray(self._ends(), jnp.int32), t, side="right") / self.parts
         return self.start.at(  # type: ignore[misc]
             self.start.clip_norm * self.clip_decay**-done,
             self.start.noise_multiplier * self.noise_decay**-done,
         )
 
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
-        ends = [-(-piece * self.rounds // self.parts) for piece in range(1, self.parts)]
-        cuts = [min(cut, rounds) for cut in (0, *ends)] + [rounds]
+        cuts = [min(cut, rounds) for cut in (0, *self._ends())] + [rounds]
         return tuple(
             (end - begin, self.start.multiplier * self.noise_decay ** (-piece / self.parts))
             for piece, (begin, end) in enumerate(pairwise(cuts))
             if end > begin or piece == 0
         )
+
+    def _ends(self) -> list[int]:
+        """The rounds at which all pieces but the first begin."""
+        return [-(-piece * self.rounds // self.parts) for piece in range(1, self.parts)]
 
     @property
     def reason(self) -> str:

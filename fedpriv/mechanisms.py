@@ -78,16 +78,10 @@ def mechanism(
       calibrated: multiply the noise by the reach, so that the multiplier is sigma.
 
     Raises:
-      ValueError: C <= 0, sigma < 0, noise without a finite clip norm, or `calibrated` where the reach is infinite.
+      ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
     """
     _check(clip_norm, noise_multiplier)
     reach = noise.reach(clipping)
-    if calibrated and reach == math.inf:
-        raise ValueError("calibrated: no noise of this shape hides a contribution of this set")
-
-    unknown = (
-        "" if reach < math.inf else "noise of this shape does not hide what is clipped like this"
-    )
 
     scales = clipping.scales
 
@@ -105,7 +99,7 @@ def mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
-            "no noise is added" if silent else unknown,
+            "no noise is added" if silent else "",
             clip_norm=bound,
             noise_multiplier=sigma,
             scales=None if scales is None else lambda norms: scales(norms, bound),

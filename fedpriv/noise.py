@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from fedpriv.clipping import Clipping
 from fedpriv.codecs import dimension, unflatten
 from fedpriv.types import Key, PyTree
-from fedpriv.wavelet import Form, inverse_haar, padded_length, weights
+from fedpriv.wavelet import Form, inverse_haar, padded_length
 
 
 class Noise(NamedTuple):
@@ -48,16 +49,26 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
     Raises:
       ValueError: an unknown form; when it is used, another number of coordinates.
     """
-    m = padded_length(d)
-    scale = 1 / jnp.asarray(weights(m), jnp.float32) if form == "averaging" else jnp.ones(m)
-    inverse_haar(jnp.zeros(m), d, form)  # raises
+    m, averaging = padded_length(d), form == "averaging"
+    jax.eval_shape(lambda h: inverse_haar(h, d, form), jax.ShapeDtypeStruct((m,), jnp.float32))
 
     def draw(key: Key, like: PyTree) -> PyTree:
         if dimension(like) != d:
             raise ValueError(f"d: {d}, but the sum has {dimension(like)} coordinates; give that")
-        return unflatten(inverse_haar(scale * jax.random.normal(key, (m,)), d, form), like)
+        z = jax.random.normal(key, (m,))
+        return unflatten(inverse_haar(_weighted(z) if averaging else z, d, form), like)
 
     def reach(clipping: Clipping) -> float:
-        return clipping.weighted_length if form == "averaging" else clipping.length
+        if not averaging:
+            return clipping.length
+        return min(clipping.weighted_length, math.sqrt(m) * clipping.length)  # ||W H|| = sqrt(m)
 
     return Noise(draw, reach)
+
+
+def _weighted(z: jax.Array) -> jax.Array:
+    """z / W: m for the overall mean and the coarsest detail, half as much with every level."""
+    m = len(z)
+    starts = [1 << level for level in range(m.bit_length() - 1)]
+    groups = jnp.split(z, starts)
+    return jnp.concatenate([g / (m / max(1, s)) for g, s in zip(groups, [0, *starts], strict=True)])

@@ -12,6 +12,7 @@ from jax import lax
 from fedpriv.codecs import dimension, flatten
 from fedpriv.cohort import Sampler, Shard
 from fedpriv.dynamic import Dynamic
+from fedpriv.local import Schedule
 from fedpriv.mechanisms import Mechanism
 from fedpriv.per_example import Gradients, MedianClipping, private_mean
 from fedpriv.privacy import Poisson
@@ -33,19 +34,22 @@ class LocalSteps(NamedTuple):
       records: draws a step's records among a client's R; every client has to hold exactly R. Its expected size is the
         lot size L (s R), which a step's sum is divided by.
       steps: K.
-      optimizer: takes the noisy gradients; its state (momentum) starts afresh in every round.
+      optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
       mechanism: what bounds a record's gradient and perturbs the sum.
       unit: what is protected.
       weight_decay: times y, added to the noisy gradients: l2 regularisation that is not clipped.
+      linear: whether the optimiser's first step is a fixed multiple of the gradient, as SGD's is and Adam's is not:
+        only then do sums of clients' single steps hide one of them behind the noise of all.
     """
 
     gradients: Gradients
     records: Sampler
     steps: int
-    optimizer: optax.GradientTransformation
+    optimizer: Schedule
     mechanism: RecordMechanism
     unit: Literal["record", "client"] = "record"
     weight_decay: float = 0.0
+    linear: bool = False
 
     def run(
         self,
@@ -54,18 +58,18 @@ class LocalSteps(NamedTuple):
         shard: Shard,
         correction: Params | None = None,
         *,
-        t: jax.Array | int = 0,
+        t: jax.Array | int,
         moving: jax.Array | bool = True,
     ) -> tuple[Params, jax.Array, jax.Array]:
         """K steps from x along the noisy gradients plus `correction`; where not `moving`, all at x.
 
         Args:
-          t: round, for mechanisms that follow a schedule.
+          t: round, for optimisers and mechanisms that follow a schedule.
 
         Returns:
           (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2).
         """
-        mechanism = self.mechanism.in_round(t)
+        mechanism, optimizer = self.mechanism.in_round(t), self.optimizer(jnp.asarray(t))
         gradient = private_mean(self.gradients, mechanism, self.records.expected_size)
         decay = self.weight_decay
         if correction is None:
@@ -84,12 +88,12 @@ class LocalSteps(NamedTuple):
                 h = jax.tree.map(lambda h, y: h + decay * y, h, at(y))
             # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.
             direction = lax.optimization_barrier(jax.tree.map(jnp.add, h, correction))
-            updates, state = self.optimizer.update(direction, state, y)
+            updates, state = optimizer.update(direction, state, y)
             y = optax.apply_updates(y, updates)
             moved = jax.tree.map(jnp.subtract, at(y), x)
             return y, state, total + flatten(h), drift + optax.tree.norm(moved, squared=True)
 
-        start = (x, self.optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()))
+        start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()))
         y, _, total, drift = lax.fori_loop(0, self.steps, step, start)
         return at(y), total / self.steps, drift / self.steps
 

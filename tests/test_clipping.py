@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 C, TENSORS = 0.7, 4
 CLIPPINGS = {
-    "flat": flat,
-    "per_layer": lambda d: per_layer(TENSORS, d),
+    "flat": lambda d: flat(),
+    "per_layer": lambda d: per_layer(TENSORS),
     "separately": lambda d: separately(TENSORS),
     "coefficients": coefficients,
     "per_level": per_level,
@@ -93,7 +93,7 @@ def test_the_bounds_hold(name, d):
     for u in contributions(d):
         bounded, norm = clip(tree(u), C)
         assert length(bounded) <= C * clipping.length * (1 + 1e-6), u
-        assert whitened_length(bounded) <= C * clipping.weighted_length * (1 + 1e-5), u
+        assert whitened_length(bounded) <= C * haar_noise(d).reach(clipping) * (1 + 1e-5), u
         broken = not np.all(np.abs(u) < 1e20)
         assert np.isfinite(norm) == (not broken)  # the diagnostics tell
         if broken:
@@ -105,9 +105,8 @@ def test_the_bounds_are_reached(name):
     clipping = CLIPPINGS[name](16)
     worst = [clipping.clip(tree(1e3 * u), C)[0] for u in (np.ones(16), all_levels(16))]
     assert max(map(length, worst)) == pytest.approx(C * clipping.length, rel=1e-5)
-    if clipping.weighted_length < math.inf:
-        reached = max(map(whitened_length, worst))
-        assert reached == pytest.approx(C * clipping.weighted_length, rel=1e-5)
+    reached = max(map(whitened_length, worst))
+    assert reached == pytest.approx(C * haar_noise(16).reach(clipping), rel=1e-5)
 
 
 @pytest.mark.parametrize("m", [1, 2, 8, 64])
@@ -118,21 +117,23 @@ def test_declared_lengths_against_singular_values(m):
     def largest(matrix):
         return np.linalg.norm(matrix, 2)
 
-    assert flat(m).weighted_length == pytest.approx(largest(weights[:, None] * transform))
+    reach = haar_noise(m).reach
+    assert reach(flat()) == pytest.approx(largest(weights[:, None] * transform))
     assert coefficients(m).length == pytest.approx(largest(np.linalg.inv(transform)))
-    assert coefficients(m).weighted_length == pytest.approx(largest(np.diag(weights)))
+    assert reach(coefficients(m)) == pytest.approx(largest(np.diag(weights)))
     levels = [[0], *(range(1 << k, 2 << k) for k in range(m.bit_length() - 1))]
     moved = [largest(np.diag(weights[list(level)])) / weights[level[0]] for level in levels]
-    assert per_level(m).weighted_length == pytest.approx(np.linalg.norm(moved))
+    assert reach(per_level(m)) == pytest.approx(np.linalg.norm(moved))
     back = np.linalg.inv(transform)
     lengths = [largest(back[:, list(level)]) / weights[level[0]] for level in levels]
     assert per_level(m).length == pytest.approx(np.linalg.norm(lengths))  # levels are orthogonal
-    assert flat(max(1, m // 2 + 1)).weighted_length == flat(m).weighted_length  # by padding
+    assert haar_noise(max(1, m // 2 + 1)).reach(flat()) == reach(flat())  # by padding
 
 
 @pytest.mark.parametrize(("d", "m"), [(1, 1), (5, 8), (8, 8), (300, 512)])
 @pytest.mark.parametrize(
-    ("clip", "kind"), [(flat, "gradient"), (coefficients, "coefficients"), (per_level, "levels")]
+    ("clip", "kind"),
+    [(lambda d: flat(), "gradient"), (coefficients, "coefficients"), (per_level, "levels")],
 )
 def test_multipliers_are_those_of_the_ledger(clip, kind, d, m):
     made = mechanism(clip(d), haar_noise(d), clip_norm=C, noise_multiplier=1.3)
@@ -212,7 +213,25 @@ def test_wrong_tensors():
             make(0)
         with pytest.raises(ValueError, match="tensors: 3, but the model has 4; give 4"):
             make(3).clip(tree(np.ones(16)), C)
+
+
+def test_any_set_has_a_reach_in_haar_noise():
+    """sqrt(m) times the longest vector: ||W H|| is sqrt(m)."""
     hidden = mechanism(separately(2), haar_noise(16), clip_norm=C, noise_multiplier=1.0)
-    assert (hidden.multiplier, bool(hidden.reason)) == (0, True)
-    with pytest.raises(ValueError, match="calibrated: no noise of this shape"):
-        mechanism(separately(2), haar_noise(16), clip_norm=C, noise_multiplier=1.0, calibrated=True)
+    assert hidden.multiplier == pytest.approx(1 / math.sqrt(2 * 16))
+
+
+def test_a_contribution_of_another_dimension_is_refused():
+    """The declared reach is that of d coordinates."""
+    for make in (coefficients, per_level):
+        with pytest.raises(ValueError, match="d: 8, but a contribution has 16 coordinates; give"):
+            make(8).clip(tree(np.ones(16)), C)
+
+
+def test_nothing_is_divided_by_a_bound_of_zero():
+    """The median of mostly zero gradients."""
+    for clipping in (flat(), separately(TENSORS)):
+        found, _ = clipping.clip(tree(np.zeros(16)), jnp.float32(0))
+        assert_identical(found, tree(np.zeros(16)))
+        found, _ = clipping.clip(tree(np.ones(16)), jnp.float32(0))
+        assert_identical(found, tree(np.zeros(16)))

@@ -68,7 +68,7 @@ ALGORITHMS |= {
     "dp_scaffold": dp_scaffold(NOISY_LOCAL, sampler=POISSON),
     "record_fed_avg": record_fed_avg(NOISY_LOCAL, sampler=FIXED),
 }
-HAAR = mechanism(flat(15), haar_noise(15), **PRIVATE)  # of the 15 parameters
+HAAR = mechanism(flat(), haar_noise(15), **PRIVATE)  # of the 15 parameters
 COEFFICIENTS = mechanism(coefficients(6), haar_noise(6), calibrated=True, **PRIVATE)
 ALGORITHMS |= {
     "dp_adam": dp_sgd(
@@ -76,7 +76,7 @@ ALGORITHMS |= {
             per_example(MODEL.loss),
             poisson(PER_CLIENT, 0.5, 3),
             2,
-            optax.adam(0.1),
+            lambda t: optax.adam(0.1),
             gaussian(0.5, 1.2),
         ),
         sampler=FIXED,

@@ -20,11 +20,15 @@ def test_the_example_runs_and_is_short(capsys):
     exec(example, names)
     assert names["history"].accuracy[-1].mean() > 0.5
     assert "certified: client-level" in capsys.readouterr().out
+    exec(SNIPPETS[1], names)  # mechanisms, on the same model
+    told = capsys.readouterr().out
+    assert told.startswith("2.0 0.000")
+    assert "certified: record-level" in told
 
 
 def test_the_custom_round_gets_every_service():
     names: dict = {}
-    exec(SNIPPETS[1], names)
+    exec(SNIPPETS[2], names)
     data = fp.datasets.load("digits")
     clients = fp.partition.iid(np.random.default_rng(0), 1437, 40)
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=10)

@@ -81,7 +81,14 @@ def dp_scaffold_steps(
         clipping = flat() if tensors == 1 else separately(tensors)
         perturbing = mechanism(clipping, isotropic(), clip_norm=clip_norm, noise_multiplier=sigma)
     return LocalSteps(
-        gradients, records, steps, optax.sgd(learning_rate), perturbing, unit, weight_decay
+        gradients,
+        records,
+        steps,
+        lambda t: optax.sgd(learning_rate),
+        perturbing,
+        unit,
+        weight_decay,
+        linear=True,
     )
 
 

@@ -29,8 +29,8 @@ def dp_sgd(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> 
     """Each client of the cohort takes the K noisy steps of `local`; the model follows their mean.
 
     Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
-    part in, see `LocalSteps`; for one step on cohorts that are not Poisson, third parties and servers behind secure
-    aggregation see a record in the cohort's sum only, with the noise of all.
+    part in, see `LocalSteps`; for one `linear` step on cohorts that are not Poisson, third parties and servers behind
+    secure aggregation see a record in the cohort's sum only, with the noise of all.
 
     Args:
       local: the clients' steps.
@@ -58,7 +58,7 @@ def dp_sgd(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> 
         x = jax.tree.map(lambda x, s: x + global_rate * (s / sampler.expected_size), x, total)
         return ModelState(x, t + 1), measured(cohort, Wire(dimension(x)), drifts, "user_drift")
 
-    summed = local.steps == 1 and local.unit == "record"
+    summed = local.steps == 1 and local.linear and local.unit == "record"
     return Algorithm(
         init, round, local_releases(local, sampler, summed=summed), lambda rounds, delta: None
     )

@@ -25,7 +25,7 @@ from fedpriv.noise import Noise, haar_noise
 from fedpriv.per_example import Gradients, per_example, private_mean
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
 from fedpriv.private_steps import LocalSteps, RecordMechanism
-from fedpriv.types import Algorithm, Example, Key, LossFn, Params, PyTree
+from fedpriv.types import Algorithm, Example, Key, LossFn, Params
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 """All coefficients together (Algorithm 1), those of each level (Section 4.3), or the gradient before the transform."""
@@ -33,7 +33,7 @@ Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 _CLIPPINGS: dict[str, Callable[[int], Clipping]] = {
     "coefficients": coefficients,
     "levels": per_level,
-    "gradient": flat,
+    "gradient": lambda d: flat(),
 }
 
 
@@ -78,6 +78,8 @@ def dp_sgd_wav(
 ) -> Algorithm:
     """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `wavelet_mechanism`, with the paper's claim.
 
+    There is no claim for what the paper does not speak of: a calibrated or another mechanism, or whole clients.
+
     Formal guarantees: those of `dp_sgd`.
 
     Args:
@@ -104,16 +106,20 @@ def _on_each(used: RecordMechanism, lot: int) -> Mechanism:
     return used.at(used.clip_norm, used.noise_multiplier * math.sqrt(lot))
 
 
-def _claim_of_records(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim]:
+def _claim_of_records(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:
     """The paper counts a client's steps, each on a random sample of its records; here those of one in every round."""
     used = local.mechanism
-    sigma = used.noise_multiplier if isinstance(used, Mechanism) else 0.0
+    if not isinstance(used, Mechanism) or not _weaker(used) or local.unit != "record":
+        return lambda rounds, delta: None
+    records, reach = local.records.accounting, used.noise_multiplier / used.multiplier
+    return lambda rounds, delta: wavelet_claim(
+        used.noise_multiplier, records, rounds * local.steps, delta, "record", reach
+    )
 
-    def claim(rounds: int, delta: float) -> Claim:
-        steps = rounds * local.steps
-        return wavelet_claim(sigma, local.records.accounting, steps, delta, "record")
 
-    return claim
+def _weaker(used: Mechanism) -> bool:
+    """Gaussian noise that hides less than its sigma says."""
+    return used.noise == "gaussian" and 0 < used.multiplier < used.noise_multiplier
 
 
 def dp_fed_avg_wav(
@@ -125,7 +131,7 @@ def dp_fed_avg_wav(
     batches: Batches,
     clip_norm: float,
     noise_multiplier: float,
-    clip: Literal["gradients", "update"] = "gradients",
+    bounded: Literal["gradients", "update"],
     noise: Noise | None = None,
 ) -> Algorithm:
     """DP-FedAvg-WAV (Algorithm 2): noise N(0, (z C / (q_c d W))^2) on each Haar coefficient of the aggregate.
@@ -138,52 +144,54 @@ def dp_fed_avg_wav(
 
     Args:
       d: number of coordinates of the model.
-      clip_norm: C, of the records' gradients or of the clients' updates.
+      clip_norm: C.
       noise_multiplier: z.
-      clip: what is clipped.
+      bounded: what is clipped to C: the records' gradients, or the clients' whole updates.
       noise: by default the paper's Haar noise; `noise.isotropic()` gives the paper's vanilla DP-FedAvg.
 
     Raises:
-      ValueError: an unknown clip, or as `mechanism`.
+      ValueError: an unknown `bounded`, or as `mechanism`.
     """
-    if clip not in ("gradients", "update"):
-        raise ValueError(f"clip: {clip!r} is neither 'gradients' nor 'update'")
+    if bounded not in ("gradients", "update"):
+        raise ValueError(f"bounded: {bounded!r} is neither 'gradients' nor 'update'")
     shape = noise or haar_noise(d)
-    bounded = mechanism(flat(d), shape, clip_norm=clip_norm, noise_multiplier=noise_multiplier)
-    by_gradient = clip == "gradients"
+    used = mechanism(flat(), shape, clip_norm=clip_norm, noise_multiplier=noise_multiplier)
+    by_gradient = bounded == "gradients"
     made = fed_avg(
         loss,
         sampler=sampler,
         optimizer=optimizer,
         batches=batches,
-        mechanism=_unbounded(bounded) if by_gradient else bounded,
+        mechanism=_unbounded(used) if by_gradient else used,
         grad=clipped_mean(per_example(loss), clip_norm) if by_gradient else None,
     )
-    return made._replace(claim=_claim_of_clients(bounded, sampler, clip))
+    return made._replace(claim=_claim_of_clients(used, sampler, by_gradient))
 
 
 def _unbounded(used: Mechanism) -> Mechanism:
     """The same noise on whatever is sent."""
-
-    def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
-        return gaussian(math.inf, 0).clip(update)
-
     reason = (
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
+    clip = gaussian(math.inf, 0).clip
     return used._replace(clip=clip, multiplier=0.0, reason=reason, at=None, scales=None)
 
 
 def _claim_of_clients(
-    used: Mechanism, sampler: Sampler, clip: str
-) -> Callable[[int, float], Claim]:
-    reasons = ("The update that is perturbed is not bounded by the clip norm of its gradients.",)
+    used: Mechanism, sampler: Sampler, by_gradient: bool
+) -> Callable[[int, float], Claim | None]:
+    """None without noise, and for isotropic noise on bounded updates, which is DP-FedAvg."""
+    if used.noise_multiplier == 0 or not (by_gradient or _weaker(used)):
+        return lambda rounds, delta: None
+    reach = used.noise_multiplier / used.multiplier
+    unbounded = "The update that is perturbed is not bounded by the clip norm of its gradients."
 
     def claim(rounds: int, delta: float) -> Claim:
-        found = wavelet_claim(used.noise_multiplier, sampler.accounting, rounds, delta, "client")
-        if clip == "gradients" and math.isfinite(found.epsilon):
-            return replace(found, sound=False, reasons=(*reasons, *found.reasons))
-        return found
+        sigma, cohorts = used.noise_multiplier, sampler.accounting
+        found = wavelet_claim(sigma, cohorts, rounds, delta, "client", reach)
+        if not by_gradient or not math.isfinite(found.epsilon):
+            return found
+        return replace(found, sound=False, reasons=(unbounded, *found.reasons))
 
     return claim
 

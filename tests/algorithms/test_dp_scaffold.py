@@ -178,7 +178,9 @@ def test_noise_of_a_step():
     """At learning rate next to 0 and a clip next to 0 a control variate is noise alone: 2 C sigma / (s R sqrt K)."""
     many = regression([4] * 500)
     steps = local(records=fixed_size(4, 2), clip_norm=1e-6, noise_multiplier=2e6, steps=4)
-    algorithm = dp_scaffold(steps._replace(optimizer=optax.sgd(1e-9)), sampler=everyone(500))
+    algorithm = dp_scaffold(
+        steps._replace(optimizer=lambda t: optax.sgd(1e-9)), sampler=everyone(500)
+    )
     (_, state), _ = rounds_of(algorithm, 1, federation=many)
     assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 2 / math.sqrt(4))
 
@@ -263,7 +265,9 @@ def test_noise_of_a_client_s_step():
     """S = 2 C / s: 2 C sigma / s per coordinate of a step's mean, R times that of a record."""
     many = regression([4] * 500)
     steps = local(records=fixed_size(4, 2), clip_norm=1e-6, noise_multiplier=2e6, unit="client")
-    algorithm = dp_scaffold(steps._replace(optimizer=optax.sgd(1e-9)), sampler=everyone(500))
+    algorithm = dp_scaffold(
+        steps._replace(optimizer=lambda t: optax.sgd(1e-9)), sampler=everyone(500)
+    )
     (_, state), _ = rounds_of(algorithm, 1, federation=many)
     assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 0.5 / math.sqrt(3))
 

@@ -36,7 +36,7 @@ def test_dp_sgd_without_clip_and_noise_is_its_optimiser(optimizer, bounding):
     used = gaussian(math.inf, 0)
     if bounding == "per_level":
         used = mechanism(per_level(4), isotropic(), clip_norm=math.inf, noise_multiplier=0)
-    local = LocalSteps(per_example(squared), everyone(6), 7, optimizer, used)
+    local = LocalSteps(per_example(squared), everyone(6), 7, lambda t: optimizer, used)
     algorithm = dp_sgd(local, sampler=everyone(1))
     state = algorithm.init(start(), federation)
     after, _ = jax.jit(algorithm.round)(jax.random.key(0), state, federation)
@@ -54,7 +54,7 @@ def test_noise_falls_with_the_schedule():
     """C_t sigma_t / L of one client that is at rest, in the first and in the last piece of a schedule."""
     federation = regression([6])
     falling = dynamic(gaussian(1e-6, 3e6), rounds=4, clip_decay=4.0, noise_decay=9.0, parts=2)
-    local = LocalSteps(per_example(squared), everyone(6), 1, optax.sgd(1.0), falling)
+    local = LocalSteps(per_example(squared), everyone(6), 1, lambda t: optax.sgd(1.0), falling)
     algorithm = dp_sgd(local, sampler=everyone(1))
     state = algorithm.init(start(), federation)
 
@@ -73,7 +73,7 @@ def test_a_schedule_is_composed_piece_by_piece():
     drawn = poisson(600, 0.1, 120)
 
     def releases(used, rounds):
-        local = LocalSteps(per_example(squared), drawn, 5, optax.sgd(0.1), used)
+        local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
         return dp_sgd(local, sampler=everyone(3)).releases(rounds)
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
@@ -87,8 +87,23 @@ def test_more_noise_than_at_any_time_is_an_upper_bound():
     drawn = poisson(600, 0.1, 120)
 
     def epsilon(used):
-        local = LocalSteps(per_example(squared), drawn, 5, optax.sgd(0.1), used)
+        local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
         return certify(dp_sgd(local, sampler=everyone(3)), 10, 1e-5).epsilon
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
     assert epsilon(gaussian(1.0, 2.0)) < epsilon(falling) < epsilon(gaussian(1.0, 1.0))
+
+
+def test_only_linear_steps_are_hidden_by_the_cohort():
+    """Adam's first step tells signs, whatever the noise of the others: no view is credited with it."""
+
+    def multipliers(**given):
+        local = LocalSteps(
+            per_example(squared), everyone(6), 1, lambda t: optax.sgd(0.1), gaussian(1.0, 1.0)
+        )
+        algorithm = dp_sgd(local._replace(**given), sampler=everyone(16))
+        return [r.multiplier for r in algorithm.releases(1)]
+
+    assert multipliers() == [1.0, 1.0, 1.0]
+    assert multipliers(linear=True) == [4.0, 1.0, 4.0]  # third party, server, behind secagg
+    assert multipliers(linear=True, steps=2) == [1.0, 1.0, 1.0]

@@ -17,12 +17,14 @@ from fedpriv import (
     dp_fed_avg_wav,
     dp_sgd,
     dp_sgd_wav,
+    dynamic,
     epochs,
     everyone,
     fed_avg,
     fixed_size,
     full_batch,
     gaussian,
+    laplace,
     noise,
     per_example,
     poisson,
@@ -42,7 +44,12 @@ WEIGHTS = wavelet.weights(D)
 
 
 def local(mechanism, **changes):
-    given = {"records": ALL, "steps": 1, "optimizer": optax.sgd(RATE), "mechanism": mechanism}
+    given = {
+        "records": ALL,
+        "steps": 1,
+        "optimizer": lambda t: optax.sgd(RATE),
+        "mechanism": mechanism,
+    }
     return LocalSteps(**{"gradients": per_example(squared)} | given | changes)
 
 
@@ -87,7 +94,7 @@ def test_algorithm_1_without_noise(clip):
 def test_the_noise_of_a_lot(noise_on_each):
     """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
     mechanism = wavelet_mechanism(D, clip_norm=1e-6, noise_multiplier=2e6)
-    steps = local(mechanism, records=fixed_size(RECORDS, 5), optimizer=optax.sgd(1.0))
+    steps = local(mechanism, records=fixed_size(RECORDS, 5), optimizer=lambda t: optax.sgd(1.0))
     algorithm = dp_sgd_wav(steps, sampler=everyone(1), noise_on_each=noise_on_each)
     one = regression([RECORDS])
     state = algorithm.init(start(), one)
@@ -128,9 +135,22 @@ def test_the_claim_is_the_papers_and_not_called_proved():
     mechanism = wavelet_mechanism(D, clip_norm=1.0, noise_multiplier=2.0)
     algorithm = dp_sgd_wav(local(mechanism, records=drawn, steps=3), sampler=everyone(CLIENTS))
     claim = algorithm.claim(10, DELTA)
-    assert claim == wavelet_claim(2.0, drawn.accounting, 30, DELTA, "record")
+    assert claim.epsilon == wavelet_claim(2.0, drawn.accounting, 30, DELTA, "record").epsilon
+    assert "4 times as far" in claim.reasons[0]
     assert not claim.sound
     assert certify(algorithm, 10, DELTA).epsilon > claim.epsilon
+
+
+def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
+    options = {"clip_norm": 1.0, "noise_multiplier": 2.0}
+    paper = wavelet_mechanism(D, **options)
+    falling = dynamic(paper, rounds=4, noise_decay=2.0)
+    calibrated = wavelet_mechanism(D, **options, calibrated=True)
+    others = [local(m) for m in (falling, calibrated, gaussian(**options), laplace(**options))]
+    for steps in (*others, local(paper, unit="client")):
+        assert dp_sgd_wav(steps, sampler=everyone(CLIENTS)).claim(4, DELTA) is None
+    exact = dp_sgd_wav(local(paper), sampler=everyone(CLIENTS)).claim(4, DELTA)
+    assert "for Poisson samples" in exact.reasons[0]
 
 
 BY_CLIENT = {"sampler": everyone(CLIENTS), "optimizer": lambda t: optax.sgd(RATE)}
@@ -146,7 +166,7 @@ def test_the_noise_of_the_aggregate(clip):
         batches=full_batch(),
         clip_norm=1e-6,
         noise_multiplier=2e6,
-        clip=clip,
+        bounded=clip,
     )
     state = algorithm.init(start(), FEDERATION)
 
@@ -168,6 +188,7 @@ def test_clients_that_clip_gradients():
         batches=epochs(2, RECORDS),
         clip_norm=0.3,
         noise_multiplier=0,
+        bounded="gradients",
     )
     found, _ = algorithm.round(jax.random.key(0), algorithm.init(start(), federation), federation)
     x = np.asarray(federation.examples["x"], np.float64)
@@ -185,19 +206,19 @@ def test_without_clip_and_noise_it_is_fed_avg():
     none = {"d": D, "clip_norm": math.inf, "noise_multiplier": 0}
     expected = after_a_round(fed_avg(squared, **common))
     for clip in ("gradients", "update"):
-        found = after_a_round(dp_fed_avg_wav(squared, **common, **none, clip=clip))
+        found = after_a_round(dp_fed_avg_wav(squared, **common, **none, bounded=clip))
         assert_close(found, expected, 1e-6)
 
 
 def test_clipped_gradients_bound_no_update():
     common = BY_CLIENT | {"batches": epochs(2, 4), "clip_norm": 1.0, "noise_multiplier": 8.0}
     for shape in (None, noise.isotropic()):
-        loose = dp_fed_avg_wav(squared, d=D, **common, noise=shape)
+        loose = dp_fed_avg_wav(squared, d=D, **common, noise=shape, bounded="gradients")
         certificate = certify(loose, 3, DELTA)
         assert certificate.epsilon == math.inf
         assert "the update of many steps" in certificate.assumptions[0]
         assert not loose.claim(3, DELTA).sound
-    ours = dp_fed_avg_wav(squared, d=D, **common, clip="update")
+    ours = dp_fed_avg_wav(squared, d=D, **common, bounded="update")
     assert ours.releases(3)[0].multiplier == pytest.approx(8.0 / math.sqrt(D))
 
 
@@ -220,9 +241,9 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
         (
             lambda: dp_fed_avg_wav(
                 squared, d=4, **BY_CLIENT, batches=full_batch(), clip_norm=1.0,
-                noise_multiplier=1.0, clip="updates",
+                noise_multiplier=1.0, bounded="updates",
             ),
-            "clip: 'updates' is neither",
+            "bounded: 'updates' is neither",
         ),
         (
             lambda: dp_sgd_wav(
@@ -239,7 +260,7 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
                     sampler=everyone(CLIENTS),
                 )
             ),
-            "d: 5, but the sum has 4 coordinates; give that",
+            "d: 5, but a contribution has 4 coordinates; give that",
         ),
     ],
 )  # fmt: skip

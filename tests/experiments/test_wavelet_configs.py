@@ -1,7 +1,6 @@
 """The wavelet experiments, end to end on tiny prepared data sets."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -50,14 +49,16 @@ def test_every_algorithm_runs(prepared, tmp_path):
     assert norms[1] < norms[0]  # averaging makes vectors shorter
     privacy = found["privacy"]
     for name in NAMES:
-        finite = math.isfinite(float(privacy[name]["certified"]["third_party"]["epsilon"]))
-        assert finite == (name not in ("fed_avg",) and not name.endswith("wav")), name
+        certified = float(privacy[name]["certified"]["third_party"]["epsilon"])
+        # The paper's noise is a thousandth of what it hides, or less: inf, or a number that says nothing.
+        sound = name != "fed_avg" and not name.endswith("wav")
+        assert 1 < certified < 5 if sound else certified > 1e4, name
 
 
 @pytest.mark.parametrize("config", ["wavelet_fashion_mnist", "wavelet_cifar10"])
 def test_other_data(config, prepared, tmp_path):
     names = ("dp_sgd_wav", "dp_fed_avg_wav")
-    options = ["--noise-on-each", "--user-clip", "gradients", "--clip", "levels"]
+    options = ["--noise-on-each", "--bounded", "gradients", "--clip", "levels"]
     found = summary_of(
         config, prepared, tmp_path / "r", "--algorithms", *names, *options, "--seeds", "2"
     )

@@ -67,9 +67,9 @@ def whitening(d):
     return np.linalg.inv(np.linalg.cholesky((back @ back.T)[:d, :d]))
 
 
-def shaped(d, form="averaging", clipping=flat, **options):
+def shaped(d, form="averaging", clipping=None, **options):
     given = {"clip_norm": CLIP, "noise_multiplier": MULTIPLIER}
-    return mechanism(clipping(d), haar_noise(d, form), **given | options)
+    return mechanism(clipping or flat(), haar_noise(d, form), **given | options)
 
 
 @pytest.mark.parametrize("d", [7, 8])
@@ -93,11 +93,11 @@ def test_orthonormal_haar_noise_is_isotropic(d):
     check_noise(lambda key: noisy.perturb(key, jnp.zeros(d)), CLIP * MULTIPLIER, draws=20_000)
 
 
-@pytest.mark.parametrize("clipping", [flat, coefficients, per_level])
+@pytest.mark.parametrize("clipping", [flat(), coefficients(7), per_level(7)])
 def test_calibrated_noise_is_larger_by_the_reach(clipping):
     """And has multiplier sigma, at any C and sigma."""
     plain, calibrated = (shaped(7, clipping=clipping, calibrated=c) for c in (False, True))
-    reach = haar_noise(7).reach(clipping(7))
+    reach = haar_noise(7).reach(clipping)
     key, zero = jax.random.key(0), jnp.zeros(7)
     for less, more, sigma in (
         (plain, calibrated, MULTIPLIER),
@@ -207,7 +207,7 @@ D, LOT = 15, 2.0
 
 def local_steps(used):
     """One step of rate 1 on two of three records, whose gradients are nothing beside the noise."""
-    return LocalSteps(per_example(MODEL.loss), fixed_size(3, 2), 1, optax.sgd(1.0), used)
+    return LocalSteps(per_example(MODEL.loss), fixed_size(3, 2), 1, lambda t: optax.sgd(1.0), used)
 
 
 def taking(used, k_used):

@@ -9,7 +9,7 @@ import math
 from fedpriv.privacy._checks import require, require_count, require_delta
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import UNITS, Claim
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.sampling import Poisson, Sampling
 
 _SOURCE = "DP-SGD-WAV and DP-FedAvg-WAV (Ranaweera et al.), section 5.2: the vanilla accountant"
 _REASONS = (
@@ -24,7 +24,12 @@ _REASONS = (
 
 
 def wavelet_claim(
-    noise_multiplier: float, sampling: Sampling, rounds: int, delta: float, unit: str
+    noise_multiplier: float,
+    sampling: Sampling,
+    rounds: int,
+    delta: float,
+    unit: str,
+    reach: float | None = None,
 ) -> Claim:
     """Epsilon of DP-SGD-WAV or DP-FedAvg-WAV as the paper argues it.
 
@@ -46,6 +51,8 @@ def wavelet_claim(
         rounds: number of steps (records) or rounds (clients).
         delta: probability, in (0, 1).
         unit: "record" (DP-SGD-WAV) or "client" (DP-FedAvg-WAV).
+        reach: by what factor a neighbour moves the sum further than the formula supposes (sigma over
+            the certified multiplier), where it is known; it goes into the reasons.
 
     Raises:
         ValueError: for a negative noise multiplier or number of rounds, delta outside (0, 1), or an
@@ -66,8 +73,22 @@ def wavelet_claim(
         source=_SOURCE,
         reproduced=False,
         sound=trivial,
-        reasons=("Trivially true.",) if trivial else _REASONS,
+        reasons=("Trivially true.",) if trivial else _reasons(sampling, reach),
     )
+
+
+def _reasons(sampling: Sampling, reach: float | None) -> tuple[str, ...]:
+    reasons: tuple[str, ...] = _REASONS
+    if reach is not None:
+        moved = (
+            f"The weights come from the sensitivity to one changed entry; a neighbour moves many "
+            f"coefficients at once, in units of the noise {reach:.4g} times as far as the formula "
+            "supposes."
+        )
+        reasons = (_REASONS[-1],) if reach == 1 else (moved, _REASONS[-1])
+    if not isinstance(sampling, Poisson):
+        reasons = ("The formula is for Poisson samples, and for adding or removing.", *reasons)
+    return reasons
 
 
 def haar_multiplier(noise_multiplier: float, m: int, clip: str) -> float:
