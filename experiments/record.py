@@ -75,6 +75,7 @@ class Recorder:
             "accuracy": spread(e.accuracy),
             "loss": spread(e.loss),
             "uplink_mb_per_client": float(np.mean(e.uplink_mb)),
+            "downlink_mb_per_client": float(np.mean(e.downlink_mb)),
             "privacy": {
                 "claimed": plain(privacy.claim(e.round)),
                 "certified": plain(privacy.certificate(e.round, "third_party")),
@@ -114,6 +115,7 @@ class Recorder:
                 "final": {n: spread(h.accuracy[-1]) for n, h in done.items()},
             },
             "uplink_mb_per_client": {n: float(h.uplink_mb[-1].mean()) for n, h in done.items()},
+            "downlink_mb_per_client": {n: float(h.downlink_mb[-1].mean()) for n, h in done.items()},
             "privacy": {
                 n: Privacy(experiment.entries[n].algorithm, experiment.delta).report(rounds)
                 for n, rounds in spent.items()

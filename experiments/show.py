@@ -59,7 +59,7 @@ class Progress:
 def table(summary: dict[str, Any]) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean."""
     header = ["algorithm", "best acc.", "final acc.", "unit", "eps claimed"]
-    header += [*(f"eps {view}" for view in VIEWS), "MB/client", "rounds/s"]
+    header += [*(f"eps {view}" for view in VIEWS), "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name) for name in summary["rounds"])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -79,6 +79,7 @@ def _row(summary: dict[str, Any], name: str) -> list[str]:
         epsilon(claim["epsilon"]) + ("" if claim["sound"] else " (*)") if claim else "-",
         *certified,
         f"{summary['uplink_mb_per_client'][name]:.4g}",
+        f"{summary['downlink_mb_per_client'][name]:.4g}",
         f"{summary['rounds_per_second'][name]:.3g}",
     ]
 
@@ -90,8 +91,8 @@ def _legend(summary: dict[str, Any]) -> list[str]:
     lines = [
         "accuracy on the test set in %: mean (+- standard deviation) over "
         f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
-        "best over the evaluations, chosen on the test set as papers do; MB/client: uplink of the whole run; rounds/s: "
-        "of all seeds together",
+        "best over the evaluations, chosen on the test set as papers do; MB: of the whole run, per client of "
+        "the population; rounds/s: of all seeds together",
         f"epsilon at delta = {first['third_party']['delta']:.3g} for one unit (client or record); inf: nothing is "
         "certified; of ONE model (one algorithm, one seed) released alone",
     ]

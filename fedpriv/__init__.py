@@ -1,13 +1,27 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
-from fedpriv import clipping, datasets, measures, models, noise, partition, wavelet
+from fedpriv import (
+    clipping,
+    consensus,
+    datasets,
+    measures,
+    models,
+    noise,
+    partition,
+    quantization,
+    splitting,
+    wavelet,
+)
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
+from fedpriv.algorithms.jopeq import jopeq
+from fedpriv.algorithms.local_dp import ldp_fed_avg
+from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
-from fedpriv.codecs import Wire, dimension
+from fedpriv.codecs import Codec, Wire, dimension
 from fedpriv.cohort import (
     Cohort,
     Sampler,
@@ -18,6 +32,7 @@ from fedpriv.cohort import (
     poisson,
     put,
     take,
+    with_replacement,
 )
 from fedpriv.dynamic import Dynamic, dynamic
 from fedpriv.federation import Federation
@@ -36,6 +51,7 @@ from fedpriv.privacy import (
 )
 from fedpriv.private_steps import LocalSteps
 from fedpriv.proxy import median_norm, median_update_norm
+from fedpriv.quantization import fixed_interval, qsgd
 from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
@@ -46,6 +62,7 @@ __all__ = [
     "Algorithm",
     "Certificate",
     "Claim",
+    "Codec",
     "Cohort",
     "DivergedError",
     "Dynamic",
@@ -67,6 +84,7 @@ __all__ = [
     "calibrate_rounds",
     "certify",
     "clipping",
+    "consensus",
     "datasets",
     "dimension",
     "dp_fed_avg",
@@ -82,17 +100,22 @@ __all__ = [
     "fed_avg_sparse",
     "fed_sgd",
     "fed_smp",
+    "fixed_interval",
     "fixed_size",
     "for_each_client",
     "full_batch",
     "gaussian",
+    "jopeq",
     "laplace",
+    "ldp_fed_avg",
     "mean_grad",
     "measures",
     "mechanism",
     "median_norm",
     "median_update_norm",
     "models",
+    "msp_fl",
+    "mspdq_fl",
     "noise",
     "partition",
     "per_example",
@@ -100,15 +123,19 @@ __all__ = [
     "poisson",
     "private_mean",
     "put",
+    "qsgd",
+    "quantization",
     "record_fed_avg",
     "select_rand_k",
     "select_top_k",
     "simulate",
     "split_cpu",
+    "splitting",
     "steps",
     "subsets",
     "take",
     "train",
     "wavelet",
     "wavelet_mechanism",
+    "with_replacement",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,6 +24,25 @@ class Wire(NamedTuple):
 
     def bits(self) -> int:
         return int(self.values) * int(self.bits_per_value) + int(self.overhead)
+
+
+class Codec(NamedTuple):
+    """How a client's message is coded; encoding and decoding are one step here, as nobody looks in between.
+
+    Attributes:
+      code: (key, message) -> what its receiver decodes, a pytree like the message. The key is the client's, from which
+        a codec that draws takes a stream of its own.
+      wire: (d) -> size of the coded message of d values.
+      rounds: whether what is decoded may differ from the message.
+    """
+
+    code: Callable[[Key, PyTree], PyTree]
+    wire: Callable[[int], Wire]
+    rounds: bool
+
+
+UNCODED = Codec(lambda key, message: message, Wire, False)
+"""32 bits per value, exactly what was sent."""
 
 
 def dimension(tree: PyTree) -> int:

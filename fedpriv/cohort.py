@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
 
 from fedpriv.federation import Federation
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.strategy import sum_over
 from fedpriv.types import Example, Key, PyTree
 
@@ -42,7 +44,7 @@ class Sampler(NamedTuple):
     draw: Callable[[Key], Cohort]
     slots: int
     expected_size: float
-    accounting: Everyone | FixedSize | Poisson
+    accounting: Sampling
 
 
 def everyone(population: int) -> Sampler:
@@ -81,6 +83,34 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
         return Cohort(jnp.where(mask, order, population), mask)
 
     return Sampler(draw, slots, population * rate, accounting)
+
+
+def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
+    """`size` draws with replacement, each of client i with probability p_i = sizes[i] / sum(sizes).
+
+    X. Li et al., "On the Convergence of FedAvg on Non-IID Data", ICLR 2020, scheme I: the mean over the draws, equally
+    weighted, is an unbiased estimate of sum_i p_i w_i. A client drawn twice fills two slots with the same message.
+
+    Args:
+      sizes: [clients], records of each client, or other weights; positive.
+      size: M, number of draws.
+
+    Raises:
+      ValueError: weights that are not positive and finite, or no draws.
+    """
+    weights = np.asarray(sizes, np.float64)
+    if weights.ndim != 1 or not len(weights) or not np.all((weights > 0) & np.isfinite(weights)):
+        raise ValueError("sizes: not a list of positive numbers; give the clients' records")
+    p = weights / weights.sum()
+    accounting = WithReplacement(len(p), size, float(p.max()))
+    edges = jnp.asarray(np.cumsum(p)[:-1], jnp.float32)
+
+    def draw(key: Key) -> Cohort:
+        u = jax.random.uniform(key, (size,))
+        ids = jnp.searchsorted(edges, u, side="right").astype(jnp.int32)
+        return Cohort(ids, jnp.ones(size, bool))
+
+    return Sampler(draw, size, float(size), accounting)
 
 
 class Shard(NamedTuple):

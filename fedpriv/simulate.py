@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fedpriv.codecs import Wire
+from fedpriv.codecs import Wire, dimension
 from fedpriv.federation import Federation, stack
 from fedpriv.strategy import Strategy, default, spmd, sum_over, use
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
@@ -31,6 +31,7 @@ class Evaluation(NamedTuple):
       accuracy: f64[seeds], on the test examples, 0..1.
       loss: f64[seeds], mean cross-entropy there.
       uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
+      downlink_mb: f64[seeds], received so far, likewise.
       diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
       seconds: wall-clock time of those rounds, evaluation and (the first time) compilation included.
       measures: what `simulate`'s `measure` found: name -> f64[seeds].
@@ -40,6 +41,7 @@ class Evaluation(NamedTuple):
     accuracy: np.ndarray
     loss: np.ndarray
     uplink_mb: np.ndarray
+    downlink_mb: np.ndarray
     diagnostics: dict[str, np.ndarray]
     seconds: float
     measures: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -71,6 +73,11 @@ class History:
     def uplink_mb(self) -> np.ndarray:
         """f64[evaluations, seeds]."""
         return np.array([e.uplink_mb for e in self.evaluations])
+
+    @property
+    def downlink_mb(self) -> np.ndarray:
+        """f64[evaluations, seeds]."""
+        return np.array([e.downlink_mb for e in self.evaluations])
 
 
 class DivergedError(FloatingPointError):
@@ -129,7 +136,7 @@ def simulate(
         measure = measure or (lambda state, federation: {})
         chunk = jax.jit(spmd(_chunk(algorithm, score, measure, rounds, every)), donate_argnums=0)
         history = History(tuple(seeds))
-        sent = [0] * len(seeds)
+        sent, received = [0] * len(seeds), [0] * len(seeds)
         for start in range(0, rounds, every):
             began = time.perf_counter()
             state, seen = chunk(state, federations, roots, test, start)
@@ -139,12 +146,15 @@ def simulate(
             finite[:, end - start - 1] &= np.isfinite(scores["loss"])
             if not finite.all():
                 raise DivergedError(_divergence(finite, start, seeds), history)
-            _add_uplink(sent, metrics, end - start)
+            _add_traffic(sent, "uplink", metrics, end - start)
+            _add_traffic(received, "downlink", metrics, end - start)
+            per_client = 8e6 * federations.num_clients
             evaluation = Evaluation(
                 end,
                 scores["correct"] / scores["weight"],
                 scores["loss"] / scores["weight"],
-                np.array(sent) / (8e6 * federations.num_clients),
+                np.array(sent) / per_client,
+                np.array(received) / per_client,
                 _means(metrics.get("diagnostics", {}), end - start),
                 time.perf_counter() - began,
                 measures,
@@ -186,7 +196,8 @@ def _chunk(
         def step(state: State, t: jax.Array) -> tuple:
             def run(state: State) -> tuple:
                 state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
-                return state, metrics, _finite(state)
+                model = jax.tree.map(jnp.int32, Wire(dimension(state.params)))
+                return state, {"downlink": model} | metrics, _finite(state)
 
             if rounds % every == 0:
                 state, *out = run(state)
@@ -249,10 +260,10 @@ def _divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
     )
 
 
-def _add_uplink(sent: list[int], metrics: dict, rounds: int) -> None:
+def _add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
     """Adds the bits of `rounds` rounds to each seed's count, in Python's integers: float32 is exact to 2^24 only."""
     for seed, total in enumerate(sent):
-        wire = [leaf[seed, :rounds].tolist() for leaf in metrics["uplink"]]
+        wire = [leaf[seed, :rounds].tolist() for leaf in metrics[name]]
         messages = metrics["cohort_size"][seed, :rounds].tolist()
         bits = (m * Wire(*w).bits() for m, *w in zip(messages, *wire, strict=True))
         sent[seed] = total + sum(bits)

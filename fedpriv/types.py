@@ -35,8 +35,9 @@ class Algorithm(NamedTuple):
     Attributes:
       init: (params, federation) -> state, a pytree with a field `params`.
       round: (key, state, federation) -> (state, metrics); pure and jittable. `metrics` holds `cohort_size` (i32[],
-        clients that took part), `uplink` (`Wire` of one client's message) and, under `diagnostics`, numbers that are
-        not private and never part of what is released.
+        clients that took part), `uplink` (`Wire` of one client's message), where it is not the model once in 32 bits
+        per value `downlink` (of what a client receives), and, under `diagnostics`, numbers that are not private and
+        never part of what is released.
       releases: (rounds) -> what each view sees in that many rounds; host side, independent of the data.
       claim: (rounds, delta) -> the paper's own epsilon, or None.
     """

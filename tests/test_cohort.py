@@ -10,7 +10,16 @@ import pytest
 from scipy import stats
 from small import FALSE_ALARM, assert_uniform, regression, with_capacity
 
-from fedpriv import Cohort, everyone, fixed_size, for_each_client, poisson, put, take
+from fedpriv import (
+    Cohort,
+    everyone,
+    fixed_size,
+    for_each_client,
+    poisson,
+    put,
+    take,
+    with_replacement,
+)
 from fedpriv.privacy import Everyone, FixedSize, Poisson
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -105,6 +114,26 @@ def test_poisson_of_rate_one_takes_everyone():
     assert members(cohort, 5).all()
 
 
+def test_with_replacement_draws_by_size():
+    """Counts of each client against the multinomial; the rate is the likeliest client's."""
+    sizes, draws, rounds = np.array([1, 2, 3, 4]), 3, 20_000
+    sampler = with_replacement(sizes, draws)
+    cohorts = jax.vmap(sampler.draw)(jax.random.split(jax.random.key(0), rounds))
+    ids = np.asarray(cohorts.ids)
+    assert ids.shape == (rounds, draws)
+    assert np.asarray(cohorts.mask).all()
+    expected = rounds * draws * sizes / 10
+    assert stats.chisquare(np.bincount(ids.ravel(), minlength=4), expected).pvalue > FALSE_ALARM
+    taking_part = int((ids == 3).any(1).sum())
+    rate = sampler.accounting.rate
+    assert rate == pytest.approx(1 - 0.6**3)
+    assert stats.binomtest(taking_part, rounds, rate).pvalue > FALSE_ALARM
+    # Draws are independent of one another: pairs of slots by the product.
+    pairs = np.bincount(4 * ids[:, 0] + ids[:, 1], minlength=16)
+    outer = np.outer(sizes, sizes).ravel() / 100
+    assert stats.chisquare(pairs, rounds * outer).pvalue > FALSE_ALARM
+
+
 def test_a_padded_slot_touches_nobody():
     store = {"c": jnp.arange(10.0).reshape(5, 2), "n": jnp.arange(5)}
     cohort = Cohort(jnp.array([3, 5, 0, 5], jnp.int32), jnp.array([True, False, True, False]))
@@ -161,6 +190,9 @@ def test_each_client_gets_its_records_its_key_and_its_state():
         (lambda: poisson(5, 1.1, 5), r"rate = 1\.1: give a probability"),
         (lambda: poisson(5, float("nan"), 5), "rate = nan: give a probability"),
         (lambda: poisson(5, 0.5, 0), "capacity = 0: give an integer of at least 1"),
+        (lambda: with_replacement([1, 0], 2), "sizes: not a list of positive numbers"),
+        (lambda: with_replacement([], 2), "sizes: not a list of positive numbers"),
+        (lambda: with_replacement([1, 2], 0), "size = 0: give an integer of at least 1"),
     ],
 )
 def test_errors(make, message):

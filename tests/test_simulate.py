@@ -189,6 +189,8 @@ def test_uplink_is_the_papers_formula(run):
     """32 k T r / n bits per client; d = 15, r / n = 4 / 6."""
     expected = [32 * 15 * t * 4 / 6 / 8e6 for t in (2, 4, 5)]
     np.testing.assert_allclose(run.history.uplink_mb, np.transpose([expected] * 2), rtol=1e-12)
+    # What an algorithm receives is the model, where it says nothing else.
+    np.testing.assert_array_equal(run.history.downlink_mb, run.history.uplink_mb)
 
 
 def toy(metrics, step=lambda state: state.params):

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from fedpriv.codecs import Wire
+from fedpriv.codecs import UNCODED, Codec, Wire
 from fedpriv.cohort import Cohort, Sampler
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.mechanisms import Mechanism
-from fedpriv.privacy import Claim, Release, fed_smp_claim
+from fedpriv.privacy import Claim, Release, WithReplacement, fed_smp_claim
 from fedpriv.types import Metrics, ModelState, Params
 
 
@@ -37,13 +37,16 @@ def starting_from(sampler: Sampler) -> Callable[[Params, Federation], ModelState
 
 
 def client_releases(
-    mechanism: Mechanism | Dynamic, sampler: Sampler
+    mechanism: Mechanism | Dynamic, sampler: Sampler, codec: Codec = UNCODED
 ) -> Callable[[int], tuple[Release, ...]]:
     """`Algorithm.releases` of a perturbed sum of bounded client updates, one sum per round.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    each with its own share only: at worst 1 / slots of it, where the cohort's size varies.
+    each with its own share only: at worst 1 / slots of it, where the cohort's size varies. Messages that a codec
+    rounds carry no noise, which the server adds to their sum: nothing hides them from it. A client that is drawn with
+    replacement may fill all slots of a round, and moves the sum by as many clip norms.
     """
+    copies = sampler.slots if isinstance(sampler.accounting, WithReplacement) else 1
 
     def release(view: str, steps: int, multiplier: float, in_shares: bool, reason: str) -> Release:
         return Release(
@@ -58,8 +61,13 @@ def client_releases(
         )
 
     def part(steps: int, multiplier: float) -> tuple[Release, ...]:
+        multiplier /= copies
         whole = (steps, multiplier, True, mechanism.reason)
         share = (steps, multiplier / math.sqrt(sampler.slots), False, mechanism.reason)
+        if codec.rounds and multiplier > 0:
+            bare = (steps, 0.0, False, "the server adds the noise, after it has decoded messages")
+            at_server = release("third_party", steps, multiplier, False, mechanism.reason)
+            return (at_server, release("server", *bare), release("server_secagg", *bare))
         if mechanism.noise == "laplace" and multiplier > 0:
             share = (steps, 0.0, False, "a client's share of Laplace noise is not Laplace")
         return (

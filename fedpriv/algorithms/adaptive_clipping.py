@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.algorithms._shared import client_releases, measured, starting_from
-from fedpriv.codecs import Wire, dimension
+from fedpriv.codecs import UNCODED, Codec, dimension
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, Schedule, mean_grad, train
@@ -50,6 +50,7 @@ def adaptive_fed_avg(
     count_noise: float | None = None,
     clip_rate: float = 0.2,
     mechanism: Mechanism | None = None,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """DP-FedAvg with adaptive clipping (Algorithm 1): C <- C exp(-eta_C (b - gamma)), b being the noisy fraction below.
 
@@ -66,7 +67,7 @@ def adaptive_fed_avg(
       clip_rate: eta_C.
       mechanism: how updates are clipped and perturbed at (C, z_Delta), whatever its own clip norm and noise; by default
         `gaussian`. The quantile is of the norms that its `clip` reports.
-      loss, sampler, optimizer, batches: as `fed_avg`.
+      loss, sampler, optimizer, batches, codec: as `fed_avg`.
 
     Raises:
       ValueError: an argument out of range, 2 sigma_b <= z, or a mechanism whose clip norm cannot change.
@@ -94,7 +95,7 @@ def adaptive_fed_avg(
 
         def client_update(key: Key, shard: Shard) -> tuple:
             theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
-            clipped, norm = now.clip(jax.tree.map(jnp.subtract, theta, theta_i))
+            clipped, norm = now.clip(codec.code(key, jax.tree.map(jnp.subtract, theta, theta_i)))
             return (clipped, jnp.where(norm <= bound, 0.5, -0.5)), norm  # NaN is not below
 
         (total, count), norms = for_each_client(client_update, local_key, cohort, federation)
@@ -103,13 +104,14 @@ def adaptive_fed_avg(
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)
         error = count / sampler.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
-        metrics = measured(cohort, Wire(dimension(theta), overhead=1), norms)  # the bit
+        wire = codec.wire(dimension(theta))
+        metrics = measured(cohort, wire._replace(overhead=wire.overhead + 1), norms)  # the bit
         metrics["diagnostics"]["clip_norm"] = bound
         return AdaptiveState(theta, t + 1, moved), metrics
 
     updates = at(clip_norm, z_delta)
     both = joint_multiplier([updates.multiplier, 2 * count_noise])
-    releases = client_releases(updates._replace(multiplier=both), sampler)
+    releases = client_releases(updates._replace(multiplier=both), sampler, codec)
     return Algorithm(init, round, releases, lambda rounds, delta: None)
 
 

@@ -20,7 +20,7 @@ from jax import lax
 from fedpriv.algorithms._shared import measured
 from fedpriv.algorithms.dp_sgd import dp_sgd, local_releases, starting
 from fedpriv.clipping import flat, separately
-from fedpriv.codecs import Wire, dimension, unflatten
+from fedpriv.codecs import UNCODED, Codec, Wire, dimension, unflatten
 from fedpriv.cohort import Sampler, Shard, everyone, for_each_client, put, take
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
@@ -115,6 +115,7 @@ def dp_scaffold(
     global_rate: float = 1.0,
     warm_start: int = 0,
     everyone_first: bool = False,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """DP-SCAFFOLD(-warm); SCAFFOLD with an infinite clip norm and no noise.
 
@@ -127,6 +128,7 @@ def dp_scaffold(
       warm_start: rounds that set the control variates at the initial model, which stays as it is; about 4 / l for all
         clients to take part. They count as rounds, in uplink (one message each) and in privacy.
       everyone_first: in the first round of the warm start everyone takes part, as in the authors' code.
+      codec: of each of the two messages, see `dp_sgd`; clients keep their control variates as they are.
 
     Raises:
       ValueError: warm_start below 0, everyone_first without a warm start, or what `LocalSteps` holds is out of range;
@@ -158,7 +160,8 @@ def dp_scaffold(
                 y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
                 dy = jax.tree.map(jnp.subtract, y, x)
                 # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
-                return (dy, mean - c_i), (mean, drift)
+                message = codec.code(key, dy), codec.code(jax.random.fold_in(key, 1), mean - c_i)
+                return message, (mean, drift)
 
             total, (new, drifts) = for_each_client(
                 client, local_key, cohort, federation, take(controls, cohort)
@@ -166,9 +169,13 @@ def dp_scaffold(
             dy, dc = jax.tree.map(lambda leaf: leaf / sampler.expected_size, total)
             x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
             share = sampler.expected_size / federation.num_clients  # l
-            values = jnp.where(moving, 2, 1) * dimension(x)  # model and control variate
+            messages = jnp.where(moving, 2, 1)  # model and control variate
+            wire = codec.wire(dimension(x))
+            both = wire._replace(values=messages * wire.values, overhead=messages * wire.overhead)
             state = ScaffoldState(x, t + 1, c + share * dc, put(controls, cohort, new))  # line 20
-            return state, measured(cohort, Wire(values), drifts, "user_drift")
+            metrics = measured(cohort, both, drifts, "user_drift")
+            metrics["downlink"] = jax.tree.map(jnp.int32, Wire(messages * dimension(x)))
+            return state, metrics
 
         return round
 
@@ -191,7 +198,9 @@ def _opened_by(opening: Round, usual: Round) -> Round:
     return round
 
 
-def record_fed_avg(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> Algorithm:
+def record_fed_avg(
+    local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0, codec: Codec = UNCODED
+) -> Algorithm:
     """DP-FedAvg by noisy local steps (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
 
     `dp_sgd` with the paper's claim.
@@ -199,7 +208,7 @@ def record_fed_avg(local: LocalSteps, *, sampler: Sampler, global_rate: float = 
     Raises:
       ValueError: as `dp_sgd`.
     """
-    plain = dp_sgd(local, sampler=sampler, global_rate=global_rate)
+    plain = dp_sgd(local, sampler=sampler, global_rate=global_rate, codec=codec)
     return plain._replace(claim=_claim(local, sampler))
 
 

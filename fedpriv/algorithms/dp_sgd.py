@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.algorithms._shared import measured, starting_from
-from fedpriv.codecs import Wire, dimension
+from fedpriv.codecs import UNCODED, Codec, dimension
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.federation import Federation
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Release
@@ -25,7 +25,9 @@ from fedpriv.private_steps import LocalSteps
 from fedpriv.types import Algorithm, Key, Metrics, ModelState, Params
 
 
-def dp_sgd(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> Algorithm:
+def dp_sgd(
+    local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0, codec: Codec = UNCODED
+) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local`; the model follows their mean.
 
     Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
@@ -36,6 +38,7 @@ def dp_sgd(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> 
       local: the clients' steps.
       sampler: draws the cohort of clients.
       global_rate: what their mean update is multiplied by.
+      codec: of the clients' messages, which are noisy already; rounding them hides nothing less.
 
     Raises:
       ValueError: what `local` holds is out of range; at `init`, clients of another size.
@@ -52,11 +55,13 @@ def dp_sgd(local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0) -> 
 
         def client(key: Key, shard: Shard) -> tuple:
             y, _, drift = local.run(key, x, shard, t=t)
-            return jax.tree.map(jnp.subtract, y, x), drift
+            return codec.code(key, jax.tree.map(jnp.subtract, y, x)), drift
 
         total, drifts = for_each_client(client, local_key, cohort, federation)
         x = jax.tree.map(lambda x, s: x + global_rate * (s / sampler.expected_size), x, total)
-        return ModelState(x, t + 1), measured(cohort, Wire(dimension(x)), drifts, "user_drift")
+        return ModelState(x, t + 1), measured(
+            cohort, codec.wire(dimension(x)), drifts, "user_drift"
+        )
 
     summed = local.steps == 1 and local.linear and local.unit == "record"
     return Algorithm(

@@ -24,7 +24,7 @@ from fedpriv.algorithms._shared import (
     measured,
     starting_from,
 )
-from fedpriv.codecs import Wire, dimension
+from fedpriv.codecs import UNCODED, Codec, dimension
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
@@ -41,6 +41,7 @@ def fed_avg(
     batches: Batches,
     mechanism: Mechanism | Dynamic | None = None,
     grad: GradFn | None = None,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """Federated averaging; with a `mechanism`, of bounded and perturbed updates.
 
@@ -51,6 +52,7 @@ def fed_avg(
       batches: a client's batches.
       mechanism: what bounds a client's update and perturbs the sum; None for neither.
       grad: the gradient that clients follow; by default that of the mean loss.
+      codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
     """
     mechanism = mechanism or gaussian(math.inf, 0)
     grad = grad or mean_grad(loss)
@@ -66,18 +68,18 @@ def fed_avg(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # (3)
             delta = jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
-            return now.clip(delta)  # line 17
+            return now.clip(codec.code(key, delta))  # line 17
 
         total, norms = for_each_client(client_update, local_key, cohort, federation)
         # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
         total = now.perturb(noise_key, total)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
-        return ModelState(theta, t + 1), measured(cohort, Wire(dimension(theta)), norms)
+        return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), norms)
 
     return Algorithm(
         starting_from(sampler),
         round,
-        client_releases(mechanism, sampler),
+        client_releases(mechanism, sampler, codec),
         lambda rounds, delta: None,
     )
 
@@ -98,18 +100,25 @@ def dp_fed_avg(
     batches: Batches,
     clip_norm: float,
     noise_multiplier: float,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """DP-FedAvg with client-level privacy (Fed-SMP, Algorithm 1).
 
     Args:
       clip_norm: C, bound on the l2 norm of a client's update.
       noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r per coordinate.
+      codec: as `fed_avg`.
 
     Raises:
       ValueError: C <= 0 or sigma < 0, or noise without a finite C.
     """
     mechanism = gaussian(clip_norm, noise_multiplier)
     plain = fed_avg(
-        loss, sampler=sampler, optimizer=optimizer, batches=batches, mechanism=mechanism
+        loss,
+        sampler=sampler,
+        optimizer=optimizer,
+        batches=batches,
+        mechanism=mechanism,
+        codec=codec,
     )
     return plain._replace(claim=claimed_by_fed_smp(mechanism, sampler))

@@ -21,7 +21,7 @@ from fedpriv.algorithms._shared import (
     measured,
     starting_from,
 )
-from fedpriv.codecs import Wire, dimension, flatten, gather, rand_k, scatter, top_k
+from fedpriv.codecs import UNCODED, Codec, dimension, flatten, gather, rand_k, scatter, top_k
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
@@ -113,11 +113,13 @@ def fed_avg_sparse(
     batches: Batches,
     sparsifier: Sparsifier,
     mechanism: Mechanism | Dynamic | None = None,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """FedAvg-rand_k and FedAvg-top_k, the paper's baselines; with a `mechanism`, Fed-SMP.
 
     Args:
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
+      codec: of the kept coordinates, see `fed_avg`.
     """
     mechanism = mechanism or gaussian(math.inf, 0)
     grad = mean_grad(loss)
@@ -141,16 +143,17 @@ def fed_avg_sparse(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # lines 26-30
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
-            return now.clip(scale * gather(delta, kept))  # lines 33-38
+            return now.clip(codec.code(key, scale * gather(delta, kept)))  # lines 33-38
 
         total, norms = for_each_client(client_update, local_key, cohort, federation)
         # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
         total = now.perturb(noise_key, total)
         step = scatter(total / sampler.expected_size, kept, theta)
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
-        return ModelState(theta, t + 1), measured(cohort, Wire(kept.size), norms)
+        return ModelState(theta, t + 1), measured(cohort, codec.wire(kept.size), norms)
 
-    return Algorithm(init, round, client_releases(mechanism, sampler), lambda rounds, delta: None)
+    releases = client_releases(mechanism, sampler, codec)
+    return Algorithm(init, round, releases, lambda rounds, delta: None)
 
 
 def fed_smp(
@@ -162,6 +165,7 @@ def fed_smp(
     sparsifier: Sparsifier,
     clip_norm: float,
     noise_multiplier: float,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """Fed-SMP with rand_k or top_k (Algorithm 2): sparsify, then clip, then perturb the kept coordinates.
 
@@ -170,6 +174,7 @@ def fed_smp(
       clip_norm: C, bound on the l2 norm of a client's sparsified update.
       noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r on each kept
         coordinate and is exactly 0 elsewhere.
+      codec: of the kept coordinates, see `fed_avg`; `qsgd(8)` for 8 bits each.
 
     Raises:
       ValueError: C <= 0 or sigma < 0, or noise without a finite C; at `init`, k = 0 or no public examples for top_k.
@@ -182,5 +187,6 @@ def fed_smp(
         batches=batches,
         sparsifier=sparsifier,
         mechanism=mechanism,
+        codec=codec,
     )
     return sparse._replace(claim=claimed_by_fed_smp(mechanism, sampler))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.clipping import Clipping, coefficients, flat, per_level
+from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler
 from fedpriv.local import Batches, GradFn, Schedule
 from fedpriv.mechanisms import Mechanism, gaussian, mechanism
@@ -74,7 +75,12 @@ def wavelet_mechanism(
 
 
 def dp_sgd_wav(
-    local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0, noise_on_each: bool = False
+    local: LocalSteps,
+    *,
+    sampler: Sampler,
+    global_rate: float = 1.0,
+    noise_on_each: bool = False,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `wavelet_mechanism`, with the paper's claim.
 
@@ -83,20 +89,22 @@ def dp_sgd_wav(
     Formal guarantees: those of `dp_sgd`.
 
     Args:
+      sampler, global_rate, codec: as `dp_sgd`.
       noise_on_each: noise on each record of a lot, as the pseudo-code is indented, instead of on their sum: the sum's
         multiplier is then sqrt(L) times as large. Needs lots of one size: otherwise the noise tells how many took part.
 
     Raises:
       ValueError: as `dp_sgd`; `noise_on_each` with lots that vary.
     """
-    plain = dp_sgd(local, sampler=sampler, global_rate=global_rate)
+    options: dict[str, Any] = {"sampler": sampler, "global_rate": global_rate, "codec": codec}
+    plain = dp_sgd(local, **options)
     if noise_on_each:
         if not isinstance(local.records.accounting, FixedSize):
             raise ValueError(
                 f"noise_on_each: the lots are {local.records.accounting}; draw exact subsets"
             )
         louder = _on_each(local.mechanism, round(local.records.expected_size))
-        plain = dp_sgd(local._replace(mechanism=louder), sampler=sampler, global_rate=global_rate)
+        plain = dp_sgd(local._replace(mechanism=louder), **options)
     return plain._replace(claim=_claim_of_records(local, sampler))
 
 
@@ -133,6 +141,7 @@ def dp_fed_avg_wav(
     noise_multiplier: float,
     bounded: Literal["gradients", "update"],
     noise: Noise | None = None,
+    codec: Codec = UNCODED,
 ) -> Algorithm:
     """DP-FedAvg-WAV (Algorithm 2): noise N(0, (z C / (q_c d W))^2) on each Haar coefficient of the aggregate.
 
@@ -148,6 +157,7 @@ def dp_fed_avg_wav(
       noise_multiplier: z.
       bounded: what is clipped to C: the records' gradients, or the clients' whole updates.
       noise: by default the paper's Haar noise; `noise.isotropic()` gives the paper's vanilla DP-FedAvg.
+      codec: as `fed_avg`.
 
     Raises:
       ValueError: an unknown `bounded`, or as `mechanism`.
@@ -164,6 +174,7 @@ def dp_fed_avg_wav(
         batches=batches,
         mechanism=_unbounded(used) if by_gradient else used,
         grad=clipped_mean(per_example(loss), clip_norm) if by_gradient else None,
+        codec=codec,
     )
     return made._replace(claim=_claim_of_clients(used, sampler, by_gradient))
 

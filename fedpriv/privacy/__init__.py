@@ -11,12 +11,14 @@ from fedpriv.privacy.claims import (
     dp_scaffold_claim,
     fed_smp_claim,
     haar_multiplier,
+    jopeq_claim,
     msp_laplace_claim,
     mspdq_claim,
+    t_epsilon,
     wavelet_claim,
 )
 from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "FixedSize",
     "Poisson",
     "Release",
+    "Sampling",
+    "WithReplacement",
     "calibrate_noise",
     "calibrate_rounds",
     "certify",
@@ -36,8 +40,10 @@ __all__ = [
     "fed_smp_claim",
     "haar_multiplier",
     "joint_multiplier",
+    "jopeq_claim",
     "msp_laplace_claim",
     "mspdq_claim",
+    "t_epsilon",
     "wavelet_claim",
     "whitened_multiplier",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedpriv.privacy._checks import require
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement
 
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
@@ -15,14 +15,15 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     What is hidden decides. A third party does not know who takes part, and nobody but the client knows which of its
     records a local step draws: Poisson cohorts are bounded for a unit added or removed, cohorts of
     fixed size for one replaced (a removed unit would change the size). The other views see which clients take part, so
-    that a removed client could not be hidden at all: its contributions become zero instead.
+    that a removed client could not be hidden at all: its contributions become zero instead. So they do for cohorts
+    drawn with replacement, whose secrecy is not used.
 
     Raises:
         ValueError: Poisson and fixed-size cohorts in one run; they are bounded under different relations.
     """
     kinds = {type(release.sampling) for release in releases}
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
-    if not hidden or kinds <= {Everyone}:
+    if not hidden or kinds <= {Everyone, WithReplacement}:
         return "zero_out"
     mixed = {Poisson, FixedSize} <= kinds
     names = sorted(kind.__name__ for kind in kinds)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from fedpriv.privacy._checks import require, require_count, require_multiplier
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
+from fedpriv.privacy.sampling import Sampling
 
 VIEWS = ("third_party", "server", "server_secagg")
 UNITS = ("client", "record")
@@ -63,20 +63,21 @@ class Release:
     view: str
     unit: str
     multiplier: float
-    sampling: Everyone | FixedSize | Poisson
+    sampling: Sampling
     steps: int
     noise: str = "gaussian"
     in_shares: bool = True
     repeats: int = 1
-    participation: Everyone | FixedSize | Poisson | None = None
+    participation: Sampling | None = None
     reason: str = ""
 
     def __post_init__(self) -> None:
         require(self.view in VIEWS, "view", self.view, f"give one of {', '.join(VIEWS)}")
         require(self.unit in UNITS, "unit", self.unit, f"give one of {', '.join(UNITS)}")
         require_multiplier(self.multiplier)
-        known = isinstance(self.sampling, Everyone | FixedSize | Poisson)
-        require(known, "sampling", self.sampling, "give Everyone, FixedSize or Poisson")
+        known = isinstance(self.sampling, Sampling)
+        remedy = "give Everyone, FixedSize, Poisson or WithReplacement"
+        require(known, "sampling", self.sampling, remedy)
         require_count("steps", self.steps, 0)
         require_count("repeats", self.repeats, 1)
         require(self.noise in NOISES, "noise", self.noise, f"give one of {', '.join(NOISES)}")

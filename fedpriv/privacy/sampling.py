@@ -7,6 +7,7 @@ cannot drift apart.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedpriv.privacy._checks import require, require_count
@@ -72,4 +73,29 @@ class Poisson:
         return self.capacity is not None and self.capacity < self.population
 
 
-Sampling = Everyone | FixedSize | Poisson
+@dataclass(frozen=True)
+class WithReplacement:
+    """`size` draws with replacement among the `population` clients, each draw a client with a fixed probability.
+
+    A client that is drawn several times in a round sends the same message, which counts as often. `largest` is the
+    largest of the clients' probabilities: for that client the accounting is exact, for the others it is a bound.
+    """
+
+    population: int
+    size: int
+    largest: float
+
+    def __post_init__(self) -> None:
+        require_count("population", self.population, 1)
+        require_count("size", self.size, 1)
+        least = 1 / self.population - 1e-12
+        remedy = f"give a probability in [1 / population = {least:.3g}, 1]"
+        require(least <= self.largest <= 1, "largest", self.largest, remedy)
+
+    @property
+    def rate(self) -> float:
+        """Probability that the likeliest client takes part in a round: 1 - (1 - largest)^size."""
+        return -math.expm1(self.size * math.log1p(-self.largest)) if self.largest < 1 else 1.0
+
+
+Sampling = Everyone | FixedSize | Poisson | WithReplacement

@@ -6,6 +6,7 @@ One file per paper. A `Claim` says whether the formula gives the paper's printed
 
 from fedpriv.privacy.claims.dp_scaffold import dp_scaffold_claim
 from fedpriv.privacy.claims.fed_smp import fed_smp_claim
+from fedpriv.privacy.claims.jopeq import jopeq_claim, t_epsilon
 from fedpriv.privacy.claims.msp import msp_laplace_claim, mspdq_claim
 from fedpriv.privacy.claims.wavelet import haar_multiplier, wavelet_claim
 
@@ -13,7 +14,9 @@ __all__ = [
     "dp_scaffold_claim",
     "fed_smp_claim",
     "haar_multiplier",
+    "jopeq_claim",
     "msp_laplace_claim",
     "mspdq_claim",
+    "t_epsilon",
     "wavelet_claim",
 ]

@@ -8,7 +8,7 @@ from fedpriv.privacy._checks import require_count, require_delta, require_multip
 from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import Claim, Release
-from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
+from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling, WithReplacement
 
 _SERVER = (
     "The paper also has the server in mind; the server knows who takes part, so sampling hides "
@@ -19,6 +19,11 @@ _FIXED = (
     "number is the one for Poisson cohorts and one client added or removed.",
     "Without replacement another client takes the freed place, so the sum can move by 2 C instead "
     "of C: see the certificate under replace-one, or draw Poisson cohorts, for which it holds.",
+)
+
+_REPLACED = (
+    "A client that is drawn several times in a round counts as often and moves the sum by more "
+    "than C, which the formula does not know; draw Poisson cohorts.",
 )
 
 
@@ -74,6 +79,8 @@ def _judge(
         return True, ("Trivially true.",)
     if isinstance(sampling, FixedSize):
         return False, _FIXED
+    if isinstance(sampling, WithReplacement):
+        return False, _REPLACED
     if not (isinstance(sampling, Poisson) and sampling.can_be_cut):
         return True, ("The formula is a proved upper bound for this way of drawing cohorts.",)
     release = Release("third_party", "client", multiplier, sampling, rounds)

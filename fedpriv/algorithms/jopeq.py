@@ -1,0 +1,177 @@
+"""JoPEQ: joint privacy enhancement and quantization.
+
+N. Lang, E. Sofer, T. Shaked, N. Shlezinger, "Joint Privacy Enhancement and Quantization in Federated Learning", IEEE
+TSP 2023, arXiv:2208.10888. Clients add noise to their updates and send them through a dithered lattice quantizer; noise
+and error together shall be a private mechanism's noise. Exactly Laplace noise cannot be had so (see `jopeq_claim`): the
+authors' code adds Laplace or t noise of the right variance, and so does this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.algorithms.fed_avg import fed_avg
+from fedpriv.codecs import Codec, Wire, flatten, unflatten
+from fedpriv.cohort import Sampler
+from fedpriv.lattice import Lattice, dithered, lattice_for
+from fedpriv.privacy import VIEWS, Release, jopeq_claim, t_epsilon
+from fedpriv.types import Algorithm, Key, LossFn, PyTree
+
+_STREAM = 0x109E  # separates noise and dither from what else a client draws with its key
+
+
+class PrivateQuantizer(NamedTuple):
+    """Noise and lattice that belong together.
+
+    Attributes:
+      lattice: what is quantized on.
+      limit: end of the quantizer's range.
+      bound: gamma, what values are clipped to.
+      scale: of all noise together, b or s.
+      added: scale of the clients' part.
+      draw: (key, n) -> f32[n], the clients' part.
+      hidden: pure epsilon of a value (or pair) towards those who know the dither: that of the clients' part.
+    """
+
+    lattice: Lattice
+    limit: float
+    bound: float
+    scale: float
+    added: float
+    draw: Callable[[Key, int], jax.Array]
+    hidden: float
+
+    def apply(self, key: Key, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """(decoded f32[n], fraction outside the range) of f32[n]."""
+        noise_key, dither_key = jax.random.split(key)
+        bounded = jnp.clip(values, -self.bound, self.bound)
+        noisy = bounded + self.draw(noise_key, values.size)
+        return dithered(dither_key, noisy, self.lattice, self.limit)
+
+
+def private_laplace(
+    bits: int, bound: float, epsilon: float, *, tail: float = 1e-6
+) -> PrivateQuantizer:
+    """A scalar lattice and Laplace noise, in all of the variance of Laplace(2 bound / epsilon).
+
+    Raises:
+      ValueError: arguments out of range, or bits too few: the error alone has more than that variance.
+    """
+    _check(bound, epsilon, tail)
+    b = 2 * bound / epsilon
+    lattice, limit = lattice_for(bits, bound + b * math.log(1 / tail), 1)
+    left = _left(b**2 - lattice.variance / 2, bits)
+    return PrivateQuantizer(
+        lattice,
+        limit,
+        bound,
+        b,
+        left,
+        lambda key, n: left * jax.random.laplace(key, (n,)),
+        2 * bound / left,
+    )
+
+
+def private_t(
+    bits: int, bound: float, epsilon: float, degrees: float = 4.0, *, tail: float = 1e-6
+) -> PrivateQuantizer:
+    """The hexagonal lattice and bivariate t noise, in all of the covariance of the t noise that gives pairs `epsilon`.
+
+    Two pairs of values in [-bound, bound] are at most 2 sqrt(2) bound apart; epsilon = (nu + 2) asinh(a / 2) at a
+    distance of a s sqrt(nu), see `t_epsilon`.
+
+    Raises:
+      ValueError: as `private_laplace`, or degrees not above 2 (the variance is infinite).
+    """
+    from scipy.stats import t as student
+
+    _check(bound, epsilon, tail)
+    if not 2 < degrees < math.inf:
+        raise ValueError(f"degrees: {degrees} is not above 2 and finite")
+    apart = 2 * math.sqrt(2) * bound
+    s = apart / (2 * math.sinh(epsilon / (degrees + 2)) * math.sqrt(degrees))
+    widest = float(student.isf(tail / 2, degrees)) * s
+    lattice, limit = lattice_for(bits, bound + widest, 2)
+    left = _left(s**2 - (degrees - 2) / degrees * lattice.variance, bits)
+
+    def draw(key: Key, n: int) -> jax.Array:
+        normal_key, chi_key = jax.random.split(key)
+        pairs = -(-n // 2)
+        normal = jax.random.normal(normal_key, (pairs, 2))
+        chi = 2 * jax.random.gamma(chi_key, degrees / 2, (pairs, 1))
+        return (left * normal * jnp.sqrt(degrees / chi)).reshape(-1)[:n]
+
+    hidden = t_epsilon(apart, left, degrees, 2)
+    return PrivateQuantizer(lattice, limit, bound, s, left, draw, hidden)
+
+
+def _check(bound: float, epsilon: float, tail: float) -> None:
+    for name, value in (("bound", bound), ("epsilon", epsilon)):
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name}: {value} is not positive and finite")
+    if not 0 < tail < 1:
+        raise ValueError(f"tail: {tail} is not in (0, 1)")
+
+
+def _left(squared: float, bits: int) -> float:
+    """The scale that is left for the clients' part."""
+    if not squared > 0:
+        raise ValueError(
+            f"bits: the error of a {bits}-bit lattice alone exceeds the noise of this epsilon; give more bits or less "
+            "epsilon"
+        )
+    return math.sqrt(squared)
+
+
+def jopeq(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    bits: int,
+    bound: float,
+    epsilon: float,
+    noise: Literal["laplace", "t"] = "laplace",
+    **options: Any,
+) -> Algorithm:
+    """JoPEQ: federated averaging of updates that went through `private_laplace` or `private_t`.
+
+    Formal guarantees: none that is finite for a model. Towards a server that decodes, every value or pair of a message
+    has a pure epsilon, that of the clients' part of the noise alone (`PrivateQuantizer.hidden`), and they add up.
+
+    Args:
+      bits: B per value.
+      bound: gamma, what the values of an update are clipped to.
+      epsilon: of one value (Laplace) or pair (t), the setting that the paper states.
+      options: `optimizer` and `batches`, as `fed_avg`.
+
+    Raises:
+      ValueError: an unknown noise, or as `private_laplace` and `private_t`.
+    """
+    kinds = {"laplace": private_laplace, "t": private_t}
+    if noise not in kinds:
+        raise ValueError(f"noise: {noise!r} is not one of {', '.join(kinds)}")
+    private = kinds[noise](bits, bound, epsilon)
+
+    def code(key: Key, update: PyTree) -> PyTree:
+        decoded, _ = private.apply(jax.random.fold_in(key, _STREAM), flatten(update))
+        return unflatten(decoded, update)
+
+    codec = Codec(code, lambda d: Wire(d, bits), True)
+    made = fed_avg(loss, sampler=sampler, codec=codec, **options)
+    claim = jopeq_claim(epsilon, noise)
+    reason = (
+        f"a server that decodes knows the dither; each {'value' if noise == 'laplace' else 'pair of values'} of a "
+        f"message then has epsilon {private.hidden:.4g}, and nothing bounds how many differ"
+    )
+    return made._replace(
+        releases=lambda rounds: tuple(
+            Release(view, "client", 0.0, sampler.accounting, rounds, reason=reason)
+            for view in VIEWS
+        ),
+        claim=lambda rounds, delta: claim,
+    )

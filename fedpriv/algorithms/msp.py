@@ -1,0 +1,271 @@
+"""MSP-FL and MSPDQ-FL: federated learning with model splitting, and with dynamic quantization.
+
+Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
+Learning"; line numbers of Algorithm 1, equation numbers from there.
+
+With unequal m_i the cohort agrees on the mean of its models weighted by 1 + m_i, which the paper's proofs, for m_i = 1,
+do not speak of. The width of the dynamic interval is made of the invisible submodels of the whole cohort, which nobody
+in the protocol knows; here it is computed, and 32 bits are counted for telling it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.algorithms._shared import starting_from
+from fedpriv.codecs import Wire, flatten, unflatten
+from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.consensus import (
+    Consensus,
+    Coupling,
+    Transmission,
+    agree,
+    check_coupling,
+    dynamic,
+    full_precision,
+)
+from fedpriv.federation import Federation
+from fedpriv.local import Batches, Schedule, mean_grad, train
+from fedpriv.privacy import VIEWS, Poisson, Release, mspdq_claim
+from fedpriv.quantization import quantize
+from fedpriv.splitting import Splitting, Submodels, invisible
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
+
+_REASON = (
+    "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
+    "sum, and every exchange shows the server a linear combination of them without fresh noise"
+)
+
+
+class Exchanges(NamedTuple):
+    """How many exchanges follow local training.
+
+    Attributes:
+      at: round t (i32[]) -> K_t, i32[].
+      most: the largest K_t.
+    """
+
+    at: Callable[[jax.Array], jax.Array]
+    most: int
+
+
+def constant(count: int) -> Exchanges:
+    """K_t = K.
+
+    Raises:
+      ValueError: K below 0.
+    """
+    if count < 0:
+        raise ValueError(f"count: {count} is not 0 or more")
+    return Exchanges(lambda t: jnp.int32(count), count)
+
+
+def by_rate(
+    learning_rate: Callable[[jax.Array], jax.Array],
+    contraction: float,
+    most: int,
+    *,
+    quantized: bool = False,
+) -> Exchanges:
+    """K_t = ceil(log_lambda eta_t) (Theorem 2); if quantized, no less than ceil(1 / eta_t) (Theorem 3).
+
+    With the paper's eta_t = 2 / (mu (theta + t)), 1 / eta_t is its mu (theta + t) / 2.
+
+    Args:
+      learning_rate: t -> eta_t in (0, 1].
+      contraction: lambda in (0, 1), by which an exchange brings the submodels together.
+      most: what K_t is cut to.
+
+    Raises:
+      ValueError: lambda outside (0, 1), or most below 1.
+    """
+    if not 0 < contraction < 1:
+        raise ValueError(f"contraction: {contraction} is not in (0, 1)")
+    if most < 1:
+        raise ValueError(f"most: {most} is not at least 1")
+
+    def at(t: jax.Array) -> jax.Array:
+        eta = learning_rate(t)
+        needed = jnp.log(eta) / math.log(contraction)
+        if quantized:
+            needed = jnp.maximum(needed, 1 / eta)
+        return jnp.clip(jnp.ceil(needed - 1e-5), 1, most).astype(jnp.int32)
+
+    return Exchanges(at, most)
+
+
+def msp_fl(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    optimizer: Schedule,
+    batches: Batches,
+    splitting: Splitting,
+    coupling: Coupling,
+    exchanges: Exchanges,
+    submodels: tuple[int, int] = (1, 1),
+    transmission: Transmission | None = None,
+    secret: int = 0,
+    unstable: bool = False,
+) -> Algorithm:
+    """MSP-FL: clients split their models and show the server one submodel, which K_t exchanges lead to the mean.
+
+    Formal guarantees: none; every view certifies to infinity (see `msp_laplace_claim` for the paper's own claim of the
+    Laplace splitting).
+
+    Args:
+      loss: loss of one example.
+      sampler: draws the cohort; the paper's is `with_replacement(sizes, M)`.
+      optimizer: round -> the clients' optimiser.
+      batches: a client's batches.
+      splitting: how the visible submodel is drawn.
+      coupling: the weights of an exchange.
+      exchanges: K_t.
+      submodels: least and largest number m_i of invisible submodels; each client draws its own once, from `secret`.
+      transmission: what reaches the server; by default `full_precision()`.
+      unstable: allow a gamma beyond the condition of Lemma 7, as in the paper's Figure 7.
+
+    Raises:
+      ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, or conditions on e and gamma
+        that do not hold; at `init`, as the sampler.
+    """
+    transmission = transmission or full_precision()
+    low, high = submodels
+    if not 1 <= low <= high:
+        raise ValueError(f"submodels: {submodels} is not a range of numbers from 1 on")
+    if isinstance(sampler.accounting, Poisson):
+        raise ValueError("sampler: cohorts vary in size; draw fixed_size or with_replacement")
+    check_coupling(coupling, sampler.slots, high, stable=not unstable)
+    grad = mean_grad(loss)
+    secrets = jax.random.key(secret)
+
+    def numbers(ids: jax.Array) -> jax.Array:
+        """i32[M]: m_i, the same in every round."""
+
+        def own(i: jax.Array) -> jax.Array:
+            return jax.random.randint(jax.random.fold_in(secrets, i), (), low, high + 1)
+
+        return jax.vmap(own)(ids)
+
+    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
+        theta, t = state
+        cohort_key, local_key, split_key, send_key = jax.random.split(key, 4)
+        cohort = sampler.draw(cohort_key)  # line 3
+
+        def client(key: Key, shard: Shard) -> tuple[tuple, jax.Array]:
+            trained = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
+            return (), flatten(trained)  # (2), line 12
+
+        _, models = for_each_client(client, local_key, cohort, federation)
+        m = numbers(cohort.ids)
+        start, sent = _split(split_key, models, m, high, splitting, transmission)
+        count = exchanges.at(t)
+        agreed = agree(send_key, start, sent, coupling, transmission, count, exchanges.most)
+        state = ModelState(unflatten(agreed.model, theta), t + 1)
+        return state, _metrics(agreed, models, m, count, transmission)
+
+    releases = _bare(sampler)
+    return Algorithm(starting_from(sampler), round, releases, lambda rounds, delta: splitting.claim)
+
+
+def mspdq_fl(loss: LossFn, *, bits: int, **options: Any) -> Algorithm:
+    """MSPDQ-FL: `msp_fl` whose visible submodels travel with `bits` each, on an interval that shrinks.
+
+    Formal guarantees: none; the claim is Proposition 4, (0, delta) for one value of one message, with delta = 1.
+
+    Args:
+      options: as `msp_fl`.
+
+    Raises:
+      ValueError: as `msp_fl`, or bits outside 1..24.
+    """
+    made = msp_fl(loss, transmission=dynamic(bits), **options)
+    # All 2^B levels are in use, so that the second term is 1, whatever C4 and the interval are.
+    claim = mspdq_claim(2**bits, bits, interval=1.0, difference=1.0)
+    return made._replace(claim=lambda rounds, delta: claim)
+
+
+def _split(
+    key: Key,
+    models: jax.Array,
+    m: jax.Array,
+    most: int,
+    splitting: Splitting,
+    transmission: Transmission,
+) -> tuple[Submodels, jax.Array]:
+    """The cohort's submodels, and what of the visible ones is sent first (lines 13 to 17)."""
+    visible_key, invisible_key, grid_key = jax.random.split(key, 3)
+    slots = len(models)
+    visible = jax.vmap(splitting.draw)(jax.random.split(visible_key, slots), models, m)
+    if transmission.bits == 32:
+        sent = visible
+    elif transmission.common:
+        # Line 16: the server sends one client's first message, which is on the grid, to all others.
+        largest = jnp.max(jnp.abs(visible[0]))
+        first = quantize(grid_key, visible[0], -largest, largest, transmission.bits).values
+        visible = sent = jnp.broadcast_to(first, visible.shape)
+    else:
+        sent = transmission.send(grid_key, visible, visible, jnp.float32(0)).values
+    hidden = jax.vmap(lambda k, w, a, m: invisible(k, w, a, m, most))(
+        jax.random.split(invisible_key, slots), models, visible, m
+    )
+    return Submodels(visible, hidden, jnp.arange(most) < m[:, None]), sent
+
+
+def _metrics(
+    agreed: Consensus,
+    models: jax.Array,
+    m: jax.Array,
+    count: jax.Array,
+    transmission: Transmission,
+) -> Metrics:
+    slots, d = models.shape
+    weights = (1 + m) / jnp.sum(1 + m)
+    extra = 0 if transmission.bits == 32 else 32  # the interval's width, or the largest entry
+    uplink = Wire((count + 1) * d, transmission.bits, overhead=(count + 1) * extra)
+    downlink = Wire((count + 1) * d, 32, overhead=(count + 1) * extra)
+    return {
+        "cohort_size": jnp.int32(slots),
+        "uplink": jax.tree.map(jnp.int32, uplink),
+        "downlink": jax.tree.map(jnp.int32, downlink),
+        "diagnostics": {
+            "exchanges": count.astype(jnp.float32),
+            "saturated": agreed.saturated,
+            "interval": agreed.width,
+            "distance_to_mean": jnp.linalg.norm(agreed.model - models.mean(0)),
+            "distance_to_weighted_mean": jnp.linalg.norm(agreed.model - weights @ models),
+        },
+    }
+
+
+def _bare(sampler: Sampler) -> Callable[[int], tuple[Release, ...]]:
+    """`Algorithm.releases` where no view is hidden anything."""
+    return lambda rounds: tuple(
+        Release(view, "client", 0.0, sampler.accounting, rounds, reason=_REASON) for view in VIEWS
+    )
+
+
+def uploads(exchanges: Exchanges, rounds: int, size: int) -> int:
+    """Messages that cohorts of `size` send in `rounds` rounds: M sum_t (K_t + 1) (eq. 27)."""
+    counts = jax.vmap(exchanges.at)(jnp.arange(rounds))
+    return size * int(jnp.sum(counts) + rounds)
+
+
+def uploads_bound(size: int, rounds: int, convexity: float, shift: float) -> float:
+    """Proposition 3 (eq. 25): M I (1 + mu theta + mu (1 + I) / 2) for I rounds, K_t by Theorem 3.
+
+    The proof puts mu (theta + t) - 1 in the place of K_t by log(1 + x) <= x, which drops the logarithm of lambda: it
+    bounds `uploads` where exchanges contract by 1 / e or faster.
+
+    Args:
+      size: M.
+      rounds: I, the rounds that the accuracy needs.
+      convexity: mu.
+      shift: theta.
+    """
+    return size * rounds * (1 + convexity * shift + convexity / 2 * (1 + rounds))

@@ -1,0 +1,237 @@
+"""Average consensus between a server and clients who show it one of their submodels.
+
+Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
+Learning"; equation numbers from there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedpriv.quantization import Quantized, check_bits, quantize
+from fedpriv.splitting import Submodels
+from fedpriv.types import Key
+
+
+class Coupling(NamedTuple):
+    """The weights of an exchange.
+
+    Attributes:
+      epsilon: e, how far a visible submodel follows the server's mean.
+      gamma: bound on alpha, the weight between the visible and each invisible submodel.
+      decay: k -> alpha[k] / gamma, not increasing.
+    """
+
+    epsilon: float
+    gamma: float
+    decay: Callable[[jax.Array], jax.Array]
+
+    def alpha(self, k: jax.Array) -> jax.Array:
+        return self.gamma * self.decay(k)
+
+
+DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "linear": lambda k: 1.0 / (k + 1),
+    "root": lambda k: 1.0 / jnp.sqrt(k + 1.0),
+    "none": lambda k: jnp.float32(1.0),
+}
+"""gamma / (k + 1), the paper's; gamma / sqrt(k + 1), its comparison; gamma."""
+
+
+def eigenvalues(epsilon: float, size: int) -> tuple[float, float]:
+    """(second largest, smallest) eigenvalue of U = I - e (I - 11^T / M), eq. 47: 1 once and 1 - e, M - 1 times."""
+    return (1 - epsilon, min(1.0, 1 - epsilon)) if size > 1 else (1.0, 1.0)
+
+
+def coupling(epsilon: float, gamma: float, decay: str = "linear") -> Coupling:
+    """A `Coupling` with alpha[k] = gamma / (k + 1) ("linear"), gamma / sqrt(k + 1) ("root") or gamma ("none").
+
+    Raises:
+      ValueError: an unknown decay.
+    """
+    if decay not in DECAYS:
+        raise ValueError(f"decay: {decay!r} is not one of {', '.join(DECAYS)}")
+    return Coupling(epsilon, gamma, DECAYS[decay])
+
+
+def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = True) -> None:
+    """The conditions of Lemma 7 and Section V-B: e in (0, M / (M - 1)), sum_n gamma < lambda_min / (1 + lambda_min).
+
+    Args:
+      size: M.
+      most: largest number of invisible submodels.
+      stable: whether gamma has to meet its condition.
+
+    Raises:
+      ValueError: where they do not hold.
+    """
+    e, gamma = coupling.epsilon, coupling.gamma
+    widest = size / (size - 1) if size > 1 else math.inf
+    if not 0 < e < widest:
+        raise ValueError(f"epsilon: {e} is not in (0, M / (M - 1)) = (0, {widest:.4g})")
+    if not 0 < gamma < math.inf:
+        raise ValueError(f"gamma: {gamma} is not positive and finite")
+    least = eigenvalues(e, size)[1]
+    bound = least / (1 + least) if least > 0 else 0.0
+    if stable and not most * gamma < bound:
+        raise ValueError(
+            f"gamma: {gamma} for up to {most} invisible submodels adds up to {most * gamma:.4g}, not below "
+            f"lambda_min(U) / (1 + lambda_min(U)) = {bound:.4g} for epsilon = {e}; lower gamma, epsilon or the number "
+            "of submodels, or allow unstable=True"
+        )
+
+
+def exchange(
+    now: Submodels, mean: jax.Array, sent: jax.Array, epsilon: float, alpha: jax.Array
+) -> Submodels:
+    """One communication round on the clients' side: eq. 3 for `sent` = the visible submodels, eq. 21 else.
+
+    Args:
+      mean: f32[d], w[k].
+      sent: f32[M, d], q_i[k].
+      alpha: f32[], the weight of every pair.
+    """
+    a, b, real = now
+    apart = jnp.where(real[..., None], b - a[:, None], 0.0)
+    return Submodels(
+        a + epsilon * (mean - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
+        b - alpha * apart,  # (3b), (21b)
+        real,
+    )
+
+
+class Transmission(NamedTuple):
+    """What of a visible submodel reaches the server.
+
+    Attributes:
+      bits: B per value.
+      send: (key, a: f32[M, d], q: f32[M, d] what was sent before, width: f32[] of the interval) -> Quantized.
+      common: whether all visible submodels have to begin at one value, on the grid.
+    """
+
+    bits: int
+    send: Callable[[Key, jax.Array, jax.Array, jax.Array], Quantized]
+    common: bool
+
+
+def full_precision() -> Transmission:
+    """32 bits, as it is (MSP-FL)."""
+
+    def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
+        return Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
+
+    return Transmission(32, send, False)
+
+
+def dynamic(bits: int) -> Transmission:
+    """The paper's quantizer: 2^B levels on [q[k] - pi a_max[k] / 2, q[k] + pi a_max[k] / 2] (eq. 18 to 20)."""
+    check_bits(bits)
+
+    def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
+        return quantize(key, a, q - width / 2, q + width / 2, bits)
+
+    return Transmission(bits, send, True)
+
+
+def fixed(bits: int, bound: float) -> Transmission:
+    """2^B levels from -bound to bound in every round, for comparison.
+
+    Raises:
+      ValueError: bits outside 1..24, or a bound that is not positive.
+    """
+    check_bits(bits)
+    if not bound > 0:
+        raise ValueError(f"bound: {bound} is not positive")
+
+    def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
+        return quantize(key, a, jnp.float32(-bound), jnp.float32(bound), bits)
+
+    return Transmission(bits, send, False)
+
+
+class Consensus(NamedTuple):
+    """What a cohort agreed on.
+
+    Attributes:
+      model: f32[d], w[K].
+      submodels: those after K exchanges.
+      saturated: fraction of the values sent in rounds 1..K that lay outside their interval.
+      width: f32[], of the interval of the last round (0 at full precision).
+      spread: f32[], largest distance of a sent visible submodel from their mean, entry by entry.
+    """
+
+    model: jax.Array
+    submodels: Submodels
+    saturated: jax.Array
+    width: jax.Array
+    spread: jax.Array
+
+
+class _Round(NamedTuple):
+    submodels: Submodels
+    sent: jax.Array
+    widest: jax.Array  # W~: the largest ||A - B|| so far
+    width: jax.Array
+    outside: jax.Array
+
+
+def agree(
+    key: Key,
+    start: Submodels,
+    sent: jax.Array,
+    coupling: Coupling,
+    transmission: Transmission,
+    rounds: jax.Array | int,
+    most: int,
+) -> Consensus:
+    """K exchanges (Algorithm 1, lines 22 to 31), as one scan of `most` rounds of which the first K happen.
+
+    Args:
+      sent: f32[M, d], q_i[0].
+      rounds: K_t, i32[] in 0..most.
+    """
+    e = coupling.epsilon
+    pi = interval_scale(e, start.visible.shape[0])
+    shrinking = transmission.bits < 32
+
+    def step(now: _Round, k: jax.Array) -> _Round:
+        alpha = coupling.alpha(k)
+        widest = jnp.maximum(now.widest, _distance(now.submodels)) if shrinking else now.widest
+        submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
+        width = pi(widest) * alpha  # (20): pi_t a_max[k]
+        q = transmission.send(jax.random.fold_in(key, k), submodels.visible, now.sent, width)
+        outside = now.outside + jnp.mean(q.outside)
+        return _Round(submodels, q.values, widest, width if shrinking else now.width, outside)
+
+    def if_it_happens(now: _Round, k: jax.Array) -> tuple[_Round, None]:
+        return lax.cond(k < rounds, step, lambda now, k: now, now, k), None
+
+    zero = jnp.float32(0)
+    end, _ = lax.scan(if_it_happens, _Round(start, sent, zero, zero, zero), jnp.arange(most))
+    model = end.sent.mean(0)  # (6), (22)
+    return Consensus(
+        model,
+        end.submodels,
+        end.outside / jnp.maximum(rounds, 1),
+        end.width,
+        jnp.max(jnp.abs(end.sent - model)),
+    )
+
+
+def interval_scale(epsilon: float, size: int) -> Callable[[Any], Any]:
+    """W~ -> pi = 8 (e + e~ + e~ W~) / (1 - lambda_2(U)), e~ = max(1, e) (Assumption 3)."""
+    second = eigenvalues(epsilon, size)[0] if size > 1 else 0.0
+    larger = max(1.0, epsilon)
+    return lambda widest: 8 * (epsilon + larger + larger * widest) / (1 - second)
+
+
+def _distance(now: Submodels) -> jax.Array:
+    """||A - B||, Frobenius; with several invisible submodels of the sum of their distances, which is what moves a."""
+    a, b, real = now
+    return jnp.linalg.norm(jnp.sum(jnp.where(real[..., None], b - a[:, None], 0.0), 1))

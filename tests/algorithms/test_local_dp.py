@@ -1,0 +1,209 @@
+"""FedAvg + LDP: the noise of every message, its limits, its certificate; codecs with every algorithm."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+from small import FALSE_ALARM, classification
+
+from fedpriv import (
+    LocalSteps,
+    adaptive_fed_avg,
+    certify,
+    dimension,
+    dp_fed_avg,
+    dp_fed_avg_wav,
+    dp_scaffold,
+    dp_scaffold_steps,
+    dp_sgd,
+    everyone,
+    fed_avg,
+    fed_smp,
+    fixed_interval,
+    fixed_size,
+    full_batch,
+    gaussian,
+    laplace,
+    per_example,
+    qsgd,
+    select_rand_k,
+    simulate,
+    with_replacement,
+)
+from fedpriv.algorithms.local_dp import ldp_fed_avg
+
+CLIENTS, RECORDS = 5, 4
+FEDERATION, TEST, MODEL = classification(CLIENTS, RECORDS)
+COMMON = {"optimizer": lambda t: optax.sgd(0.1), "batches": full_batch()}
+D = dimension(MODEL.init(jax.random.key(0)))
+
+
+def after(algorithm, rounds=2):
+    found = simulate(algorithm, MODEL.init, FEDERATION, TEST, score=MODEL.score, rounds=rounds)
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found.state.params)])
+
+
+def one_round(algorithm, key=1):
+    state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
+    return jax.jit(algorithm.round)(jax.random.key(key), state, FEDERATION)
+
+
+def test_without_clip_and_noise_it_is_fed_avg_to_the_bit():
+    options = COMMON | {"sampler": fixed_size(CLIENTS, 3)}
+    quiet = ldp_fed_avg(MODEL.loss, mechanism=gaussian(math.inf, 0), **options)
+    np.testing.assert_array_equal(after(quiet), after(fed_avg(MODEL.loss, **options)))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "law"),
+    [(gaussian(1e-6, 3e6), stats.norm(0, 3)), (laplace(1e-6, 2e6), stats.laplace(0, 2))],
+    ids=["gaussian", "laplace"],
+)
+def test_every_message_has_all_of_the_noise(mechanism, law):
+    """One client: the step is its noise, as its clipped update is nothing beside it."""
+    algorithm = ldp_fed_avg(
+        MODEL.loss, mechanism=mechanism, sampler=fixed_size(CLIENTS, 1), **COMMON
+    )
+    state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
+    draw = jax.jit(jax.vmap(lambda k: algorithm.round(k, state, FEDERATION)[0].params))
+    moved = jax.tree.map(jnp.subtract, draw(jax.random.split(jax.random.key(4), 500)), state.params)
+    noise = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(moved)])
+    assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
+
+
+def test_a_client_drawn_twice_sends_one_message():
+    """So that what it loses is that of one release: all slots the same client, all messages the same."""
+    weights = [1e9, *[1e-9] * (CLIENTS - 1)]
+    noisy = {"mechanism": gaussian(1e-6, 1e6), **COMMON}
+    often = ldp_fed_avg(MODEL.loss, sampler=with_replacement(weights, 4), **noisy)
+    moved = one_round(often)[0].params
+    start = MODEL.init(jax.random.key(0))
+    spread = np.std(
+        np.concatenate(
+            [np.ravel(a - b) for a, b in zip(*map(jax.tree.leaves, (moved, start)), strict=True)]
+        )
+    )
+    assert (
+        0.5 < spread < 1.7
+    )  # the mean of four independent draws would have 0.5 on average, with d = 15
+
+
+def test_certificates():
+    """A message by itself; the sum of Gaussian ones has sqrt(M) as much noise; pure epsilon composes."""
+    of_one = {"mechanism": gaussian(1.0, 2.0), **COMMON}
+    all_of_them = ldp_fed_avg(MODEL.loss, sampler=everyone(CLIENTS), **of_one)
+    server = certify(all_of_them, 4, 1e-5, view="server")
+    summed = certify(all_of_them, 4, 1e-5, view="server_secagg")
+    central = {"clip_norm": 1.0, "sampler": everyone(CLIENTS), **COMMON}
+    like = dp_fed_avg(MODEL.loss, noise_multiplier=2.0 * math.sqrt(CLIENTS), **central)
+    assert summed.epsilon == pytest.approx(certify(like, 4, 1e-5).epsilon)
+    alone = dp_fed_avg(MODEL.loss, noise_multiplier=2.0, **central)
+    assert server.epsilon == pytest.approx(certify(alone, 4, 1e-5).epsilon)
+    pure = ldp_fed_avg(MODEL.loss, sampler=everyone(CLIENTS), mechanism=laplace(1.0, 0.5), **COMMON)
+    assert certify(pure, 1, 1e-9, view="server").epsilon == pytest.approx(2.0, rel=1e-2)
+    assert certify(pure, 3, 1e-9, view="server").epsilon <= 6.0 * (1 + 1e-2)
+    bare = ldp_fed_avg(MODEL.loss, sampler=everyone(CLIENTS), mechanism=gaussian(1.0, 0), **COMMON)
+    assert math.isinf(certify(bare, 1, 1e-5, view="server").epsilon)
+
+
+def test_with_replacement_no_secrecy_of_the_cohort_is_used():
+    sampler = with_replacement([1, 1, 1, 1, 6], 2)
+    made = ldp_fed_avg(MODEL.loss, sampler=sampler, mechanism=gaussian(1.0, 2.0), **COMMON)
+    found = certify(made, 4, 1e-5)
+    assert found.relation == "zero_out"
+    always = ldp_fed_avg(
+        MODEL.loss, sampler=everyone(CLIENTS), mechanism=gaussian(1.0, 2.0), **COMMON
+    )
+    assert found.epsilon < certify(always, 4, 1e-5, view="server").epsilon
+    once = 1 - 0.4**2
+    assert made.releases(4)[0].sampling.rate == pytest.approx(once)
+
+
+# Codecs
+
+STEPS = LocalSteps(
+    per_example(MODEL.loss), fixed_size(RECORDS, 2), 2, lambda t: optax.sgd(0.1), gaussian(0.5, 1.0)
+)
+SCAFFOLD = dp_scaffold_steps(
+    per_example(MODEL.loss), fixed_size(RECORDS, 2), 2, 0.1, clip_norm=0.5, noise_multiplier=1.0
+)
+BOUNDED = {"clip_norm": 0.5, "noise_multiplier": 1.0}
+ALL = {"sampler": everyone(CLIENTS)}
+CODED = {
+    "fed_avg": lambda c: fed_avg(MODEL.loss, **ALL, **COMMON, codec=c),
+    "dp_fed_avg": lambda c: dp_fed_avg(MODEL.loss, **ALL, **COMMON, **BOUNDED, codec=c),
+    "fed_smp": lambda c: fed_smp(
+        MODEL.loss, **ALL, **COMMON, **BOUNDED, sparsifier=select_rand_k(0.4), codec=c
+    ),
+    "adaptive": lambda c: adaptive_fed_avg(
+        MODEL.loss, **ALL, **COMMON, **BOUNDED, quantile=0.5, count_noise=2.0, codec=c
+    ),
+    "dp_fed_avg_wav": lambda c: dp_fed_avg_wav(
+        MODEL.loss, d=D, **ALL, **COMMON, **BOUNDED, bounded="update", codec=c
+    ),
+    "dp_sgd": lambda c: dp_sgd(STEPS, **ALL, codec=c),
+    "dp_scaffold": lambda c: dp_scaffold(SCAFFOLD, **ALL, codec=c),
+    "ldp_fed_avg": lambda c: ldp_fed_avg(
+        MODEL.loss, **ALL, **COMMON, mechanism=gaussian(0.5, 1.0), codec=c
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_codecs_compose_with_every_algorithm(name):
+    """Many bits change next to nothing, 8 bits the count of bits, and few bits the model."""
+    plain, plain_metrics = one_round(CODED[name](fixed_interval(24, 4.0)))
+    coded, metrics = one_round(CODED[name](fixed_interval(8, 4.0)))
+    before = plain_metrics["uplink"]
+    assert metrics["uplink"].bits() == before.bits() * 8 // 24 + (0 if name != "adaptive" else 1)
+    flat = [
+        np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(s.params)])
+        for s in (plain, coded)
+    ]
+    assert 0 < np.abs(flat[0] - flat[1]).max() < 0.2
+
+
+@pytest.mark.parametrize("name", ["dp_fed_avg", "fed_smp", "adaptive", "dp_fed_avg_wav"])
+def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
+    coded = CODED[name](qsgd(8))
+    plain = {r.view: r for r in dp_fed_avg(MODEL.loss, **ALL, **COMMON, **BOUNDED).releases(3)}
+    for release in coded.releases(3):
+        if release.view == "third_party":
+            assert release.multiplier > 0
+            assert not release.in_shares
+        else:
+            assert release.multiplier == 0
+            assert "the server adds the noise" in release.reason
+    if name == "dp_fed_avg":
+        third = coded.releases(3)[0]
+        assert third.multiplier == plain["third_party"].multiplier
+
+
+def test_rounding_noisy_messages_hides_nothing_less():
+    for name in ("dp_sgd", "dp_scaffold", "ldp_fed_avg"):
+        plain, coded = CODED[name](fixed_interval(24, 4.0)), CODED[name](qsgd(8))
+        assert plain.releases(3) == coded.releases(3)
+
+
+def test_quantized_updates_are_clipped_after_they_are_decoded():
+    """So that C bounds what is summed: with few bits the decoded message is longer than the message."""
+    options = {"clip_norm": 1e-3, "noise_multiplier": 0.0, **ALL, **COMMON}
+    moved = after(dp_fed_avg(MODEL.loss, **options, codec=qsgd(2)), 1) - np.concatenate(
+        [
+            np.ravel(leaf)
+            for leaf in jax.tree.leaves(MODEL.init(jax.random.fold_in(jax.random.key(0), 0)))
+        ]
+    )
+    assert np.linalg.norm(moved) <= 1e-3 * (1 + 1e-2)
+
+
+def test_a_client_that_fills_all_slots_moves_the_sum_by_as_many_clip_norms():
+    sampler = with_replacement([1] * CLIENTS, 3)
+    made = dp_fed_avg(MODEL.loss, sampler=sampler, **COMMON, **BOUNDED)
+    third = made.releases(2)[0]
+    assert third.multiplier == pytest.approx(BOUNDED["noise_multiplier"] / 3)
+    assert not made.claim(2, 1e-5).sound

@@ -1,0 +1,86 @@
+"""Dithered lattice quantization: nearest points, uniform errors, enough codes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from small import FALSE_ALARM
+
+from fedpriv.lattice import dithered, hexagonal, lattice_for, scalar
+
+POINTS = np.array([(i + 0.5 * j, j * np.sqrt(3) / 2) for i in range(-9, 10) for j in range(-9, 10)])
+
+
+def test_nearest_points_of_the_hexagonal_lattice():
+    x = np.random.default_rng(0).uniform(-3, 3, (2000, 2)).astype(np.float32)
+    nearest = POINTS[((x[:, None] - POINTS) ** 2).sum(-1).argmin(1)]
+    np.testing.assert_allclose(hexagonal(1.0).nearest(jnp.asarray(x)), nearest, atol=1e-5)
+    np.testing.assert_allclose(
+        hexagonal(0.2).nearest(jnp.asarray(0.2 * x)), 0.2 * nearest, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("lattice", [scalar(0.7), hexagonal(0.7)], ids=["scalar", "hexagonal"])
+def test_the_error_is_uniform_on_the_cell_and_independent_of_the_input(lattice):
+    n = 60_000
+    z = np.asarray(lattice.dither(jax.random.key(0), (n,)))
+    np.testing.assert_allclose(lattice.nearest(jnp.asarray(z)), 0, atol=1e-6)  # in the cell
+    np.testing.assert_allclose(np.cov(z.T), lattice.variance * np.eye(lattice.dim), atol=1e-3)
+    for x in (0.0, 0.31, -7.7):
+        decoded, outside = dithered(jax.random.key(1), jnp.full(n, x), lattice, 100.0)
+        assert outside == 0
+        error = np.asarray(decoded, np.float64) - np.float32(x)
+        if lattice.dim == 1:
+            law = stats.uniform(-0.35, 0.7)
+            assert stats.kstest(error, law.cdf).pvalue > FALSE_ALARM
+        else:  # as the dither, which fills the hexagon
+            pairs = error.reshape(-1, 2)
+            for axis in range(2):
+                assert stats.ks_2samp(pairs[:, axis], z[:, axis]).pvalue > FALSE_ALARM
+            np.testing.assert_allclose(np.cov(pairs.T), lattice.variance * np.eye(2), atol=1e-3)
+
+
+def test_the_hexagonal_dither_is_uniform():
+    """Equal counts in cells of equal area: six triangles of the hexagon."""
+    z = np.asarray(hexagonal(1.0).dither(jax.random.key(3), (60_000,)))
+    sector = np.floor((np.arctan2(z[:, 1], z[:, 0]) + np.pi / 6) / (np.pi / 3)).astype(int) % 6
+    assert stats.chisquare(np.bincount(sector, minlength=6)).pvalue > FALSE_ALARM
+    inner = (
+        np.abs(np.asarray(hexagonal(0.5).nearest(jnp.asarray(z)))).max(1) < 1e-6
+    )  # a quarter of the area
+    assert stats.binomtest(int(inner.sum()), len(z), 0.25).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("bits", [2, 3, 4, 6])
+def test_bits_number_all_points(bits, dim):
+    lattice, limit = lattice_for(bits, 1.0, dim)
+    n = 200_000
+    x = jax.random.uniform(jax.random.key(0), (n, dim), minval=-limit, maxval=limit)
+    points = np.unique(np.round(np.asarray(lattice.nearest(x)), 4), axis=0)
+    assert len(points) <= 2 ** (bits * dim)
+    assert limit < 1
+    if dim == 1:
+        assert len(points) == 2**bits - 1
+
+
+def test_what_is_outside_is_counted():
+    lattice, limit = lattice_for(4, 1.0, 1)
+    x = jnp.where(jnp.arange(1000) < 250, 5.0, 0.0)
+    decoded, outside = dithered(jax.random.key(0), x, lattice, limit)
+    assert outside == 0.25
+    assert decoded.max() < 1.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1, 1.0, 1), "bits: 1 is not in 2..24"),
+        ((4, 0.0, 1), "largest: 0.0 is not positive"),
+        ((4, 1.0, 3), "dim: 3 is neither 1 nor 2"),
+    ],
+)
+def test_wrong_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        lattice_for(*arguments)
