@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 
 from experiments.command_line import Parser
 from experiments.run import one_line
-from experiments.show import NAMES, epsilon, percent
+from experiments.show import NAMES, claimed, epsilon, percent
 
 UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every")
 
@@ -111,9 +112,14 @@ def _row(summary: dict[str, Any], name: str) -> list[str]:
         *accuracy,
         numbers[0]["unit"],
         f"{numbers[0]['delta']:.3g}",
-        "-" if claim is None else _number(claim) + ("" if claim["sound"] else ", not proved"),
+        "-" if claim is None else _claimed(claim, numbers[0]["delta"]),
         *(_number(number) for number in numbers),
     ]
+
+
+def _claimed(claim: dict[str, Any], delta: float) -> str:
+    relation = claim["relation"].replace("_", "-")
+    return f"{claimed(claim, delta)} ({relation})" + ("" if claim["sound"] else ", not proved")
 
 
 def _number(number: dict[str, Any]) -> str:
@@ -142,7 +148,7 @@ def picture(runs: Sequence[RunFolder], metrics: Sequence[str], path: Path) -> No
             raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(_metrics(runs))}")
         row[0].set_ylabel(metric)
     for axes, title in zip(panels[0], titles(runs), strict=True):
-        axes.set_title(title, fontsize="medium", wrap=True)
+        axes.set_title(textwrap.fill(title, 44), fontsize="small")
     for axes in panels[-1]:
         axes.set_xlabel("round")
     handles = {line.get_label(): line for axes in panels.flat for line in axes.lines}

@@ -33,6 +33,12 @@ NAMES = {
     "dp_fed_avg_wav": "DP-FedAvg-WAV",
     "dp_fed_avg_wav_sound": "DP-FedAvg-WAV, sound",
     "dp_fed_avg_adaptive": "DP-FedAvg, adaptive",
+    "fed_avg_qsgd": "FedAvg, QSGD",
+    "msp_fl": "MSP-FL",
+    "msp_laplace": "MSP + Lap",
+    "mspdq_fl": "MSPDQ-FL",
+    "ldp_fed_avg": "FedAvg + LDP",
+    "jopeq": "JoPEQ",
 }
 
 
@@ -69,19 +75,25 @@ def table(summary: dict[str, Any]) -> str:
 
 def _row(summary: dict[str, Any], name: str) -> list[str]:
     privacy = summary["privacy"][name]
-    claim = privacy["claimed"]
+    claim, certificate = privacy["claimed"], privacy["certified"]["third_party"]
     certified = [epsilon(privacy["certified"][view]["epsilon"]) for view in VIEWS]
     return [
         NAMES.get(name, name),
         percent(summary["accuracy"]["best"][name]),
         percent(summary["accuracy"]["final"][name]),
-        privacy["certified"]["third_party"]["unit"],
-        epsilon(claim["epsilon"]) + ("" if claim["sound"] else " (*)") if claim else "-",
+        certificate["unit"],
+        claimed(claim, certificate["delta"]) + ("" if claim["sound"] else " (*)") if claim else "-",
         *certified,
         f"{summary['uplink_mb_per_client'][name]:.4g}",
         f"{summary['downlink_mb_per_client'][name]:.4g}",
         f"{summary['rounds_per_second'][name]:.3g}",
     ]
+
+
+def claimed(claim: dict[str, Any], delta: float) -> str:
+    """A claim's epsilon, with its delta where that is another one than the certificates'."""
+    own = "" if claim["delta"] == delta else f" at delta {claim['delta']:.3g}"
+    return epsilon(claim["epsilon"]) + own
 
 
 def _legend(summary: dict[str, Any]) -> list[str]:

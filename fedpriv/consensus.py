@@ -23,12 +23,12 @@ class Coupling(NamedTuple):
     """The weights of an exchange.
 
     Attributes:
-      epsilon: e, how far a visible submodel follows the server's mean.
+      step: e, how far a visible submodel follows the server's mean.
       gamma: bound on alpha, the weight between the visible and each invisible submodel.
       decay: k -> alpha[k] / gamma, not increasing.
     """
 
-    epsilon: float
+    step: float
     gamma: float
     decay: Callable[[jax.Array], jax.Array]
 
@@ -44,12 +44,12 @@ DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
 """gamma / (k + 1), the paper's; gamma / sqrt(k + 1), its comparison; gamma."""
 
 
-def eigenvalues(epsilon: float, size: int) -> tuple[float, float]:
+def eigenvalues(step: float, size: int) -> tuple[float, float]:
     """(second largest, smallest) eigenvalue of U = I - e (I - 11^T / M), eq. 47: 1 once and 1 - e, M - 1 times."""
-    return (1 - epsilon, min(1.0, 1 - epsilon)) if size > 1 else (1.0, 1.0)
+    return (1 - step, 1 - step) if size > 1 else (1.0, 1.0)
 
 
-def coupling(epsilon: float, gamma: float, decay: str = "linear") -> Coupling:
+def coupling(step: float, gamma: float, decay: str = "linear") -> Coupling:
     """A `Coupling` with alpha[k] = gamma / (k + 1) ("linear"), gamma / sqrt(k + 1) ("root") or gamma ("none").
 
     Raises:
@@ -57,7 +57,7 @@ def coupling(epsilon: float, gamma: float, decay: str = "linear") -> Coupling:
     """
     if decay not in DECAYS:
         raise ValueError(f"decay: {decay!r} is not one of {', '.join(DECAYS)}")
-    return Coupling(epsilon, gamma, DECAYS[decay])
+    return Coupling(step, gamma, DECAYS[decay])
 
 
 def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = True) -> None:
@@ -71,10 +71,10 @@ def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = T
     Raises:
       ValueError: where they do not hold.
     """
-    e, gamma = coupling.epsilon, coupling.gamma
+    e, gamma = coupling.step, coupling.gamma
     widest = size / (size - 1) if size > 1 else math.inf
     if not 0 < e < widest:
-        raise ValueError(f"epsilon: {e} is not in (0, M / (M - 1)) = (0, {widest:.4g})")
+        raise ValueError(f"step: {e} is not in (0, M / (M - 1)) = (0, {widest:.4g})")
     if not 0 < gamma < math.inf:
         raise ValueError(f"gamma: {gamma} is not positive and finite")
     least = eigenvalues(e, size)[1]
@@ -82,13 +82,13 @@ def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = T
     if stable and not most * gamma < bound:
         raise ValueError(
             f"gamma: {gamma} for up to {most} invisible submodels adds up to {most * gamma:.4g}, not below "
-            f"lambda_min(U) / (1 + lambda_min(U)) = {bound:.4g} for epsilon = {e}; lower gamma, epsilon or the number "
+            f"lambda_min(U) / (1 + lambda_min(U)) = {bound:.4g} for a step of {e}; lower gamma, the step or the number "
             "of submodels, or allow unstable=True"
         )
 
 
 def exchange(
-    now: Submodels, mean: jax.Array, sent: jax.Array, epsilon: float, alpha: jax.Array
+    now: Submodels, mean: jax.Array, sent: jax.Array, step: float, alpha: jax.Array
 ) -> Submodels:
     """One communication round on the clients' side: eq. 3 for `sent` = the visible submodels, eq. 21 else.
 
@@ -100,7 +100,7 @@ def exchange(
     a, b, real = now
     apart = jnp.where(real[..., None], b - a[:, None], 0.0)
     return Submodels(
-        a + epsilon * (mean - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
+        a + step * (mean - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
         b - alpha * apart,  # (3b), (21b)
         real,
     )
@@ -196,11 +196,11 @@ def agree(
       sent: f32[M, d], q_i[0].
       rounds: K_t, i32[] in 0..most.
     """
-    e = coupling.epsilon
+    e = coupling.step
     pi = interval_scale(e, start.visible.shape[0])
     shrinking = transmission.bits < 32
 
-    def step(now: _Round, k: jax.Array) -> _Round:
+    def once(now: _Round, k: jax.Array) -> _Round:
         alpha = coupling.alpha(k)
         widest = jnp.maximum(now.widest, _distance(now.submodels)) if shrinking else now.widest
         submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
@@ -210,7 +210,7 @@ def agree(
         return _Round(submodels, q.values, widest, width if shrinking else now.width, outside)
 
     def if_it_happens(now: _Round, k: jax.Array) -> tuple[_Round, None]:
-        return lax.cond(k < rounds, step, lambda now, k: now, now, k), None
+        return lax.cond(k < rounds, once, lambda now, k: now, now, k), None
 
     zero = jnp.float32(0)
     end, _ = lax.scan(if_it_happens, _Round(start, sent, zero, zero, zero), jnp.arange(most))
@@ -224,11 +224,11 @@ def agree(
     )
 
 
-def interval_scale(epsilon: float, size: int) -> Callable[[Any], Any]:
+def interval_scale(step: float, size: int) -> Callable[[Any], Any]:
     """W~ -> pi = 8 (e + e~ + e~ W~) / (1 - lambda_2(U)), e~ = max(1, e) (Assumption 3)."""
-    second = eigenvalues(epsilon, size)[0] if size > 1 else 0.0
-    larger = max(1.0, epsilon)
-    return lambda widest: 8 * (epsilon + larger + larger * widest) / (1 - second)
+    second = eigenvalues(step, size)[0] if size > 1 else 0.0
+    larger = max(1.0, step)
+    return lambda widest: 8 * (step + larger + larger * widest) / (1 - second)
 
 
 def _distance(now: Submodels) -> jax.Array:

@@ -255,9 +255,9 @@ def test_saturation_is_counted():
     [
         (
             lambda: check_coupling(coupling(1.4, 0.1), 4, 1),
-            r"epsilon: 1.4 is not in \(0, M / \(M - 1\)\)",
+            r"step: 1.4 is not in \(0, M / \(M - 1\)\)",
         ),
-        (lambda: check_coupling(coupling(0.0, 0.1), 4, 1), "epsilon: 0.0 is not in"),
+        (lambda: check_coupling(coupling(0.0, 0.1), 4, 1), "step: 0.0 is not in"),
         (lambda: check_coupling(coupling(0.5, 0.4), 4, 1), "gamma: 0.4 .* not below .* = 0.3333"),
         (lambda: check_coupling(coupling(0.5, 0.1), 4, 4), "adds up to 0.4, not below"),
         (lambda: check_coupling(coupling(0.5, 0.0), 4, 1), "gamma: 0.0 is not positive"),
@@ -276,5 +276,5 @@ def test_wrong_input(make, message):
 
 def test_unstable_couplings_are_allowed_where_asked_for():
     check_coupling(coupling(0.5, 0.1), 4, 18, stable=False)
-    with pytest.raises(ValueError, match="epsilon"):
+    with pytest.raises(ValueError, match=r"step: 1\.5"):
         check_coupling(coupling(1.5, 0.1), 4, 18, stable=False)

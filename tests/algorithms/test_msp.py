@@ -183,7 +183,7 @@ def test_cohorts_drawn_with_replacement():
         ({"submodels": (3, 2)}, r"submodels: \(3, 2\) is not a range"),
         ({"sampler": poisson(CLIENTS, 0.5, 6)}, "sampler: cohorts vary in size"),
         ({"submodels": (1, 9)}, "gamma: 0.15 for up to 9 invisible submodels"),
-        ({"coupling": coupling(2.0, 0.1)}, "epsilon: 2.0 is not in"),
+        ({"coupling": coupling(2.0, 0.1)}, "step: 2.0 is not in"),
     ],
 )
 def test_wrong_input(changes, message):

@@ -1,0 +1,30 @@
+r"""Model splitting and dynamic quantization on MNIST: Figures 3 and 5 of Wang et al.
+
+    python -m experiments.run mspdq_mnist --local-epochs 1 --bits 6 --exchanges 20 --algorithms fed_avg mspdq_fl
+    python -m experiments.run mspdq_mnist --local-epochs 1 --algorithms msp_fl --msp-exchanges 10 \
+      --submodels 18 18 --unstable    # --decay root for Figure 5
+
+100 clients with two label-sorted shards each, 20 per round, drawn with replacement; B = 10, E = 10 and
+eta_t = 1 / (5 (t + 1)): all as in the paper, which prints neither its network nor the number of
+rounds. Figure 4 by `fedpriv.algorithms.msp.uploads_bound`. What was measured is in experiments/results/mspdq.md.
+"""
+
+from experiments import msp
+from experiments.config import Experiment, Ledger
+from experiments.msp_config import Msp
+from fedpriv import datasets, models
+
+__all__ = ["build", "config", "ledger"]
+
+IMAGES = 60000
+
+config = Msp(rounds=30)
+
+
+def ledger(config: Msp) -> Ledger:
+    return msp.ledger(config, models.small_mnist_cnn(), IMAGES)
+
+
+def build(config: Msp) -> Experiment:
+    data = datasets.load("mnist", config.data_dir)
+    return msp.experiment(config, data, models.small_mnist_cnn())

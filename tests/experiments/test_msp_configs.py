@@ -1,0 +1,116 @@
+"""The experiments on model splitting, end to end on tiny prepared data sets."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from prepared import random_split, write_images
+
+from experiments import msp, privacy, run
+from experiments.msp_config import Jopeq, Ldp, Msp, Name
+from fedpriv import certify, models
+
+SMALL = ["--clients", "4", "--cohort", "2", "--local-epochs", "1", "--rounds", "2", "--every", "1"]
+NAMES = Name.__args__
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
+        splits = {
+            split: random_split(rng, count, shape, 10)
+            for split, count in (("train", 48), ("test", 20))
+        }
+        write_images(folder, name, splits, 10)
+    return folder
+
+
+def summary_of(config, prepared, folder, *options):
+    given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(folder)]
+    assert run.main([config, *given]) == 0
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_every_algorithm_runs(prepared, tmp_path, capsys):
+    found = summary_of("mspdq_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
+    shown = capsys.readouterr().out
+    assert list(found["rounds"]) == list(NAMES)
+    d, up, down = 28_874, found["uplink_mb_per_client"], found["downlink_mb_per_client"]
+    share = 2 * 2 / 4 / 8e6  # rounds, clients per round, of the clients, megabytes
+    assert up["fed_avg"] == pytest.approx(32 * d * share)
+    assert up["msp_fl"] == pytest.approx(5 * 32 * d * share)
+    assert up["mspdq_fl"] == pytest.approx(11 * (8 * d + 32) * share)
+    assert down["mspdq_fl"] == pytest.approx(11 * (32 * d + 32) * share)
+    assert up["jopeq"] == pytest.approx(8 * d * share)
+    assert up["fed_avg_qsgd"] == pytest.approx((8 * d + 32) * share)
+    for name in NAMES:
+        for certificate in found["privacy"][name]["certified"].values():
+            if name == "ldp_fed_avg":  # two messages of Laplace noise 2 C / (12 records x 10)
+                assert float(certificate["epsilon"]) == pytest.approx(120, rel=1e-3)
+            else:
+                assert math.isinf(float(certificate["epsilon"]))
+    # An epsilon is not shown without its delta, where that is another one.
+    assert "0 at delta 1 (*)" in shown
+    assert "10 at delta 0 (*)" in shown
+
+
+def test_other_data_and_options(prepared, tmp_path):
+    options = ["--algorithms", "msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg", "--interval", "3.0"]
+    options += ["--submodels", "1", "3", "--gamma", "0.05", "--decay", "root", "--exchanges", "0"]
+    options += ["--msp-exchanges", "0", "--jopeq.noise", "t", "--ldp.noise", "gaussian"]
+    found = summary_of("mspdq_cifar10", prepared, tmp_path / "r", *options, "--seeds", "2")
+    assert found["rounds"] == dict.fromkeys(["msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg"], 2)
+
+
+def made(name, **changes):
+    return msp.make(name, Msp(**changes), models.small_mnist_cnn(), 600)
+
+
+def test_the_noise_of_ldp():
+    """b = 2 C / (m eps), or 2 C / eps; the client's certificate is finite for neither at these epsilons and d."""
+    by_record = made("ldp_fed_avg").releases(1)[0].multiplier
+    assert by_record == pytest.approx(2 / 600 / 10)
+    whole = made("ldp_fed_avg", ldp=Ldp(epsilon=10.0, sensitivity="client"))
+    assert whole.releases(1)[0].multiplier == pytest.approx(2 / 10)
+    server = certify(whole, 1, 1e-9, view="server")
+    # One client zeroed out moves by C where one replaced moves by 2 C.
+    assert server.epsilon <= 5.0 * (1 + 1e-6)
+    gauss = made("ldp_fed_avg", ldp=Ldp(epsilon=1.0, noise="gaussian", sensitivity="client"))
+    assert gauss.releases(1)[0].multiplier == pytest.approx(2 * math.sqrt(2 * math.log(1.25e5)))
+
+
+def test_claims():
+    assert made("msp_laplace", ldp=Ldp(epsilon=3.0)).claim(5, 1e-5).epsilon == 3
+    assert made("jopeq", jopeq=Jopeq(epsilon=4.0)).claim(5, 1e-5).epsilon == 4
+    assert made("msp_fl").claim(5, 1e-5) is None
+
+
+def test_the_ledger_needs_no_data(capsys, tmp_path):
+    assert privacy.main(["mspdq_cifar10", "--output", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "without fresh noise" in told
+    assert "not proved" in told
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--gamma", "0.4"], "gamma: 0.4 for up to 1 invisible submodels"),
+        (["--consensus-step", "2.5"], "step: 2.5 is not in"),
+        (["--submodels", "0", "1"], "submodels: (0, 1) is not a range"),
+        (["--bits", "0"], "bits: 0 is not in 1..24"),
+        (["--exchanges", "-1"], "exchanges: -1 is not 0 or more"),
+        (["--cohort", "0"], "cohort: 0 is not at least 1"),
+        (["--learning-rate", "0"], "learning_rate: 0.0 is not positive"),
+        (["--splitting-factor", "1"], "factor: 1.0 is not in"),
+        (["--interval", "-1"], "bound: -1.0 is not positive"),
+        (["--shards", "30"], "clients * shards_per_client = 120 exceeds"),
+        (["--delta", "1"], "delta: 1.0 is not in (0, 1)"),
+    ],
+)
+def test_bad_input(args, said, prepared, tmp_path, capsys):
+    given = [*SMALL, "--data-dir", str(prepared), "--output", str(tmp_path / "never")]
+    assert run.main(["mspdq_mnist", *given, "--algorithms", "mspdq_fl", *args]) == 2
+    assert said in capsys.readouterr().err
