@@ -26,6 +26,19 @@ def at_least_one(**values: int) -> None:
             raise ValueError(f"{name}: {value} is not at least 1")
 
 
+def each_once(algorithms: Sequence[str]) -> None:
+    """Raises ValueError: none are named, or one twice."""
+    if not algorithms or len(set(algorithms)) < len(algorithms):
+        raise ValueError(f"algorithms: {algorithms}; name at least one, and each once")
+
+
+def probability(**values: float | None) -> None:
+    """Raises ValueError naming the first of the settings that is given and not in (0, 1)."""
+    for name, value in values.items():
+        if value is not None and not 0 < value < 1:
+            raise ValueError(f"{name}: {value} is not in (0, 1)")
+
+
 @dataclass(frozen=True)
 class Layout:
     """How the clients of a round are laid out on the machine (`fedpriv.Strategy`)."""

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, at_least_one
+from experiments.config import Entry, Experiment, Ledger, Run, at_least_one, each_once, probability
 from fedpriv.datasets import Dataset
 from fedpriv.per_example import Gradients
 from fedpriv.simulate import Measure
@@ -105,10 +105,8 @@ class DPScaffold(Run):
             raise ValueError(f"eta_0: {self.eta_0} is not positive and finite")
         if not self.l2 >= 0:
             raise ValueError(f"l2: {self.l2} is not 0 or more")
-        if not self.algorithms or len(set(self.algorithms)) < len(self.algorithms):
-            raise ValueError(f"algorithms: {self.algorithms}; name at least one, and each once")
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise ValueError(f"delta: {self.delta} is not in (0, 1)")
+        each_once(self.algorithms)
+        probability(delta=self.delta)
         for name, drawn, total in (
             ("client_rate", self.cohort, self.clients),
             ("record_rate", self.batch, self.training_records),

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, at_least_one
+from experiments.config import Entry, Experiment, Ledger, Run, at_least_one, probability
 from fedpriv.datasets import Dataset, MissingDataError
 from fedpriv.models import Weights
 from fedpriv.types import Algorithm, LossFn
@@ -87,8 +87,7 @@ class FedSMP(Run):
             raise ValueError(f"algorithms: {self.algorithms} names one twice; name each once")
         if not self.algorithms:
             raise ValueError(f"algorithms: () names none; choose among {Name.__args__}")
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise ValueError(f"delta: {self.delta} is not in (0, 1)")
+        probability(delta=self.delta)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.config import Run, at_least_one
+from experiments.config import Run, at_least_one, each_once, probability
 
 Name = Literal[
     "fed_avg", "fed_avg_qsgd", "msp_fl", "msp_laplace", "mspdq_fl", "ldp_fed_avg", "jopeq"
@@ -100,8 +100,7 @@ class Msp(Run):
         for name in ("exchanges", "msp_exchanges"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more")
-        if not self.algorithms or len(set(self.algorithms)) < len(self.algorithms):
-            raise ValueError(f"algorithms: {self.algorithms}; name at least one, and each once")
+        each_once(self.algorithms)
         for name, value in (
             ("learning_rate", self.learning_rate),
             ("ldp.epsilon", self.ldp.epsilon),
@@ -109,5 +108,4 @@ class Msp(Run):
         ):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}: {value} is not positive and finite")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta: {self.delta} is not in (0, 1)")
+        probability(delta=self.delta)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.config import Run, at_least_one
+from experiments.config import Run, at_least_one, each_once, probability
 from fedpriv.algorithms.wavelet import Clip
 
 Name = Literal[
@@ -99,8 +99,7 @@ class Wavelet(Run):
         )
         if self.cohort > self.clients:
             raise ValueError(f"cohort: {self.cohort} exceeds the {self.clients} clients")
-        if not self.algorithms or len(set(self.algorithms)) < len(self.algorithms):
-            raise ValueError(f"algorithms: {self.algorithms}; name at least one, and each once")
+        each_once(self.algorithms)
         for name in ("learning_rate", "adaptive_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is not positive")
@@ -108,5 +107,4 @@ class Wavelet(Run):
             raise ValueError(f"noise_multiplier: {self.noise_multiplier} is not positive")
         if not isinstance(self.clip_norm, str) and not 0 < self.clip_norm < math.inf:
             raise ValueError(f"clip_norm: {self.clip_norm} is not positive and finite")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta: {self.delta} is not in (0, 1)")
+        probability(delta=self.delta)
