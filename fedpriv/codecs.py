@@ -33,12 +33,12 @@ class Codec(NamedTuple):
       code: (key, message) -> what its receiver decodes, a pytree like the message. The key is the client's, from which
         a codec that draws takes a stream of its own.
       wire: (d) -> size of the coded message of d values.
-      rounds: whether what is decoded may differ from the message.
+      lossy: whether what is decoded may differ from the message.
     """
 
     code: Callable[[Key, PyTree], PyTree]
     wire: Callable[[int], Wire]
-    rounds: bool
+    lossy: bool
 
 
 UNCODED = Codec(lambda key, message: message, Wire, False)

@@ -101,13 +101,15 @@ def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
     weights = np.asarray(sizes, np.float64)
     if weights.ndim != 1 or not len(weights) or not np.all((weights > 0) & np.isfinite(weights)):
         raise ValueError("sizes: not a list of positive numbers; give the clients' records")
-    p = weights / weights.sum()
-    accounting = WithReplacement(len(p), size, float(p.max()))
-    edges = jnp.asarray(np.cumsum(p)[:-1], jnp.float32)
+    # Integers of 31 bits: the probabilities that are drawn by are multiples of 2^-31, and so are those accounted for.
+    edges = np.round(np.cumsum(weights / weights.sum()) * 2**31).astype(np.int64)
+    largest = float(np.diff(edges, prepend=0).max()) / 2**31
+    accounting = WithReplacement(len(weights), size, largest)
+    inner = jnp.asarray(edges[:-1], jnp.uint32)
 
     def draw(key: Key) -> Cohort:
-        u = jax.random.uniform(key, (size,))
-        ids = jnp.searchsorted(edges, u, side="right").astype(jnp.int32)
+        drawn = jax.random.bits(key, (size,), jnp.uint32) >> 1
+        ids = jnp.searchsorted(inner, drawn, side="right").astype(jnp.int32)
         return Cohort(ids, jnp.ones(size, bool))
 
     return Sampler(draw, size, float(size), accounting)

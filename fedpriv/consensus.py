@@ -113,11 +113,15 @@ class Transmission(NamedTuple):
       bits: B per value.
       send: (key, a: f32[M, d], q: f32[M, d] what was sent before, width: f32[] of the interval) -> Quantized.
       common: whether all visible submodels have to begin at one value, on the grid.
+      overhead: bits per message beside the values.
+      interval: width by the paper's rule -> width in use; 0 where nothing is quantized.
     """
 
     bits: int
     send: Callable[[Key, jax.Array, jax.Array, jax.Array], Quantized]
     common: bool
+    overhead: int
+    interval: Callable[[jax.Array], jax.Array]
 
 
 def full_precision() -> Transmission:
@@ -126,7 +130,7 @@ def full_precision() -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
 
-    return Transmission(32, send, False)
+    return Transmission(32, send, False, 0, jnp.zeros_like)
 
 
 def dynamic(bits: int) -> Transmission:
@@ -136,14 +140,14 @@ def dynamic(bits: int) -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, q - width / 2, q + width / 2, bits)
 
-    return Transmission(bits, send, True)
+    return Transmission(bits, send, True, 32, lambda width: width)
 
 
 def fixed(bits: int, bound: float) -> Transmission:
     """2^B levels from -bound to bound in every round, for comparison.
 
     Raises:
-      ValueError: bits outside 1..24, or a bound that is not positive.
+      ValueError: bits outside 1..22, or a bound that is not positive.
     """
     check_bits(bits)
     if not bound > 0:
@@ -152,7 +156,7 @@ def fixed(bits: int, bound: float) -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, jnp.float32(-bound), jnp.float32(bound), bits)
 
-    return Transmission(bits, send, False)
+    return Transmission(bits, send, False, 0, lambda width: jnp.full_like(width, 2 * bound))
 
 
 class Consensus(NamedTuple):
@@ -161,16 +165,14 @@ class Consensus(NamedTuple):
     Attributes:
       model: f32[d], w[K].
       submodels: those after K exchanges.
-      saturated: fraction of the values sent in rounds 1..K that lay outside their interval.
+      saturated: fraction of the values of the K + 1 messages that lay outside their interval.
       width: f32[], of the interval of the last round (0 at full precision).
-      spread: f32[], largest distance of a sent visible submodel from their mean, entry by entry.
     """
 
     model: jax.Array
     submodels: Submodels
     saturated: jax.Array
     width: jax.Array
-    spread: jax.Array
 
 
 class _Round(NamedTuple):
@@ -184,7 +186,7 @@ class _Round(NamedTuple):
 def agree(
     key: Key,
     start: Submodels,
-    sent: jax.Array,
+    sent: Quantized,
     coupling: Coupling,
     transmission: Transmission,
     rounds: jax.Array | int,
@@ -193,34 +195,33 @@ def agree(
     """K exchanges (Algorithm 1, lines 22 to 31), as one scan of `most` rounds of which the first K happen.
 
     Args:
-      sent: f32[M, d], q_i[0].
+      sent: of f32[M, d], q_i[0].
       rounds: K_t, i32[] in 0..most.
     """
     e = coupling.step
     pi = interval_scale(e, start.visible.shape[0])
-    shrinking = transmission.bits < 32
 
     def once(now: _Round, k: jax.Array) -> _Round:
         alpha = coupling.alpha(k)
-        widest = jnp.maximum(now.widest, _distance(now.submodels)) if shrinking else now.widest
+        widest = jnp.maximum(now.widest, _distance(now.submodels))
         submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
         width = pi(widest) * alpha  # (20): pi_t a_max[k]
         q = transmission.send(jax.random.fold_in(key, k), submodels.visible, now.sent, width)
         outside = now.outside + jnp.mean(q.outside)
-        return _Round(submodels, q.values, widest, width if shrinking else now.width, outside)
+        return _Round(submodels, q.values, widest, transmission.interval(width), outside)
 
     def if_it_happens(now: _Round, k: jax.Array) -> tuple[_Round, None]:
         return lax.cond(k < rounds, once, lambda now, k: now, now, k), None
 
     zero = jnp.float32(0)
-    end, _ = lax.scan(if_it_happens, _Round(start, sent, zero, zero, zero), jnp.arange(most))
+    begun = _Round(start, sent.values, zero, zero, jnp.mean(sent.outside))
+    end, _ = lax.scan(if_it_happens, begun, jnp.arange(most))
     model = end.sent.mean(0)  # (6), (22)
     return Consensus(
         model,
         end.submodels,
-        end.outside / jnp.maximum(rounds, 1),
+        end.outside / (rounds + 1),
         end.width,
-        jnp.max(jnp.abs(end.sent - model)),
     )
 
 

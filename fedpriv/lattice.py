@@ -70,7 +70,7 @@ def lattice_for(bits: int, largest: float, dim: int) -> tuple[Lattice, float]:
     sqrt(3) / 2 of a step apart, and have fewer points than there are rows.
 
     Raises:
-      ValueError: bits outside 2..24, a range that is not positive, or dim other than 1 and 2.
+      ValueError: bits outside 2..22, a range that is not positive, or dim other than 1 and 2.
     """
     check_bits(bits, 2)
     if not 0 < largest < math.inf:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from fedpriv.codecs import Codec, Wire, flatten, unflatten
 from fedpriv.types import Key, PyTree
 
-_STREAM = 0x71  # separates a codec's randomness from what else a client draws with its key
+# Beyond all counts that keys are split or folded by: what is drawn here is independent of all else a client draws.
+_STREAM = 0xB5E70071
 
 
 class Quantized(NamedTuple):
@@ -41,24 +42,25 @@ def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: int)
     most = 2**bits - 1
     step = (high - low) / most
     inside = jnp.clip(x, low, high)
-    # A level number is exact in float32 up to 2^24; more bits than the input has make no difference.
+    # A level number is exact in float32, with two bits or more for its fraction.
     position = jnp.where(step > 0, (inside - low) / jnp.where(step > 0, step, 1.0), 0.0)
     codes = jnp.floor(position + jax.random.uniform(key, x.shape))
     codes = jnp.clip(codes, 0, most).astype(jnp.int32)
-    return Quantized(low + codes * step, codes, inside != x)
+    values = jnp.where(jnp.isfinite(x), low + codes * step, jnp.nan)  # diverged models stay visible
+    return Quantized(values, codes, inside != x)
 
 
 def check_bits(bits: int, least: int = 1) -> None:
-    """Raises ValueError: bits outside least..24 (float32 tells no more levels apart)."""
-    if not least <= bits <= 24:
-        raise ValueError(f"bits: {bits} is not in {least}..24")
+    """Raises ValueError: bits outside least..22 (in float32 more levels would be rounded with a bias)."""
+    if not least <= bits <= 22:
+        raise ValueError(f"bits: {bits} is not in {least}..22")
 
 
 def fixed_interval(bits: int, bound: float) -> Codec:
     """2^B levels from -bound to bound, whatever the message; what lies outside becomes the nearest end.
 
     Raises:
-      ValueError: bits outside 1..24, or a bound that is not positive.
+      ValueError: bits outside 1..22, or a bound that is not positive.
     """
     check_bits(bits)
     if not bound > 0:
@@ -80,7 +82,7 @@ def qsgd(bits: int) -> Codec:
     Unbiased, and nothing is ever outside.
 
     Raises:
-      ValueError: bits outside 2..24.
+      ValueError: bits outside 2..22.
     """
     check_bits(bits, 2)
     levels = 2 ** (bits - 1) - 1

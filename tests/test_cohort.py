@@ -134,6 +134,12 @@ def test_with_replacement_draws_by_size():
     assert stats.chisquare(pairs, rounds * outer).pvalue > FALSE_ALARM
 
 
+def test_probabilities_with_replacement_are_those_accounted_for():
+    """Of a million clients, whose probabilities are few of the 2^31 numbers that are drawn."""
+    sampler = with_replacement(np.ones(1_000_000), 5)
+    assert 1e-6 <= sampler.accounting.largest <= 1e-6 * (1 + 1e-3)
+
+
 def test_a_padded_slot_touches_nobody():
     store = {"c": jnp.arange(10.0).reshape(5, 2), "n": jnp.arange(5)}
     cohort = Cohort(jnp.array([3, 5, 0, 5], jnp.int32), jnp.array([True, False, True, False]))

@@ -93,7 +93,7 @@ def test_bits_counted_are_bits_needed(bits):
 def test_uncoded_is_what_was_sent():
     assert UNCODED.code(jax.random.key(0), TREE) is TREE
     assert UNCODED.wire(dimension(TREE)).bits() == 8 * 32
-    assert not UNCODED.rounds
+    assert not UNCODED.lossy
 
 
 def test_nothing_but_zeros():
@@ -103,8 +103,8 @@ def test_nothing_but_zeros():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: qsgd(1), "bits: 1 is not in 2..24"),
-        (lambda: fixed_interval(25, 1.0), "bits: 25 is not in 1..24"),
+        (lambda: qsgd(1), "bits: 1 is not in 2..22"),
+        (lambda: fixed_interval(23, 1.0), "bits: 23 is not in 1..22"),
         (lambda: fixed_interval(8, 0.0), "bound: 0.0 is not positive"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -64,10 +65,11 @@ def client_releases(
         multiplier /= copies
         whole = (steps, multiplier, True, mechanism.reason)
         share = (steps, multiplier / math.sqrt(sampler.slots), False, mechanism.reason)
-        if codec.rounds and multiplier > 0:
+        if codec.lossy and multiplier > 0:
             bare = (steps, 0.0, False, "the server adds the noise, after it has decoded messages")
-            at_server = release("third_party", steps, multiplier, False, mechanism.reason)
-            return (at_server, release("server", *bare), release("server_secagg", *bare))
+            by_server = release("third_party", steps, multiplier, False, mechanism.reason)
+            by_server = replace(by_server, by_server=True)
+            return (by_server, release("server", *bare), release("server_secagg", *bare))
         if mechanism.noise == "laplace" and multiplier > 0:
             share = (steps, 0.0, False, "a client's share of Laplace noise is not Laplace")
         return (

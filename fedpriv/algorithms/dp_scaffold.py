@@ -27,11 +27,14 @@ from fedpriv.federation import Federation
 from fedpriv.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.noise import isotropic
 from fedpriv.per_example import Gradients, MedianClipping
-from fedpriv.privacy import Claim, Poisson, dp_scaffold_claim
+from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.private_steps import LocalSteps
 from fedpriv.types import Algorithm, Key, Metrics, Params
 
 ClipNorm: TypeAlias = float | Literal["median"]
+
+# The second message's key; beyond all counts that keys are split or folded by.
+_CONTROL = 0xD2C0A7E1
 
 
 def dp_scaffold_steps(
@@ -128,15 +131,19 @@ def dp_scaffold(
       warm_start: rounds that set the control variates at the initial model, which stays as it is; about 4 / l for all
         clients to take part. They count as rounds, in uplink (one message each) and in privacy.
       everyone_first: in the first round of the warm start everyone takes part, as in the authors' code.
-      codec: of each of the two messages, see `dp_sgd`; clients keep their control variates as they are.
+      codec: of each of the two messages, see `dp_sgd`; clients keep the control variates that the server decodes.
 
     Raises:
-      ValueError: warm_start below 0, everyone_first without a warm start, or what `LocalSteps` holds is out of range;
-        at `init`, clients of another size.
+      ValueError: warm_start below 0, everyone_first without a warm start, cohorts drawn with replacement, or what
+        `LocalSteps` holds is out of range; at `init`, clients of another size.
     """
     local.check()
     if warm_start < 0:
         raise ValueError(f"warm_start: {warm_start} is not 0 or more")
+    if isinstance(sampler.accounting, WithReplacement):
+        raise ValueError(
+            "sampler: who is drawn twice counts twice in c, but has one c_i; draw without replacement"
+        )
     if everyone_first and warm_start == 0:
         raise ValueError("everyone_first: there is no warm start; give warm_start at least 1")
     first = everyone(sampler.accounting.population) if everyone_first else None
@@ -160,8 +167,11 @@ def dp_scaffold(
                 y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
                 dy = jax.tree.map(jnp.subtract, y, x)
                 # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
-                message = codec.code(key, dy), codec.code(jax.random.fold_in(key, 1), mean - c_i)
-                return message, (mean, drift)
+                if not codec.lossy:
+                    return (dy, mean - c_i), (mean, drift)
+                dc = codec.code(jax.random.fold_in(key, _CONTROL), mean - c_i)
+                # The client keeps what the server decodes, so that c stays the mean of the c_i.
+                return (codec.code(key, dy), dc), (c_i + dc, drift)
 
             total, (new, drifts) = for_each_client(
                 client, local_key, cohort, federation, take(controls, cohort)

@@ -38,7 +38,8 @@ def dp_sgd(
       local: the clients' steps.
       sampler: draws the cohort of clients.
       global_rate: what their mean update is multiplied by.
-      codec: of the clients' messages, which are noisy already; rounding them hides nothing less.
+      codec: of the clients' messages, which are noisy already; where they are rounded, a sum of them is not taken to
+        have the noise of all.
 
     Raises:
       ValueError: what `local` holds is out of range; at `init`, clients of another size.
@@ -63,7 +64,7 @@ def dp_sgd(
             cohort, codec.wire(dimension(x)), drifts, "user_drift"
         )
 
-    summed = local.steps == 1 and local.linear and local.unit == "record"
+    summed = local.steps == 1 and local.linear and local.unit == "record" and not codec.lossy
     return Algorithm(
         init, round, local_releases(local, sampler, summed=summed), lambda rounds, delta: None
     )

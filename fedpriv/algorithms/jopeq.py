@@ -22,7 +22,8 @@ from fedpriv.lattice import Lattice, dithered, lattice_for
 from fedpriv.privacy import VIEWS, Release, jopeq_claim, t_epsilon
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
 
-_STREAM = 0x109E  # separates noise and dither from what else a client draws with its key
+# Beyond all counts that keys are split or folded by: what is drawn here is independent of all else a client draws.
+_STREAM = 0xC1D7109E
 
 
 class PrivateQuantizer(NamedTuple):
@@ -140,8 +141,9 @@ def jopeq(
 ) -> Algorithm:
     """JoPEQ: federated averaging of updates that went through `private_laplace` or `private_t`.
 
-    Formal guarantees: none that is finite for a model. Towards a server that decodes, every value or pair of a message
-    has a pure epsilon, that of the clients' part of the noise alone (`PrivateQuantizer.hidden`), and they add up.
+    Formal guarantees: towards a server that decodes, every value or pair of a message has a pure epsilon, that of the
+    clients' part of the noise alone (`PrivateQuantizer.hidden`); a model's d of them add up, to a number in the
+    thousands that the ledger does not print: it certifies infinity.
 
     Args:
       bits: B per value.
@@ -161,12 +163,13 @@ def jopeq(
         decoded, _ = private.apply(jax.random.fold_in(key, _STREAM), flatten(update))
         return unflatten(decoded, update)
 
-    codec = Codec(code, lambda d: Wire(d, bits), True)
+    group = private.lattice.dim
+    codec = Codec(code, lambda d: Wire(-(-d // group) * group, bits), True)
     made = fed_avg(loss, sampler=sampler, codec=codec, **options)
     claim = jopeq_claim(epsilon, noise)
     reason = (
         f"a server that decodes knows the dither; each {'value' if noise == 'laplace' else 'pair of values'} of a "
-        f"message then has epsilon {private.hidden:.4g}, and nothing bounds how many differ"
+        f"message then has epsilon {private.hidden:.4g}, and those of all its values add up"
     )
     return made._replace(
         releases=lambda rounds: tuple(

@@ -17,10 +17,11 @@ from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler
 from fedpriv.mechanisms import Mechanism
-from fedpriv.privacy import VIEWS, Everyone, FixedSize, Release
+from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
 
-_STREAM = 0x1D9  # separates the noise from what else a client draws with its key
+# Beyond all counts that keys are split or folded by: what is drawn here is independent of all else a client draws.
+_STREAM = 0x9A3C51D9
 
 
 def ldp_fed_avg(
@@ -33,8 +34,10 @@ def ldp_fed_avg(
 ) -> Algorithm:
     """FedAvg + LDP: each client clips its update, adds all of `mechanism`'s noise itself, and sends that.
 
-    Formal guarantees: a message is `mechanism` on one contribution, of its multiplier, whoever sees it; what is sent of
-    it is post-processing. Of Gaussian noise a view of the sum alone sees sqrt(M) times as much, for M clients.
+    Formal guarantees: a message is `mechanism` on one contribution, of its multiplier, whoever sees it; coding it is
+    post-processing of that message. A view of the sum alone sees sqrt(M) times as much Gaussian noise, of M clients,
+    where the sum is not one of messages that were rounded. Of Poisson cohorts no secrecy is used: a client that stays
+    away takes its noise along.
 
     Args:
       mechanism: such as `laplace(C, b / C)`, (C / b)-private per message for one client zeroed out, or `gaussian`.
@@ -45,6 +48,9 @@ def ldp_fed_avg(
       ValueError: as `fed_avg`.
     """
 
+    if not isinstance(mechanism, Mechanism):
+        raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
+
     def code(key: Key, update: PyTree) -> PyTree:
         bounded = mechanism.clip(update)[0]
         noisy = mechanism.perturb(jax.random.fold_in(key, _STREAM), bounded)
@@ -52,13 +58,16 @@ def ldp_fed_avg(
 
     noisy = Codec(code, codec.wire, True)
     made = fed_avg(loss, sampler=sampler, codec=noisy, **options)
-    return made._replace(releases=_local_releases(mechanism, sampler))
+    return made._replace(releases=_local_releases(mechanism, sampler, codec))
 
 
-def _local_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], tuple[Release, ...]]:
-    together = mechanism.noise == "gaussian" and isinstance(
-        sampler.accounting, FixedSize | Everyone
-    )
+def _local_releases(
+    mechanism: Mechanism, sampler: Sampler, codec: Codec
+) -> Callable[[int], tuple[Release, ...]]:
+    cohorts = sampler.accounting
+    shown = isinstance(cohorts, Poisson)  # as if the view knew who takes part
+    full = isinstance(cohorts, FixedSize | Everyone)
+    together = mechanism.noise == "gaussian" and full and not codec.lossy
 
     def release(view: str, rounds: int) -> Release:
         summed = together and view != "server"
@@ -66,8 +75,9 @@ def _local_releases(mechanism: Mechanism, sampler: Sampler) -> Callable[[int], t
             view,
             "client",
             mechanism.multiplier * math.sqrt(sampler.slots) if summed else mechanism.multiplier,
-            sampler.accounting,
+            Everyone(cohorts.population) if shown else cohorts,
             rounds,
+            participation=cohorts if shown else None,
             noise=mechanism.noise,
             in_shares=summed,
             reason=mechanism.reason,

@@ -32,9 +32,11 @@ from fedpriv.consensus import (
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, Schedule, mean_grad, train
 from fedpriv.privacy import VIEWS, Poisson, Release, mspdq_claim
-from fedpriv.quantization import quantize
+from fedpriv.quantization import Quantized, quantize
 from fedpriv.splitting import Splitting, Submodels, invisible
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
+
+_SECRETS = 0xE1F05EC2  # tells these keys from those of a run of the same seed
 
 _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
@@ -94,7 +96,7 @@ def by_rate(
         needed = jnp.log(eta) / math.log(contraction)
         if quantized:
             needed = jnp.maximum(needed, 1 / eta)
-        return jnp.clip(jnp.ceil(needed - 1e-5), 1, most).astype(jnp.int32)
+        return jnp.clip(jnp.ceil(needed * (1 - 1e-6)), 1, most).astype(jnp.int32)
 
     return Exchanges(at, most)
 
@@ -142,7 +144,7 @@ def msp_fl(
         raise ValueError("sampler: cohorts vary in size; draw fixed_size or with_replacement")
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)
-    secrets = jax.random.key(secret)
+    secrets = jax.random.fold_in(jax.random.key(secret), _SECRETS)
 
     def numbers(ids: jax.Array) -> jax.Array:
         """i32[M]: m_i, the same in every round."""
@@ -164,7 +166,7 @@ def msp_fl(
         _, models = for_each_client(client, local_key, cohort, federation)
         m = numbers(cohort.ids)
         start, sent = _split(split_key, models, m, high, splitting, transmission)
-        count = exchanges.at(t)
+        count = jnp.minimum(exchanges.at(t), exchanges.most)
         agreed = agree(send_key, start, sent, coupling, transmission, count, exchanges.most)
         state = ModelState(unflatten(agreed.model, theta), t + 1)
         return state, _metrics(agreed, models, m, count, transmission)
@@ -182,10 +184,10 @@ def mspdq_fl(loss: LossFn, *, bits: int, **options: Any) -> Algorithm:
       options: as `msp_fl`.
 
     Raises:
-      ValueError: as `msp_fl`, or bits outside 1..24.
+      ValueError: as `msp_fl`, or bits outside 1..22.
     """
     made = msp_fl(loss, transmission=dynamic(bits), **options)
-    # All 2^B levels are in use, so that the second term is 1, whatever C4 and the interval are.
+    # All 2^B levels are in use, so that the second term is 1; the paper names no C4 that would make the first smaller.
     claim = mspdq_claim(2**bits, bits, interval=1.0, difference=1.0)
     return made._replace(claim=lambda rounds, delta: claim)
 
@@ -197,20 +199,20 @@ def _split(
     most: int,
     splitting: Splitting,
     transmission: Transmission,
-) -> tuple[Submodels, jax.Array]:
+) -> tuple[Submodels, Quantized]:
     """The cohort's submodels, and what of the visible ones is sent first (lines 13 to 17)."""
     visible_key, invisible_key, grid_key = jax.random.split(key, 3)
     slots = len(models)
     visible = jax.vmap(splitting.draw)(jax.random.split(visible_key, slots), models, m)
-    if transmission.bits == 32:
-        sent = visible
-    elif transmission.common:
+    if transmission.common:
         # Line 16: the server sends one client's first message, which is on the grid, to all others.
         largest = jnp.max(jnp.abs(visible[0]))
         first = quantize(grid_key, visible[0], -largest, largest, transmission.bits).values
-        visible = sent = jnp.broadcast_to(first, visible.shape)
+        visible = jnp.broadcast_to(first, visible.shape)
+        nothing = jnp.zeros(visible.shape, jnp.int32)
+        sent = Quantized(visible, nothing, nothing.astype(bool))
     else:
-        sent = transmission.send(grid_key, visible, visible, jnp.float32(0)).values
+        sent = transmission.send(grid_key, visible, visible, jnp.float32(0))
     hidden = jax.vmap(lambda k, w, a, m: invisible(k, w, a, m, most))(
         jax.random.split(invisible_key, slots), models, visible, m
     )
@@ -226,7 +228,7 @@ def _metrics(
 ) -> Metrics:
     slots, d = models.shape
     weights = (1 + m) / jnp.sum(1 + m)
-    extra = 0 if transmission.bits == 32 else 32  # the interval's width, or the largest entry
+    extra = transmission.overhead
     uplink = Wire((count + 1) * d, transmission.bits, overhead=(count + 1) * extra)
     downlink = Wire((count + 1) * d, 32, overhead=(count + 1) * extra)
     return {
@@ -264,7 +266,7 @@ def uploads_bound(size: int, rounds: int, convexity: float, shift: float) -> flo
 
     Args:
       size: M.
-      rounds: I, the rounds that the accuracy needs.
+      rounds: I, the rounds that the accuracy needs; the paper counts them from 1, a schedule here from 0.
       convexity: mu.
       shift: theta.
     """

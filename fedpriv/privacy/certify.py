@@ -11,7 +11,7 @@ from fedpriv.privacy import known_cohort, third_party
 from fedpriv.privacy._checks import require, require_count, require_delta
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release
-from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.sampling import Poisson, WithReplacement
 
 if TYPE_CHECKING:
     from fedpriv.types import Algorithm
@@ -123,6 +123,11 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
     if not hidden and accountant == "PLD" and all(r.noise == "gaussian" for r in active):
         bound = known_cohort.bound(active, view)
     texts = route.assumptions(active)
+    if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
+        texts = (
+            *texts,
+            "the weights that cohorts are drawn by, such as clients' sizes, are public",
+        )
     if view == "server_secagg" and any(r.in_shares for r in active):
         texts = (*texts, "secure aggregation shows nothing but the sum")
     if math.isinf(epsilons[accountant]):
@@ -155,7 +160,12 @@ def _within_range(release: Release) -> Release:
 def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
     """What is assumed of those who add the noise."""
     texts = []
-    if not all(release.in_shares for release in active):
+    if any(release.by_server for release in active):
+        texts.append(
+            "the server adds all of the noise to the sum in every round, also in one that nobody joins, and shows "
+            "nothing else"
+        )
+    if not all(release.in_shares or release.by_server for release in active):
         texts.append("whoever holds the unit adds that noise itself, before anything leaves it")
     if not any(release.in_shares for release in active):
         return tuple(texts)

@@ -16,7 +16,7 @@ from fedpriv.privacy.cuts import is_cut
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.renyi import rdp_epsilon
-from fedpriv.privacy.sampling import Everyone
+from fedpriv.privacy.sampling import Everyone, WithReplacement
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
 _MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
@@ -86,7 +86,9 @@ def participations(releases: Sequence[Release]) -> tuple[Floats, Floats, float]:
 def bound(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the Gaussian number lies on."""
     drawn = [r.participation or r.sampling for r in releases]
-    exact = all(r.in_shares for r in releases) and not any(is_cut(d) for d in drawn)
+    exact = all(r.in_shares for r in releases) and not any(
+        is_cut(d) or isinstance(d, WithReplacement) for d in drawn
+    )
     if view == "third_party":  # which need not know who takes part
         exact &= all(isinstance(d, Everyone) for d in drawn)
     return f"upper, attained in the worst case: {ANALYTIC}" if exact else f"upper: {ANALYTIC}"

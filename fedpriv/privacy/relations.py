@@ -19,13 +19,14 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     drawn with replacement, whose secrecy is not used.
 
     Raises:
-        ValueError: Poisson and fixed-size cohorts in one run; they are bounded under different relations.
+        ValueError: Poisson, fixed-size and with-replacement cohorts in one run; they are bounded under different
+            relations.
     """
     kinds = {type(release.sampling) for release in releases}
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
     if not hidden or kinds <= {Everyone, WithReplacement}:
         return "zero_out"
-    mixed = {Poisson, FixedSize} <= kinds
+    mixed = len(kinds & {Poisson, FixedSize, WithReplacement}) > 1
     names = sorted(kind.__name__ for kind in kinds)
     require(not mixed, "sampling", names, "draw all cohorts of a run in one way, or certify apart")
     return "replace_one" if FixedSize in kinds else "add_or_remove"

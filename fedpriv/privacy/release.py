@@ -53,6 +53,7 @@ class Release:
         noise: "gaussian" or "laplace".
         in_shares: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
             that those who drop out or collude take theirs away.
+        by_server: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
         reason: where `multiplier` is 0: why, in words (no noise, no clip, ...).
 
     Raises:
@@ -70,6 +71,7 @@ class Release:
     repeats: int = 1
     participation: Sampling | None = None
     reason: str = ""
+    by_server: bool = False
 
     def __post_init__(self) -> None:
         require(self.view in VIEWS, "view", self.view, f"give one of {', '.join(VIEWS)}")

@@ -78,7 +78,7 @@ class WithReplacement:
     """`size` draws with replacement among the `population` clients, each draw a client with a fixed probability.
 
     A client that is drawn several times in a round sends the same message, which counts as often. `largest` is the
-    largest of the clients' probabilities: for that client the accounting is exact, for the others it is a bound.
+    largest of the clients' probabilities; the accounting is a bound for all others.
     """
 
     population: int

@@ -20,7 +20,17 @@ from small import (
     start,
 )
 
-from fedpriv import certify, epochs, everyone, fed_avg, fixed_size, poisson, subsets
+from fedpriv import (
+    certify,
+    epochs,
+    everyone,
+    fed_avg,
+    fixed_size,
+    poisson,
+    qsgd,
+    subsets,
+    with_replacement,
+)
 from fedpriv.algorithms.dp_scaffold import (
     ScaffoldState,
     dp_scaffold,
@@ -381,6 +391,12 @@ def test_user_drift_is_the_mean_distance_from_the_start():
     assert float(told["diagnostics"]["user_drift"]) == pytest.approx(np.mean(expected), rel=1e-5)
 
 
+def test_a_codec_keeps_the_server_s_control_the_mean_of_the_clients():
+    coded = dp_scaffold(local(**NOISY), sampler=fixed_size(CLIENTS, 2), codec=qsgd(3))
+    for state in rounds_of(coded, 6):
+        np.testing.assert_allclose(state.control, state.controls.mean(0), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -403,6 +419,10 @@ def test_user_drift_is_the_mean_distance_from_the_start():
         (
             lambda: dp_scaffold(local(), sampler=ALL, everyone_first=True),
             "everyone_first: there is no warm start",
+        ),
+        (
+            lambda: dp_scaffold(local(), sampler=with_replacement([1] * CLIENTS, 2)),
+            "sampler: who is drawn twice counts twice",
         ),
         (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user' is neither"),
         (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0 is not at least 1"),

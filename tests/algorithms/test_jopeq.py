@@ -123,7 +123,7 @@ def test_little_noise_is_fed_avg(noise):
     quiet = jopeq(
         MODEL.loss,
         **COMMON,
-        bits=23,
+        bits=22,
         bound=10.0,
         epsilon=3e6 if noise == "laplace" else 90.0,
         noise=noise,

@@ -96,12 +96,16 @@ def test_bits_of_all_exchanges_are_counted(make, bits, extra):
     _, metrics = one_round(make(MODEL.loss, **EVERYONE, **SPLIT, **options))
     assert metrics["uplink"].bits() == 5 * (D * bits + extra)  # K + 1
     assert metrics["downlink"].bits() == 5 * (D * 32 + extra)
+    fixed_metrics = one_round(msp_fl(MODEL.loss, **EVERYONE, **SPLIT, transmission=fixed(6, 1.0)))[
+        1
+    ]
+    assert fixed_metrics["uplink"].bits() == 5 * D * 6
     assert metrics["cohort_size"] == CLIENTS
     assert metrics["diagnostics"]["exchanges"] == 4
 
 
 def test_clients_keep_their_number_of_submodels():
-    """The same in every round, with and without company, and another for another secret."""
+    """The same whatever the round's key, and another for another secret."""
     patient = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": msp.constant(0)}
     found = []
     for secret in (0, 0, 1):

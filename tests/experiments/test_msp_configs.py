@@ -100,7 +100,7 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
         (["--gamma", "0.4"], "gamma: 0.4 for up to 1 invisible submodels"),
         (["--consensus-step", "2.5"], "step: 2.5 is not in"),
         (["--submodels", "0", "1"], "submodels: (0, 1) is not a range"),
-        (["--bits", "0"], "bits: 0 is not in 1..24"),
+        (["--bits", "0"], "bits: 0 is not in 1..22"),
         (["--exchanges", "-1"], "exchanges: -1 is not 0 or more"),
         (["--cohort", "0"], "cohort: 0 is not at least 1"),
         (["--learning-rate", "0"], "learning_rate: 0.0 is not positive"),
