@@ -4,9 +4,9 @@ r"""Model splitting and dynamic quantization on MNIST: Figures 3 and 5 of Wang e
     python -m experiments.run mspdq_mnist --local-epochs 1 --algorithms msp_fl --msp-exchanges 10 \
       --submodels 18 18 --unstable    # --decay root for Figure 5
 
-100 clients with two label-sorted shards each, 20 per round, drawn with replacement; B = 10, E = 10 and
-eta_t = 1 / (5 (t + 1)): all as in the paper, which prints neither its network nor the number of
-rounds. Figure 4 by `fedpriv.algorithms.msp.uploads_bound`. What was measured is in experiments/results/mspdq.md.
+100 clients with two label-sorted shards each, 20 per round, drawn with replacement; B = 10, E = 10 and eta_t = 1 / (5
+(t + 1)): all as in the paper, which prints neither its network nor the number of rounds. Figure 4 by
+`fedpriv.algorithms.msp.uploads_bound`.
 """
 
 from experiments import msp
