@@ -112,7 +112,7 @@ def steps(workload: Transform, params: fedpriv.types.Params, d: int) -> Runs:
     mechanisms = {
         "dp_sgd": gaussian(**given),
         "dp_sgd_wav": mechanism(coefficients(d), haar_noise(d), **given),
-        "flat_wav": mechanism(flat(d), haar_noise(d), **given),
+        "flat_wav": mechanism(flat(), haar_noise(d), **given),
     }
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (workload.lot, workload.side, workload.side, 1), np.uint8)

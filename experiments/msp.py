@@ -12,7 +12,7 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger
 from experiments.msp_config import Msp, Name
-from fedpriv.algorithms import msp
+from fedpriv.consensus import Exchanges
 from fedpriv.datasets import Dataset
 from fedpriv.types import Algorithm
 
@@ -90,15 +90,17 @@ def _splitting(name: Name, config: Msp, records: int) -> fp.splitting.Splitting:
     return fp.splitting.uniform(config.splitting_factor)
 
 
-def _exchanges(config: Msp, quantized: bool) -> msp.Exchanges:
+def _exchanges(config: Msp, quantized: bool) -> Exchanges:
     count = config.exchanges if quantized else config.msp_exchanges
     if count > 0:
-        return msp.constant(count)
+        return fp.consensus.constant(count)
 
     def rate(t: jax.Array) -> jax.Array:
         return config.learning_rate / (t + 1)
 
-    return msp.by_rate(rate, config.contraction, config.most_exchanges, quantized=quantized)
+    return fp.consensus.by_rate(
+        rate, config.contraction, config.most_exchanges, quantized=quantized
+    )
 
 
 def _sensitivity(config: Msp, records: int) -> float:

@@ -47,7 +47,6 @@ from fedpriv import (
     subsets,
     with_replacement,
 )
-from fedpriv.algorithms import msp
 from fedpriv.clipping import coefficients, flat
 from fedpriv.noise import haar_noise
 from fedpriv.privacy import VIEWS
@@ -105,7 +104,7 @@ SPLIT = {
     "sampler": with_replacement([1, 1, 1, 1, 1, 2], 4),
     "splitting": splitting.uniform(0.3),
     "coupling": consensus.coupling(0.4, 0.1),
-    "exchanges": msp.constant(3),
+    "exchanges": consensus.constant(3),
     "submodels": (1, 2),
 }
 ALGORITHMS |= {

@@ -10,9 +10,8 @@ in the protocol knows; here it is computed, and 32 bits are counted for telling 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +22,7 @@ from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.consensus import (
     Consensus,
     Coupling,
+    Exchanges,
     Transmission,
     agree,
     check_coupling,
@@ -42,63 +42,6 @@ _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
     "sum, and every exchange shows the server a linear combination of them without fresh noise"
 )
-
-
-class Exchanges(NamedTuple):
-    """How many exchanges follow local training.
-
-    Attributes:
-      at: round t (i32[]) -> K_t, i32[].
-      most: the largest K_t.
-    """
-
-    at: Callable[[jax.Array], jax.Array]
-    most: int
-
-
-def constant(count: int) -> Exchanges:
-    """K_t = K.
-
-    Raises:
-      ValueError: K below 0.
-    """
-    if count < 0:
-        raise ValueError(f"count: {count} is not 0 or more")
-    return Exchanges(lambda t: jnp.int32(count), count)
-
-
-def by_rate(
-    learning_rate: Callable[[jax.Array], jax.Array],
-    contraction: float,
-    most: int,
-    *,
-    quantized: bool = False,
-) -> Exchanges:
-    """K_t = ceil(log_lambda eta_t) (Theorem 2); if quantized, no less than ceil(1 / eta_t) (Theorem 3).
-
-    With the paper's eta_t = 2 / (mu (theta + t)), 1 / eta_t is its mu (theta + t) / 2.
-
-    Args:
-      learning_rate: t -> eta_t in (0, 1].
-      contraction: lambda in (0, 1), by which an exchange brings the submodels together.
-      most: what K_t is cut to.
-
-    Raises:
-      ValueError: lambda outside (0, 1), or most below 1.
-    """
-    if not 0 < contraction < 1:
-        raise ValueError(f"contraction: {contraction} is not in (0, 1)")
-    if most < 1:
-        raise ValueError(f"most: {most} is not at least 1")
-
-    def at(t: jax.Array) -> jax.Array:
-        eta = learning_rate(t)
-        needed = jnp.log(eta) / math.log(contraction)
-        if quantized:
-            needed = jnp.maximum(needed, 1 / eta)
-        return jnp.clip(jnp.ceil(needed * (1 - 1e-6)), 1, most).astype(jnp.int32)
-
-    return Exchanges(at, most)
 
 
 def msp_fl(

@@ -158,7 +158,7 @@ def released(algorithm, federation, key, gamma=0.5, rate=0.2):
     return total, CLIENTS * (fraction - 0.5)
 
 
-HAAR = mechanism(flat(D), haar_noise(D), clip_norm=1.0, noise_multiplier=9.0)
+HAAR = mechanism(flat(), haar_noise(D), clip_norm=1.0, noise_multiplier=9.0)
 
 
 @pytest.mark.parametrize("used", [None, HAAR])
@@ -221,15 +221,20 @@ def test_it_costs_what_dp_fed_avg_costs(sampler):
 def test_the_reach_of_another_mechanism_counts():
     """Its own clip norm and noise do not."""
     calibrated = mechanism(
-        flat(D), haar_noise(D), clip_norm=7.0, noise_multiplier=0.1, calibrated=True
+        flat(), haar_noise(D), clip_norm=7.0, noise_multiplier=0.1, calibrated=True
     )
-    unknown = mechanism(per_layer(1), haar_noise(D), clip_norm=7.0, noise_multiplier=0.1)
+    layered = mechanism(per_layer(1), haar_noise(D), clip_norm=7.0, noise_multiplier=0.1)
     expected = joint_multiplier([update_noise(Z, SIGMA_B) / math.sqrt(D), 2 * SIGMA_B])
-    for used, multiplier in ((HAAR, expected), (calibrated, Z), (gaussian(9.0, 9.0), Z)):
+    for used, multiplier in (
+        (HAAR, expected),
+        (layered, expected),  # whose set is inside the ball
+        (calibrated, Z),
+        (gaussian(9.0, 9.0), Z),
+    ):
         (release,) = (r for r in adaptive(mechanism=used).releases(3) if r.view == "third_party")
         assert (release.steps, release.reason) == (3, "")
         assert release.multiplier == pytest.approx(multiplier)
-    for hidden in (adaptive(mechanism=unknown), adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
+    for hidden in (adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
         assert all(r.multiplier == 0 and r.reason for r in hidden.releases(3))
     default = adaptive(mechanism=gaussian(9.0, 9.0))
     assert_identical(rounds_of(default, 2)[0], rounds_of(adaptive(), 2)[0])

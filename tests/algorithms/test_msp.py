@@ -11,6 +11,7 @@ from small import assert_identical, classification
 
 from fedpriv import (
     certify,
+    consensus,
     dimension,
     epochs,
     everyone,
@@ -33,7 +34,7 @@ EVERYONE = COMMON | {"sampler": everyone(CLIENTS)}
 SPLIT = {
     "splitting": splitting.uniform(0.3),
     "coupling": coupling(0.4, 0.15),
-    "exchanges": msp.constant(4),
+    "exchanges": consensus.constant(4),
 }
 D = dimension(MODEL.init(jax.random.key(0)))
 
@@ -54,7 +55,10 @@ def distance(one, other):
 
 
 def test_many_exchanges_are_fed_avg():
-    patient = SPLIT | {"coupling": coupling(0.4, 0.15, "none"), "exchanges": msp.constant(200)}
+    patient = SPLIT | {
+        "coupling": coupling(0.4, 0.15, "none"),
+        "exchanges": consensus.constant(200),
+    }
     plain = after(fed_avg(MODEL.loss, **EVERYONE))
     split = after(msp_fl(MODEL.loss, **EVERYONE, **patient))
     assert distance(split.state.params, plain.state.params) < 1e-5
@@ -63,7 +67,7 @@ def test_many_exchanges_are_fed_avg():
 
 
 def test_unequal_numbers_of_submodels_weigh_clients():
-    patient = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": msp.constant(400)}
+    patient = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": consensus.constant(400)}
     algorithm = msp_fl(MODEL.loss, **EVERYONE, **patient, submodels=(1, 4), secret=3)
     seen = one_round(algorithm)[1]["diagnostics"]
     assert seen["distance_to_weighted_mean"] < 1e-5
@@ -71,7 +75,10 @@ def test_unequal_numbers_of_submodels_weigh_clients():
 
 
 def test_many_bits_are_full_precision_up_to_the_common_start():
-    patient = SPLIT | {"coupling": coupling(0.4, 0.15, "none"), "exchanges": msp.constant(200)}
+    patient = SPLIT | {
+        "coupling": coupling(0.4, 0.15, "none"),
+        "exchanges": consensus.constant(200),
+    }
     plain, _ = one_round(msp_fl(MODEL.loss, **EVERYONE, **patient))
     quantized, seen = one_round(mspdq_fl(MODEL.loss, bits=22, **EVERYONE, **patient))
     assert distance(plain.params, quantized.params) < 1e-3
@@ -106,7 +113,7 @@ def test_bits_of_all_exchanges_are_counted(make, bits, extra):
 
 def test_clients_keep_their_number_of_submodels():
     """The same whatever the round's key, and another for another secret."""
-    patient = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": msp.constant(0)}
+    patient = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": consensus.constant(0)}
     found = []
     for secret in (0, 0, 1):
         algorithm = msp_fl(MODEL.loss, **EVERYONE, **patient, submodels=(1, 4), secret=secret)
@@ -120,19 +127,19 @@ def test_schedules_of_the_paper():
     mu, theta, contraction = 0.5, 9.0, 0.6
     rate = lambda t: 2 / (mu * (theta + t))  # noqa: E731
     for quantized in (False, True):
-        exchanges = msp.by_rate(rate, contraction, 100, quantized=quantized)
+        exchanges = consensus.by_rate(rate, contraction, 100, quantized=quantized)
         for t in (0, 3, 17, 40):
             expected = math.ceil(math.log(rate(t)) / math.log(contraction))
             if quantized:
                 expected = max(expected, math.ceil(mu * (theta + t) / 2))
             assert int(exchanges.at(jnp.int32(t))) == max(expected, 1)
-    assert int(msp.by_rate(rate, 0.99, 7).at(jnp.int32(40))) == 7
+    assert int(consensus.by_rate(rate, 0.99, 7).at(jnp.int32(40))) == 7
 
 
 def test_a_round_takes_as_many_exchanges_as_the_schedule_says():
-    exchanges = msp.by_rate(lambda t: 0.5 / (t + 1), 0.5, 9)
+    exchanges = consensus.by_rate(lambda t: 0.5 / (t + 1), 0.5, 9)
     algorithm = msp_fl(MODEL.loss, **EVERYONE, **SPLIT | {"exchanges": exchanges})
-    constant = msp_fl(MODEL.loss, **EVERYONE, **SPLIT | {"exchanges": msp.constant(3)})
+    constant = msp_fl(MODEL.loss, **EVERYONE, **SPLIT | {"exchanges": consensus.constant(3)})
     scheduled, metrics = one_round(algorithm, t=3)
     assert metrics["diagnostics"]["exchanges"] == 3
     assert metrics["uplink"].bits() == 4 * D * 32
@@ -142,7 +149,9 @@ def test_a_round_takes_as_many_exchanges_as_the_schedule_says():
 def test_uploads_and_proposition_3():
     """Where mu (theta + t) / 2 is the larger part of K_t, its sum is half of the bound's or less, as in Figure 4."""
     mu, theta, size = 0.01, 799.0, 20
-    exchanges = msp.by_rate(lambda t: 2 / (mu * (theta + t)), math.exp(-1), 1000, quantized=True)
+    exchanges = consensus.by_rate(
+        lambda t: 2 / (mu * (theta + t)), math.exp(-1), 1000, quantized=True
+    )
     for rounds in (1, 10, 100, 400):
         counts = [
             max(
@@ -198,9 +207,9 @@ def test_wrong_input(changes, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: msp.constant(-1), "count: -1 is not 0 or more"),
-        (lambda: msp.by_rate(lambda t: 0.1, 1.0, 5), "contraction: 1.0 is not in"),
-        (lambda: msp.by_rate(lambda t: 0.1, 0.5, 0), "most: 0 is not at least 1"),
+        (lambda: consensus.constant(-1), "count: -1 is not 0 or more"),
+        (lambda: consensus.by_rate(lambda t: 0.1, 1.0, 5), "contraction: 1.0 is not in"),
+        (lambda: consensus.by_rate(lambda t: 0.1, 0.5, 0), "most: 0 is not at least 1"),
         (lambda: mspdq_fl(MODEL.loss, bits=0, **EVERYONE, **SPLIT), "bits: 0 is not in"),
     ],
 )

@@ -132,7 +132,8 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
             launch(name, "--help")
         assert stop.value.code == 0
         page = capsys.readouterr().out
-        own = "--local.learning-rate" if name.startswith("fed_smp") else "--noise-multiplier"
+        named = {"fed": "--local.learning-rate", "msp": "--consensus-step"}
+        own = named.get(name[:3], "--noise-multiplier")
         for field in ("--rounds", "--seeds", "--output", "--data-dir", own):
             assert field in page
 
