@@ -26,22 +26,33 @@ class Wire(NamedTuple):
         return int(self.values) * int(self.bits_per_value) + int(self.overhead)
 
 
+class Coded(NamedTuple):
+    """A message after coding and decoding.
+
+    Attributes:
+      message: what its receiver decodes, a pytree like what was sent.
+      diagnostics: name -> f32[], what a codec measured of itself, such as the fraction of values out of its range.
+    """
+
+    message: PyTree
+    diagnostics: dict[str, jax.Array]
+
+
 class Codec(NamedTuple):
     """How a client's message is coded; encoding and decoding are one step here, as nobody looks in between.
 
     Attributes:
-      code: (key, message) -> what its receiver decodes, a pytree like the message. The key is the client's, from which
-        a codec that draws takes a stream of its own.
+      code: (key, message) -> `Coded`. The key is the client's, from which a codec that draws takes a stream of its own.
       wire: (d) -> size of the coded message of d values.
       lossy: whether what is decoded may differ from the message.
     """
 
-    code: Callable[[Key, PyTree], PyTree]
+    code: Callable[[Key, PyTree], Coded]
     wire: Callable[[int], Wire]
     lossy: bool
 
 
-UNCODED = Codec(lambda key, message: message, Wire, False)
+UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False)
 """32 bits per value, exactly what was sent."""
 
 

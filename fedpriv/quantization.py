@@ -7,11 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv.codecs import Codec, Wire, flatten, unflatten
+from fedpriv import streams
+from fedpriv.codecs import Codec, Coded, Wire, flatten, unflatten
 from fedpriv.types import Key, PyTree
-
-# Beyond all counts that keys are split or folded by: what is drawn here is independent of all else a client draws.
-_STREAM = 0xB5E70071
 
 
 class Quantized(NamedTuple):
@@ -59,6 +57,8 @@ def check_bits(bits: int, least: int = 1) -> None:
 def fixed_interval(bits: int, bound: float) -> Codec:
     """2^B levels from -bound to bound, whatever the message; what lies outside becomes the nearest end.
 
+    The diagnostic `saturated` is the fraction of values outside.
+
     Raises:
       ValueError: bits outside 1..22, or a bound that is not positive.
     """
@@ -67,9 +67,10 @@ def fixed_interval(bits: int, bound: float) -> Codec:
         raise ValueError(f"bound: {bound} is not positive")
     ends = jnp.float32(-bound), jnp.float32(bound)
 
-    def code(key: Key, message: PyTree) -> PyTree:
-        key = jax.random.fold_in(key, _STREAM)
-        return unflatten(quantize(key, flatten(message), *ends, bits).values, message)
+    def code(key: Key, message: PyTree) -> Coded:
+        key = jax.random.fold_in(key, streams.QUANTIZER)
+        values, _, outside = quantize(key, flatten(message), *ends, bits)
+        return Coded(unflatten(values, message), {"saturated": jnp.mean(outside)})
 
     return Codec(code, lambda d: Wire(d, bits), True)
 
@@ -87,12 +88,12 @@ def qsgd(bits: int) -> Codec:
     check_bits(bits, 2)
     levels = 2 ** (bits - 1) - 1
 
-    def code(key: Key, message: PyTree) -> PyTree:
+    def code(key: Key, message: PyTree) -> Coded:
         v = flatten(message)
         largest = jnp.max(jnp.abs(v))
         share = jnp.where(largest > 0, jnp.abs(v) / jnp.where(largest > 0, largest, 1.0), 0.0)
-        u = jax.random.uniform(jax.random.fold_in(key, _STREAM), v.shape)
+        u = jax.random.uniform(jax.random.fold_in(key, streams.QUANTIZER), v.shape)
         rounded = jnp.minimum(jnp.floor(share * levels + u), levels) / levels
-        return unflatten(jnp.sign(v) * rounded * largest, message)
+        return Coded(unflatten(jnp.sign(v) * rounded * largest, message), {})
 
     return Codec(code, lambda d: Wire(d, bits, overhead=32), True)

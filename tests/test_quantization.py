@@ -70,7 +70,7 @@ TREE = {"a": jnp.array([[-0.97, -0.55, -0.13], [0.17, 0.61, 0.93]]), "b": jnp.ar
 )
 def test_codecs_are_unbiased(codec):
     keys = jax.random.split(jax.random.key(5), DRAWS)
-    coded = jax.vmap(lambda k: codec.code(k, TREE))(keys)
+    coded = jax.vmap(lambda k: codec.code(k, TREE).message)(keys)
     for name, x in TREE.items():
         values = np.asarray(coded[name], np.float64)
         assert values.shape[1:] == x.shape
@@ -83,7 +83,7 @@ def test_bits_counted_are_bits_needed(bits):
     """Different values that can be decoded: at most 2^B, beside the scale."""
     x = jax.random.normal(jax.random.key(0), (50_000,))
     for codec in (qsgd(bits), fixed_interval(bits, 4.0)):
-        values = np.unique(np.asarray(codec.code(jax.random.key(1), x)))
+        values = np.unique(np.asarray(codec.code(jax.random.key(1), x).message))
         assert len(values) <= 2**bits
         assert codec.wire(100).bits() - codec.wire(0).bits() == 100 * bits
     assert qsgd(bits).wire(0).bits() == 32
@@ -91,13 +91,19 @@ def test_bits_counted_are_bits_needed(bits):
 
 
 def test_uncoded_is_what_was_sent():
-    assert UNCODED.code(jax.random.key(0), TREE) is TREE
+    assert UNCODED.code(jax.random.key(0), TREE).message is TREE
     assert UNCODED.wire(dimension(TREE)).bits() == 8 * 32
     assert not UNCODED.lossy
 
 
 def test_nothing_but_zeros():
-    np.testing.assert_array_equal(qsgd(8).code(jax.random.key(0), jnp.zeros(5)), np.zeros(5))
+    coded = qsgd(8).code(jax.random.key(0), jnp.zeros(5))
+    np.testing.assert_array_equal(coded.message, np.zeros(5))
+
+
+def test_a_fixed_interval_reports_what_lies_outside():
+    coded = fixed_interval(8, 0.6).code(jax.random.key(0), TREE)  # -0.97, 0.61, 0.93 and -0.71
+    assert coded.diagnostics == {"saturated": 0.5}
 
 
 @pytest.mark.parametrize(

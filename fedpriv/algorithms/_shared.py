@@ -90,16 +90,14 @@ def claimed_by_fed_smp(
     )
 
 
-def measured(
-    cohort: Cohort, uplink: Wire, norms: jax.Array, name: str = "mean_update_norm"
-) -> Metrics:
-    """The metrics of a round; the diagnostic `name` is the mean of `norms` (f32[slots]) over the cohort.
+def measured(cohort: Cohort, uplink: Wire, seen: dict[str, jax.Array]) -> Metrics:
+    """The metrics of a round; its diagnostics are means over the cohort of what clients saw, name -> f32[slots].
 
-    By default the norms are those of the updates before clipping.
+    `mean_update_norm` is of the updates before clipping.
     """
     size = jnp.sum(cohort.mask)
     return {
         "cohort_size": size.astype(jnp.int32),
         "uplink": jax.tree.map(jnp.int32, uplink),
-        "diagnostics": {name: jnp.sum(norms) / jnp.maximum(size, 1)},
+        "diagnostics": {name: jnp.sum(x) / jnp.maximum(size, 1) for name, x in seen.items()},
     }

@@ -95,17 +95,19 @@ def adaptive_fed_avg(
 
         def client_update(key: Key, shard: Shard) -> tuple:
             theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
-            clipped, norm = now.clip(codec.code(key, jax.tree.map(jnp.subtract, theta, theta_i)))
-            return (clipped, jnp.where(norm <= bound, 0.5, -0.5)), norm  # NaN is not below
+            coded = codec.code(key, jax.tree.map(jnp.subtract, theta, theta_i))
+            clipped, norm = now.clip(coded.message)
+            below = jnp.where(norm <= bound, 0.5, -0.5)  # NaN is not below
+            return (clipped, below), {"mean_update_norm": norm} | coded.diagnostics
 
-        (total, count), norms = for_each_client(client_update, local_key, cohort, federation)
+        (total, count), seen = for_each_client(client_update, local_key, cohort, federation)
         total = now.perturb(noise_key, total)
         count += count_noise * jax.random.normal(count_key)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)
         error = count / sampler.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
         wire = codec.wire(dimension(theta))
-        metrics = measured(cohort, wire._replace(overhead=wire.overhead + 1), norms)  # the bit
+        metrics = measured(cohort, wire._replace(overhead=wire.overhead + 1), seen)  # the bit
         metrics["diagnostics"]["clip_norm"] = bound
         return AdaptiveState(theta, t + 1, moved), metrics
 

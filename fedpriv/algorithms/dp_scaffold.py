@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from fedpriv import streams
 from fedpriv.algorithms._shared import measured
 from fedpriv.algorithms.dp_sgd import dp_sgd, local_releases, starting
 from fedpriv.clipping import flat, separately
@@ -32,9 +33,6 @@ from fedpriv.private_steps import LocalSteps
 from fedpriv.types import Algorithm, Key, Metrics, Params
 
 ClipNorm: TypeAlias = float | Literal["median"]
-
-# The second message's key; beyond all counts that keys are split or folded by.
-_CONTROL = 0xD2C0A7E1
 
 
 def dp_scaffold_steps(
@@ -167,13 +165,16 @@ def dp_scaffold(
                 y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
                 dy = jax.tree.map(jnp.subtract, y, x)
                 # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
+                own = {"user_drift": drift}
                 if not codec.lossy:
-                    return (dy, mean - c_i), (mean, drift)
-                dc = codec.code(jax.random.fold_in(key, _CONTROL), mean - c_i)
+                    return (dy, mean - c_i), (mean, own)
+                dy, of_dy = codec.code(key, dy)
+                dc, of_dc = codec.code(jax.random.fold_in(key, streams.CONTROL_VARIATE), mean - c_i)
+                own |= jax.tree.map(lambda a, b: (a + b) / 2, of_dy, of_dc)
                 # The client keeps what the server decodes, so that c stays the mean of the c_i.
-                return (codec.code(key, dy), dc), (c_i + dc, drift)
+                return (dy, dc), (c_i + dc, own)
 
-            total, (new, drifts) = for_each_client(
+            total, (new, seen) = for_each_client(
                 client, local_key, cohort, federation, take(controls, cohort)
             )
             dy, dc = jax.tree.map(lambda leaf: leaf / sampler.expected_size, total)
@@ -183,7 +184,7 @@ def dp_scaffold(
             wire = codec.wire(dimension(x))
             both = wire._replace(values=messages * wire.values, overhead=messages * wire.overhead)
             state = ScaffoldState(x, t + 1, c + share * dc, put(controls, cohort, new))  # line 20
-            metrics = measured(cohort, both, drifts, "user_drift")
+            metrics = measured(cohort, both, seen)
             metrics["downlink"] = jax.tree.map(jnp.int32, Wire(messages * dimension(x)))
             return state, metrics
 

@@ -56,13 +56,12 @@ def dp_sgd(
 
         def client(key: Key, shard: Shard) -> tuple:
             y, _, drift = local.run(key, x, shard, t=t)
-            return codec.code(key, jax.tree.map(jnp.subtract, y, x)), drift
+            coded = codec.code(key, jax.tree.map(jnp.subtract, y, x))
+            return coded.message, {"user_drift": drift} | coded.diagnostics
 
-        total, drifts = for_each_client(client, local_key, cohort, federation)
+        total, seen = for_each_client(client, local_key, cohort, federation)
         x = jax.tree.map(lambda x, s: x + global_rate * (s / sampler.expected_size), x, total)
-        return ModelState(x, t + 1), measured(
-            cohort, codec.wire(dimension(x)), drifts, "user_drift"
-        )
+        return ModelState(x, t + 1), measured(cohort, codec.wire(dimension(x)), seen)
 
     summed = local.steps == 1 and local.linear and local.unit == "record" and not codec.lossy
     return Algorithm(

@@ -30,7 +30,7 @@ from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, GradFn, Schedule, full_batch, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, PyTree
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
 
 
 def fed_avg(
@@ -63,18 +63,19 @@ def fed_avg(
         cohort_key, local_key, noise_key = jax.random.split(key, 3)
         cohort = sampler.draw(cohort_key)
 
-        def client_update(key: Key, shard: Shard) -> tuple[PyTree, jax.Array]:
+        def client_update(key: Key, shard: Shard) -> tuple:
             theta_i = train(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # (3)
-            delta = jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
-            return now.clip(codec.code(key, delta))  # line 17
+            coded = codec.code(key, jax.tree.map(jnp.subtract, theta, theta_i))  # Alg. 1, line 16
+            clipped, norm = now.clip(coded.message)  # line 17
+            return clipped, {"mean_update_norm": norm} | coded.diagnostics
 
-        total, norms = for_each_client(client_update, local_key, cohort, federation)
+        total, seen = for_each_client(client_update, local_key, cohort, federation)
         # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
         total = now.perturb(noise_key, total)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
-        return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), norms)
+        return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), seen)
 
     return Algorithm(
         starting_from(sampler),

@@ -27,7 +27,7 @@ from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, GradFn, Schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, PyTree
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params
 
 
 class Sparsifier(NamedTuple):
@@ -138,19 +138,21 @@ def fed_avg_sparse(
         kept = sparsifier.select(select_key, theta, federation, grad, optimizer(t))  # lines 4-8
         scale = sparsifier.scale(dimension(theta), kept.size)
 
-        def client_update(key: Key, shard: Shard) -> tuple[PyTree, jax.Array]:
+        def client_update(key: Key, shard: Shard) -> tuple:
             theta_i = train(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # lines 26-30
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
-            return now.clip(codec.code(key, scale * gather(delta, kept)))  # lines 33-38
+            coded = codec.code(key, scale * gather(delta, kept))  # lines 33-37
+            clipped, norm = now.clip(coded.message)  # line 38
+            return clipped, {"mean_update_norm": norm} | coded.diagnostics
 
-        total, norms = for_each_client(client_update, local_key, cohort, federation)
+        total, seen = for_each_client(client_update, local_key, cohort, federation)
         # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
         total = now.perturb(noise_key, total)
         step = scatter(total / sampler.expected_size, kept, theta)
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
-        return ModelState(theta, t + 1), measured(cohort, codec.wire(kept.size), norms)
+        return ModelState(theta, t + 1), measured(cohort, codec.wire(kept.size), seen)
 
     releases = client_releases(mechanism, sampler, codec)
     return Algorithm(init, round, releases, lambda rounds, delta: None)

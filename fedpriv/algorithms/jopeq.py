@@ -15,15 +15,13 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpriv import streams
 from fedpriv.algorithms.fed_avg import fed_avg
-from fedpriv.codecs import Codec, Wire, flatten, unflatten
+from fedpriv.codecs import Codec, Coded, Wire, flatten, unflatten
 from fedpriv.cohort import Sampler
 from fedpriv.lattice import Lattice, dithered, lattice_for
 from fedpriv.privacy import VIEWS, Release, jopeq_claim, t_epsilon
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
-
-# Beyond all counts that keys are split or folded by: what is drawn here is independent of all else a client draws.
-_STREAM = 0xC1D7109E
 
 
 class PrivateQuantizer(NamedTuple):
@@ -151,6 +149,9 @@ def jopeq(
       epsilon: of one value (Laplace) or pair (t), the setting that the paper states.
       options: `optimizer` and `batches`, as `fed_avg`.
 
+    The diagnostics `clipped` and `saturated` are the fractions of values beyond gamma and, with noise, beyond the
+    lattice's range.
+
     Raises:
       ValueError: an unknown noise, or as `private_laplace` and `private_t`.
     """
@@ -159,9 +160,11 @@ def jopeq(
         raise ValueError(f"noise: {noise!r} is not one of {', '.join(kinds)}")
     private = kinds[noise](bits, bound, epsilon)
 
-    def code(key: Key, update: PyTree) -> PyTree:
-        decoded, _ = private.apply(jax.random.fold_in(key, _STREAM), flatten(update))
-        return unflatten(decoded, update)
+    def code(key: Key, update: PyTree) -> Coded:
+        values = flatten(update)
+        decoded, outside = private.apply(jax.random.fold_in(key, streams.DITHER), values)
+        diagnostics = {"clipped": jnp.mean(jnp.abs(values) > bound), "saturated": outside}
+        return Coded(unflatten(decoded, update), diagnostics)
 
     group = private.lattice.dim
     codec = Codec(code, lambda d: Wire(-(-d // group) * group, bits), True)

@@ -13,15 +13,13 @@ from typing import Any
 
 import jax
 
+from fedpriv import streams
 from fedpriv.algorithms.fed_avg import fed_avg
-from fedpriv.codecs import UNCODED, Codec
+from fedpriv.codecs import UNCODED, Codec, Coded
 from fedpriv.cohort import Sampler
 from fedpriv.mechanisms import Mechanism
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
-
-# Beyond all counts that keys are split or folded by: what is drawn here is independent of all else a client draws.
-_STREAM = 0x9A3C51D9
 
 
 def ldp_fed_avg(
@@ -51,9 +49,9 @@ def ldp_fed_avg(
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
 
-    def code(key: Key, update: PyTree) -> PyTree:
+    def code(key: Key, update: PyTree) -> Coded:
         bounded = mechanism.clip(update)[0]
-        noisy = mechanism.perturb(jax.random.fold_in(key, _STREAM), bounded)
+        noisy = mechanism.perturb(jax.random.fold_in(key, streams.OWN_NOISE), bounded)
         return codec.code(key, noisy)
 
     noisy = Codec(code, codec.wire, True)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedpriv import streams
 from fedpriv.algorithms._shared import starting_from
 from fedpriv.codecs import Wire, flatten, unflatten
 from fedpriv.cohort import Sampler, Shard, for_each_client
@@ -35,8 +36,6 @@ from fedpriv.privacy import VIEWS, Poisson, Release, mspdq_claim
 from fedpriv.quantization import Quantized, quantize
 from fedpriv.splitting import Splitting, Submodels, invisible
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
-
-_SECRETS = 0xE1F05EC2  # tells these keys from those of a run of the same seed
 
 _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
@@ -87,7 +86,7 @@ def msp_fl(
         raise ValueError("sampler: cohorts vary in size; draw fixed_size or with_replacement")
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)
-    secrets = jax.random.fold_in(jax.random.key(secret), _SECRETS)
+    secrets = jax.random.fold_in(jax.random.key(secret), streams.SUBMODELS)
 
     def numbers(ids: jax.Array) -> jax.Array:
         """i32[M]: m_i, the same in every round."""

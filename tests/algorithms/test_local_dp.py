@@ -31,13 +31,11 @@ from fedpriv import (
     per_example,
     poisson,
     qsgd,
-    quantization,
     select_rand_k,
     simulate,
+    streams,
     with_replacement,
 )
-from fedpriv.algorithms import dp_scaffold as dp_scaffold_module
-from fedpriv.algorithms import jopeq, local_dp
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.codecs import UNCODED
 from fedpriv.privacy import (
@@ -173,6 +171,13 @@ def test_codecs_compose_with_every_algorithm(name):
         for s in (plain, coded)
     ]
     assert 0 < np.abs(flat[0] - flat[1]).max() < 0.2
+    assert metrics["diagnostics"]["saturated"] == 0
+
+
+def test_what_does_not_fit_is_reported():
+    _, metrics = one_round(CODED["ldp_fed_avg"](fixed_interval(8, 1e-3)))
+    assert metrics["diagnostics"]["saturated"] > 0.9
+    assert "saturated" not in one_round(CODED["fed_avg"](qsgd(8)))[1]["diagnostics"]
 
 
 @pytest.mark.parametrize("name", ["dp_fed_avg", "fed_smp", "adaptive", "dp_fed_avg_wav"])
@@ -238,9 +243,9 @@ def test_other_ways_of_drawing_cannot_be_mixed_with_replacement():
 
 def test_streams_of_keys_do_not_meet():
     """`split(key, n)[i]` is `fold_in(key, i)`: the constants are beyond all such i."""
-    for module in (local_dp, jopeq, quantization):
-        assert module._STREAM >= 2**31
-    assert dp_scaffold_module._CONTROL >= 2**31
+    constants = [value for name, value in vars(streams).items() if name.isupper()]
+    assert len(set(constants)) == len(constants) >= 5
+    assert all(2**31 <= value < 2**32 for value in constants)
 
 
 def test_quantized_updates_are_clipped_after_they_are_decoded():

@@ -1,0 +1,11 @@
+"""Streams of keys, for `jax.random.fold_in`: what is drawn from one is independent of all else a client draws.
+
+All are beyond the counts that keys are split or folded by (below 2^31), and no two are the same.
+"""
+
+QUANTIZER = 0xB5E70071
+DITHER = 0xC1D7109E
+OWN_NOISE = 0x9A3C51D9
+CONTROL_VARIATE = 0xD2C0A7E1
+SUBMODELS = 0xE1F05EC2
+"""Of a federation's secrets, which must not be those of a run of the same seed."""
