@@ -12,7 +12,7 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger
 from experiments.msp_config import Msp, Name
-from fedpriv.consensus import Exchanges
+from fedpriv.consensus import Exchanges, Norm
 from fedpriv.datasets import Dataset
 from fedpriv.types import Algorithm
 
@@ -79,7 +79,8 @@ def _split(
     if not quantized:
         return fp.msp_fl(model.loss, **options)
     if isinstance(config.interval, str):
-        return fp.mspdq_fl(model.loss, bits=config.bits, **options)
+        norm: Norm = "columns" if config.interval == "columns" else "frobenius"
+        return fp.mspdq_fl(model.loss, bits=config.bits, norm=norm, **options)
     fixed = fp.consensus.fixed(config.bits, config.interval)
     return fp.msp_fl(model.loss, **options, transmission=fixed)
 

@@ -68,8 +68,9 @@ class Msp(Run):
     """lambda of the theorems."""
     bits: int = 8
     """B of mspdq_fl, jopeq and fed_avg_qsgd."""
-    interval: float | Literal["dynamic"] = "dynamic"
-    """Of mspdq_fl's quantizer: the paper's, or a fixed one from minus to plus this."""
+    interval: float | Literal["dynamic", "columns"] = "dynamic"
+    """Of mspdq_fl's quantizer: the paper's; the same with the norm of A - B taken column by column; or a fixed one from
+    minus to plus this."""
     consensus_step: float = 0.5
     """e, how far visible submodels follow the mean."""
     gamma: float = 0.1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +106,14 @@ def exchange(
     )
 
 
+Norm: TypeAlias = Literal["frobenius", "columns"]
+
+_NORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "frobenius": jnp.linalg.norm,
+    "columns": lambda apart: jnp.max(jnp.linalg.norm(apart, axis=0)),
+}
+
+
 class Transmission(NamedTuple):
     """What of a visible submodel reaches the server.
 
@@ -115,6 +123,7 @@ class Transmission(NamedTuple):
       common: whether all visible submodels have to begin at one value, on the grid.
       overhead: bits per message beside the values.
       interval: width by the paper's rule -> width in use; 0 where nothing is quantized.
+      distance: submodels -> ||A - B||, of which the rule's W~ is the largest so far.
     """
 
     bits: int
@@ -122,6 +131,7 @@ class Transmission(NamedTuple):
     common: bool
     overhead: int
     interval: Callable[[jax.Array], jax.Array]
+    distance: Callable[[Submodels], jax.Array]
 
 
 def full_precision() -> Transmission:
@@ -130,17 +140,32 @@ def full_precision() -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
 
-    return Transmission(32, send, False, 0, jnp.zeros_like)
+    return Transmission(32, send, False, 0, jnp.zeros_like, _unused)
 
 
-def dynamic(bits: int) -> Transmission:
-    """The paper's quantizer: 2^B levels on [q[k] - pi a_max[k] / 2, q[k] + pi a_max[k] / 2] (eq. 18 to 20)."""
+def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
+    """The paper's quantizer: 2^B levels on [q[k] - pi a_max[k] / 2, q[k] + pi a_max[k] / 2] (eq. 18 to 20).
+
+    Args:
+      bits: B.
+      norm: of A - B [M, d], which the paper leaves open. Its proof that nothing leaves the interval (Lemma 10) goes
+        through coordinate by coordinate, so that the longest column will do: a width that does not grow with d. The
+        condition on B, eq. 23 read the right way round, is then 2^B >= sqrt(M) pi + 1 instead of sqrt(M d) pi + 1.
+
+    Raises:
+      ValueError: bits outside 1..22, or an unknown norm.
+    """
     check_bits(bits)
+    if norm not in _NORMS:
+        raise ValueError(f"norm: {norm!r} is not one of {', '.join(_NORMS)}")
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, q - width / 2, q + width / 2, bits)
 
-    return Transmission(bits, send, True, 32, lambda width: width)
+    distance = _NORMS[norm]
+    return Transmission(
+        bits, send, True, 32, lambda width: width, lambda now: distance(_apart(now))
+    )
 
 
 def fixed(bits: int, bound: float) -> Transmission:
@@ -156,7 +181,13 @@ def fixed(bits: int, bound: float) -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, jnp.float32(-bound), jnp.float32(bound), bits)
 
-    return Transmission(bits, send, False, 0, lambda width: jnp.full_like(width, 2 * bound))
+    return Transmission(
+        bits, send, False, 0, lambda width: jnp.full_like(width, 2 * bound), _unused
+    )
+
+
+def _unused(now: Submodels) -> jax.Array:
+    return jnp.float32(0)
 
 
 class Exchanges(NamedTuple):
@@ -260,7 +291,7 @@ def agree(
 
     def once(now: _Round, k: jax.Array) -> _Round:
         alpha = coupling.alpha(k)
-        widest = jnp.maximum(now.widest, _distance(now.submodels))
+        widest = jnp.maximum(now.widest, transmission.distance(now.submodels))
         submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
         width = pi(widest) * alpha  # (20): pi_t a_max[k]
         q = transmission.send(jax.random.fold_in(key, k), submodels.visible, now.sent, width)
@@ -289,7 +320,7 @@ def interval_scale(step: float, size: int) -> Callable[[Any], Any]:
     return lambda widest: 8 * (step + larger + larger * widest) / (1 - second)
 
 
-def _distance(now: Submodels) -> jax.Array:
-    """||A - B||, Frobenius; with several invisible submodels of the sum of their distances, which is what moves a."""
+def _apart(now: Submodels) -> jax.Array:
+    """A - B, f32[M, d]; with several invisible submodels the sum of their distances, which is what moves a."""
     a, b, real = now
-    return jnp.linalg.norm(jnp.sum(jnp.where(real[..., None], b - a[:, None], 0.0), 1))
+    return jnp.sum(jnp.where(real[..., None], b - a[:, None], 0.0), 1)

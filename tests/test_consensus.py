@@ -1,5 +1,7 @@
 """Model splitting and consensus: invariants, limits, the paper's matrices and conditions."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -197,13 +199,14 @@ def test_rounds_beyond_k_do_nothing():
     np.testing.assert_array_equal(found[0].saturated, found[1].saturated)
 
 
-def by_hand(key, start, sent, e, gamma, bits, rounds):
+def by_hand(key, start, sent, e, gamma, bits, rounds, norm="frobenius"):
     """Algorithm 1, lines 22 to 31, written down again in NumPy, for one invisible submodel."""
     a, b, q = (np.asarray(x, np.float64) for x in (start.visible, start.invisible[:, 0], sent))
     widest = 0.0
     for k in range(rounds):
         alpha = gamma / (k + 1)
-        widest = max(widest, np.linalg.norm(a - b))
+        apart = np.linalg.norm(a - b) if norm == "frobenius" else np.linalg.norm(a - b, 2, 0).max()
+        widest = max(widest, apart)
         pi = 8 * (e + 1 + widest) / (1 - (1 - e))
         a, b = a + e * (q.mean(0) - q) + alpha * (b - a), b + alpha * (a - b)
         half = pi * alpha / 2
@@ -213,17 +216,47 @@ def by_hand(key, start, sent, e, gamma, bits, rounds):
     return q.mean(0)
 
 
+@pytest.mark.parametrize("norm", ["frobenius", "columns"])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_the_dynamic_quantizer_against_numpy(bits):
+def test_the_dynamic_quantizer_against_numpy(bits, norm):
     start = split(jax.random.key(6), MODELS, jnp.ones(M, int), 1, SPLITTINGS["uniform"])
     common = jnp.broadcast_to(start.visible[0], start.visible.shape)
     b = 2 * MODELS - common
     start = Submodels(common, b[:, None], start.real)
     key = jax.random.key(7)
     sent = exactly(common)
-    agreed = agree(key, start, sent, coupling(0.4, 0.2), consensus.dynamic(bits), 12, 12)
-    expected = by_hand(key, start, common, 0.4, 0.2, bits, 12)
+    agreed = agree(key, start, sent, coupling(0.4, 0.2), consensus.dynamic(bits, norm), 12, 12)
+    expected = by_hand(key, start, common, 0.4, 0.2, bits, 12, norm)
     np.testing.assert_allclose(agreed.model, expected, atol=1e-3)
+
+
+def test_the_longest_column_is_enough():
+    """With 2^B >= sqrt(M) pi + 1 nothing leaves the interval (Lemma 10 by coordinates), however many they are.
+
+    By the whole matrix, 4096 coordinates make the interval, and so the error, many times as wide.
+    """
+    models = jax.random.normal(jax.random.key(20), (M, 4096))
+    start = split(jax.random.key(6), models, jnp.ones(M, int), 1, SPLITTINGS["uniform"])
+    common = jnp.broadcast_to(start.visible[0], models.shape)
+    start = Submodels(common, 2 * models[:, None] - common[:, None], start.real)
+    ways = {
+        "exact": full_precision(),
+        "columns": consensus.dynamic(10, "columns"),
+        "frobenius": consensus.dynamic(10),
+    }
+    found = {
+        name: agree(jax.random.key(7), start, exactly(common), coupling(0.4, 0.2), way, 30, 30)
+        for name, way in ways.items()
+    }
+    assert all(agreed.saturated == 0 for agreed in found.values())
+    pi = float(found["columns"].width) / (0.2 / 30)
+    assert math.sqrt(M) * pi + 1 <= 2**10
+    assert found["frobenius"].width > 10 * found["columns"].width
+    away = {
+        name: float(jnp.linalg.norm(agreed.model - found["exact"].model))
+        for name, agreed in found.items()
+    }
+    assert away["frobenius"] > 10 * away["columns"] > 0
 
 
 def test_the_interval_shrinks_and_errors_with_it():
@@ -296,6 +329,7 @@ def test_saturation_is_counted():
         (lambda: splitting.laplace(-1.0, 1.0), "sensitivity: -1.0 is not positive"),
         (lambda: consensus.fixed(8, -1.0), "bound: -1.0 is not positive"),
         (lambda: consensus.dynamic(0), "bits: 0 is not in 1..22"),
+        (lambda: consensus.dynamic(8, "l1"), "norm: .l1. is not one of frobenius, columns"),
     ],
 )
 def test_wrong_input(make, message):

@@ -24,6 +24,7 @@ from fedpriv.consensus import (
     Consensus,
     Coupling,
     Exchanges,
+    Norm,
     Transmission,
     agree,
     check_coupling,
@@ -117,18 +118,19 @@ def msp_fl(
     return Algorithm(starting_from(sampler), round, releases, lambda rounds, delta: splitting.claim)
 
 
-def mspdq_fl(loss: LossFn, *, bits: int, **options: Any) -> Algorithm:
+def mspdq_fl(loss: LossFn, *, bits: int, norm: Norm = "frobenius", **options: Any) -> Algorithm:
     """MSPDQ-FL: `msp_fl` whose visible submodels travel with `bits` each, on an interval that shrinks.
 
     Formal guarantees: none; the claim is Proposition 4, (0, delta) for one value of one message, with delta = 1.
 
     Args:
+      norm: behind the interval's width, see `consensus.dynamic`.
       options: as `msp_fl`.
 
     Raises:
-      ValueError: as `msp_fl`, or bits outside 1..22.
+      ValueError: as `msp_fl` and `consensus.dynamic`.
     """
-    made = msp_fl(loss, transmission=dynamic(bits), **options)
+    made = msp_fl(loss, transmission=dynamic(bits, norm), **options)
     # All 2^B levels are in use, so that the second term is 1; the paper names no C4 that would make the first smaller.
     claim = mspdq_claim(2**bits, bits, interval=1.0, difference=1.0)
     return made._replace(claim=lambda rounds, delta: claim)
