@@ -12,8 +12,8 @@ import optax
 import fedpriv as fp
 from experiments.wavelet_config import Name, Wavelet
 from fedpriv.algorithms.wavelet import Clip
-from fedpriv.codecs import dimension
 from fedpriv.types import Algorithm
+from fedpriv.vectors import dimension
 
 Clipped: TypeAlias = Literal["gradient", "coefficients", "levels", "update"]
 """What a clip norm is for."""

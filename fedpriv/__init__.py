@@ -21,7 +21,7 @@ from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
-from fedpriv.codecs import Codec, Wire, dimension
+from fedpriv.codecs import Codec, Wire, fixed_interval, qsgd
 from fedpriv.cohort import (
     Cohort,
     Sampler,
@@ -48,14 +48,15 @@ from fedpriv.privacy import (
     calibrate_noise,
     calibrate_rounds,
     certify,
+    nothing_hidden,
 )
 from fedpriv.private_steps import LocalSteps
 from fedpriv.proxy import median_norm, median_update_norm
-from fedpriv.quantization import fixed_interval, qsgd
 from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.types import Algorithm, ModelState
+from fedpriv.vectors import dimension
 
 __all__ = [
     "VIEWS",
@@ -117,6 +118,7 @@ __all__ = [
     "msp_fl",
     "mspdq_fl",
     "noise",
+    "nothing_hidden",
     "partition",
     "per_example",
     "per_example_dense",

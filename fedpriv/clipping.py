@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fedpriv.codecs import dimension, flatten, unflatten
 from fedpriv.types import PyTree
+from fedpriv.vectors import dimension, flatten, unflatten
 from fedpriv.wavelet import haar, haar_norm, inverse_haar, padded_length
 
 Bound: TypeAlias = float | jax.Array

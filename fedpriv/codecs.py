@@ -1,4 +1,4 @@
-"""What travels: a message's size, and the sparsifiers that shrink it."""
+"""What travels: a message's size, and the codecs that shrink it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from fedpriv import streams
+from fedpriv.quantization import check_bits, quantize
 from fedpriv.types import Key, PyTree
+from fedpriv.vectors import flatten, unflatten
 
 
 class Wire(NamedTuple):
@@ -56,67 +58,46 @@ UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False)
 """32 bits per value, exactly what was sent."""
 
 
-def dimension(tree: PyTree) -> int:
-    """Number of coordinates d of a pytree."""
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+def fixed_interval(bits: int, bound: float) -> Codec:
+    """2^B levels from -bound to bound, whatever the message; what lies outside becomes the nearest end.
 
+    The diagnostic `saturated` is the fraction of values outside.
 
-def flatten(tree: PyTree) -> jax.Array:
-    """f32[d]: the leaves one after the other, as `jax.flatten_util.ravel_pytree` orders them."""
-    leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(tree)]
-    return jnp.concatenate(leaves)
-
-
-def unflatten(vector: jax.Array, like: PyTree) -> PyTree:
-    """The inverse of `flatten`, in the shapes of `like`."""
-    leaves, treedef = jax.tree.flatten(like)
-    parts, start = [], 0
-    for leaf in leaves:
-        parts.append(vector[start : start + leaf.size].reshape(leaf.shape))
-        start += leaf.size
-    return jax.tree.unflatten(treedef, parts)
-
-
-def gather(tree: PyTree, kept: jax.Array) -> jax.Array:
-    """f32[k]: the coordinates `kept` (i32[k]) of the flattened tree."""
-    return flatten(tree)[kept]
-
-
-def scatter(values: jax.Array, kept: jax.Array, like: PyTree) -> PyTree:
-    """A tree in the shapes of `like` with `values` (f32[k]) at the coordinates `kept` and exactly 0 elsewhere."""
-    vector = jnp.zeros(dimension(like), values.dtype)
-    vector = vector.at[kept].set(values, unique_indices=True, indices_are_sorted=True)
-    return unflatten(vector, like)
-
-
-def rand_k(key: Key, d: int, k: int) -> jax.Array:
-    """i32[k], sorted: a subset of k of d coordinates, uniformly at random (Fed-SMP, eq. 5).
-
-    The k largest of d random 32-bit numbers; a tie at the threshold (probability below d / 2^32) goes to the lower
-    coordinate.
+    Raises:
+      ValueError: bits outside 1..22, or a bound that is not positive.
     """
-    return largest(jax.random.bits(key, (d,), jnp.uint32), k)
+    check_bits(bits)
+    if not bound > 0:
+        raise ValueError(f"bound: {bound} is not positive")
+    ends = jnp.float32(-bound), jnp.float32(bound)
+
+    def code(key: Key, message: PyTree) -> Coded:
+        key = jax.random.fold_in(key, streams.QUANTIZER)
+        values, _, outside = quantize(key, flatten(message), *ends, bits)
+        return Coded(unflatten(values, message), {"saturated": jnp.mean(outside)})
+
+    return Codec(code, lambda d: Wire(d, bits), True)
 
 
-def top_k(magnitude: jax.Array, k: int) -> jax.Array:
-    """i32[k], sorted: the coordinates of the k largest of `magnitude` (f32[d], non-negative; Fed-SMP, eq. 6)."""
-    # Non-negative IEEE floats are ordered as their bit patterns.
-    return largest(lax.bitcast_convert_type(magnitude, jnp.uint32), k)
+def qsgd(bits: int) -> Codec:
+    """QSGD-style: sign and 2^(B - 1) - 1 levels of |v| / max |v|, stochastically rounded; max |v| travels in 32 bits.
 
+    D. Alistarh et al., "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NIPS 2017, scaled by
+    the largest entry instead of the l2 norm, as is usual for dense codes; without the Elias coding of the levels.
+    Unbiased, and nothing is ever outside.
 
-def largest(scores: jax.Array, k: int) -> jax.Array:
-    """i32[k], sorted: coordinates of the k largest of u32[d]; of equal ones at the threshold, the first.
-
-    Bisection on the threshold's 32 bits: 32 counts instead of a sort, exact for any k.
+    Raises:
+      ValueError: bits outside 2..22.
     """
+    check_bits(bits, 2)
+    levels = 2 ** (bits - 1) - 1
 
-    def bit(i: jax.Array, threshold: jax.Array) -> jax.Array:
-        higher = threshold | (jnp.uint32(1) << (31 - i).astype(jnp.uint32))
-        return jnp.where(jnp.sum(scores >= higher) >= k, higher, threshold)
+    def code(key: Key, message: PyTree) -> Coded:
+        v = flatten(message)
+        largest = jnp.max(jnp.abs(v))
+        share = jnp.where(largest > 0, jnp.abs(v) / jnp.where(largest > 0, largest, 1.0), 0.0)
+        u = jax.random.uniform(jax.random.fold_in(key, streams.QUANTIZER), v.shape)
+        rounded = jnp.minimum(jnp.floor(share * levels + u), levels) / levels
+        return Coded(unflatten(jnp.sign(v) * rounded * largest, message), {})
 
-    threshold = lax.fori_loop(0, 32, bit, jnp.uint32(0))  # the k-th largest score
-    above = scores > threshold
-    ties = scores == threshold
-    spare = k - jnp.sum(above)
-    chosen = above | (ties & (jnp.cumsum(ties) <= spare))
-    return jnp.nonzero(chosen, size=k)[0].astype(jnp.int32)
+    return Codec(code, lambda d: Wire(d, bits, overhead=32), True)

@@ -36,7 +36,7 @@ class Sampler(NamedTuple):
 
     Attributes:
       draw: key -> Cohort.
-      slots: the largest cohort there can be.
+      slots: length of a cohort's arrays; at least `accounting.most`, the largest cohort there can be.
       expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
       accounting: the same sampling as the accountant sees it.
     """

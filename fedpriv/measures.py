@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedpriv.codecs import flatten
 from fedpriv.cohort import Cohort, Shard, for_each_client
 from fedpriv.federation import Federation
 from fedpriv.simulate import Measure
 from fedpriv.types import Example, Key, LossFn, Params, State
+from fedpriv.vectors import flatten
 
 
 def objective(loss: LossFn, l2: float = 0.0) -> Callable[[Params, Example, jax.Array], jax.Array]:

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.clipping import Bound, Clipping, flat, spread
-from fedpriv.codecs import dimension, unflatten
 from fedpriv.noise import Noise, isotropic
 from fedpriv.types import Key, PyTree
+from fedpriv.vectors import dimension, unflatten
 
 
 class Mechanism(NamedTuple):
@@ -184,3 +184,7 @@ def _perturb(
         return jax.tree.map(jnp.add, total, unflatten(noise, total))
 
     return perturb
+
+
+UNPERTURBED = gaussian(math.inf, 0)
+"""Neither bounds nor hides anything."""

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.clipping import Clipping
-from fedpriv.codecs import dimension, unflatten
 from fedpriv.types import Key, PyTree
+from fedpriv.vectors import dimension, unflatten
 from fedpriv.wavelet import Form, inverse_haar, padded_length
 
 

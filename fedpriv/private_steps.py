@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
@@ -9,14 +11,14 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.codecs import dimension, flatten
 from fedpriv.cohort import Sampler, Shard
 from fedpriv.dynamic import Dynamic
 from fedpriv.local import Schedule
 from fedpriv.mechanisms import Mechanism
 from fedpriv.per_example import Gradients, MedianClipping, private_mean
-from fedpriv.privacy import Poisson
+from fedpriv.privacy import VIEWS, Everyone, FixedSize, Release
 from fedpriv.types import Key, Params
+from fedpriv.vectors import dimension, flatten
 
 RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
 
@@ -101,10 +103,56 @@ class LocalSteps(NamedTuple):
         """(number of rounds, multiplier of a step) of each part of a run, for a unit that becomes zero."""
         most = 1
         if self.unit == "client":  # its records together move the sum
-            most = self.records.slots
-            if not isinstance(self.records.accounting, Poisson):
-                most = round(self.records.expected_size)  # the other slots are masked
+            most = self.records.accounting.most
         return tuple((n, m / most) for n, m in self.mechanism.stages(rounds))
+
+    def releases(
+        self, sampler: Sampler, first: Sampler | None = None, *, summed: bool = False
+    ) -> Callable[[int], tuple[Release, ...]]:
+        """`Algorithm.releases`: every view sees the K noisy gradients of each round that its client takes part in.
+
+        The noise of others hides nothing of the steps before the last, which are seen through later ones, and
+        control variates carry it over rounds; so each view is taken to see the noisy gradients themselves. Only
+        for one step without control variates (`summed`) does a third party, or a server that sees sums, see no
+        more than the cohort's sum, with the noise of all its members. A whole client is in each of its own
+        steps: no sampling of records hides it.
+
+        Args:
+          first: the sampler of the first round, if it is another one.
+        """
+        records = self.records.accounting
+        if self.unit == "client":
+            records = Everyone(self.records.accounting.population)
+        fixed = isinstance(sampler.accounting, FixedSize | Everyone)
+
+        def release(view: str, sampler: Sampler, steps: int, own: float) -> Release:
+            shared = summed and fixed and view != "server" and self.mechanism.noise == "gaussian"
+            return Release(
+                view,
+                self.unit,
+                own * math.sqrt(sampler.expected_size) if shared else own,
+                records,
+                steps,
+                noise=self.mechanism.noise,
+                in_shares=shared,
+                repeats=self.steps,
+                participation=sampler.accounting,
+                reason="" if own > 0 else self.mechanism.reason,
+            )
+
+        def releases(rounds: int) -> tuple[Release, ...]:
+            found = []
+            for view in VIEWS:
+                opening = min(rounds, 1) if first is not None else 0
+                for steps, own in self.multipliers(rounds):
+                    begun = min(opening, steps)
+                    if first is not None:
+                        found.append(release(view, first, begun, own))
+                    found.append(release(view, sampler, steps - begun, own))
+                    opening -= begun
+            return tuple(r for r in found if r.steps) or tuple(found)
+
+        return releases
 
     def check(self) -> None:
         """Raises ValueError naming the field, its value and the remedy."""

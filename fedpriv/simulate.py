@@ -14,10 +14,11 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fedpriv.codecs import Wire, dimension
+from fedpriv.codecs import Wire
 from fedpriv.federation import Federation, stack
 from fedpriv.strategy import Strategy, default, spmd, sum_over, use
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
+from fedpriv.vectors import dimension
 
 Score = Callable[[Params, Example], dict[str, jax.Array]]
 Measure = Callable[[State, Federation], dict[str, jax.Array]]

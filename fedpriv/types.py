@@ -29,8 +29,12 @@ class ModelState(NamedTuple):
     """i32[], number of rounds done, for schedules."""
 
 
+def unclaimed(rounds: int, delta: float) -> None:
+    """`Algorithm.claim` of what no paper claims anything of."""
+
+
 class Algorithm(NamedTuple):
-    """A federated algorithm; everything the laboratory offers needs no more than these four functions.
+    """A federated algorithm; everything the laboratory offers needs no more than these functions.
 
     Attributes:
       init: (params, federation) -> state, a pytree with a field `params`.
@@ -39,10 +43,10 @@ class Algorithm(NamedTuple):
         per value `downlink` (of what a client receives), and, under `diagnostics`, numbers that are not private and
         never part of what is released.
       releases: (rounds) -> what each view sees in that many rounds; host side, independent of the data.
-      claim: (rounds, delta) -> the paper's own epsilon, or None.
+      claim: (rounds, delta) -> the paper's own epsilon, or None; by default None.
     """
 
     init: Callable[[Params, Federation], State]
     round: Callable[[Key, State, Federation], tuple[State, Metrics]]
     releases: Callable[[int], tuple[Release, ...]]
-    claim: Callable[[int, float], Claim | None]
+    claim: Callable[[int, float], Claim | None] = unclaimed

@@ -143,3 +143,8 @@ def assert_identical(actual, expected) -> None:
     actual, expected = jax.tree.leaves(actual), jax.tree.leaves(expected)
     for a, e in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, e)
+
+
+def z_bound(tests: int) -> float:
+    """Of the largest of so many standard normals."""
+    return stats.norm.isf(FALSE_ALARM / 2 / tests)

@@ -11,9 +11,9 @@ from small import assert_close, assert_identical
 
 from fedpriv import mechanism
 from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
-from fedpriv.codecs import flatten
 from fedpriv.noise import haar_noise
 from fedpriv.privacy import haar_multiplier, whitened_multiplier
+from fedpriv.vectors import flatten
 from fedpriv.wavelet import padded_length
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -1,104 +1,72 @@
-"""Sparsifiers against sorting, their randomness, and the size of what travels."""
-
-from itertools import combinations
+"""Codecs: unbiased, their bits counted, what does not fit reported."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
-from small import assert_identical, assert_uniform
+from small import z_bound
 
-from fedpriv import Wire
-from fedpriv.codecs import dimension, flatten, gather, largest, rand_k, scatter, top_k, unflatten
+from fedpriv import Wire, fixed_interval, qsgd
+from fedpriv.codecs import UNCODED
+from fedpriv.vectors import dimension
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+DRAWS = 20_000
 
-TREE = {
-    "b": jnp.float32(7),
-    "a": [jnp.arange(6.0).reshape(2, 3), jnp.arange(4.0)[None, None]],
-    "empty": jnp.zeros((0, 3)),
-}
+TREE = {"a": jnp.array([[-0.97, -0.55, -0.13], [0.17, 0.61, 0.93]]), "b": jnp.array([0.32, -0.71])}
 
 
-def numpy_largest(scores, k):
-    """The k largest, ties to the lower coordinate: a stable sort in descending order."""
-    return np.sort(np.argsort(-scores.astype(np.float64), kind="stable")[:k])
+@pytest.mark.parametrize(
+    "codec", [qsgd(4), qsgd(2), fixed_interval(4, 1.0)], ids=["qsgd 4", "qsgd 2", "fixed"]
+)
+def test_codecs_are_unbiased(codec):
+    keys = jax.random.split(jax.random.key(5), DRAWS)
+    coded = jax.vmap(lambda k: codec.code(k, TREE).message)(keys)
+    for name, x in TREE.items():
+        values = np.asarray(coded[name], np.float64)
+        assert values.shape[1:] == x.shape
+        deviation = np.sqrt(np.maximum(values.var(0), 1e-6) / DRAWS)
+        assert np.max(np.abs(values.mean(0) - x) / deviation) < z_bound(8)
 
 
-jit_largest = jax.jit(largest, static_argnums=1)
-jit_top_k = jax.jit(top_k, static_argnums=1)
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_bits_counted_are_bits_needed(bits):
+    """Different values that can be decoded: at most 2^B, beside the scale."""
+    x = jax.random.normal(jax.random.key(0), (50_000,))
+    for codec in (qsgd(bits), fixed_interval(bits, 4.0)):
+        values = np.unique(np.asarray(codec.code(jax.random.key(1), x).message))
+        assert len(values) <= 2**bits
+        assert codec.wire(100).bits() - codec.wire(0).bits() == 100 * bits
+    assert qsgd(bits).wire(0).bits() == 32
+    assert fixed_interval(bits, 4.0).wire(0).bits() == 0
 
 
-@pytest.mark.parametrize("k", [1, 7, 50])
-def test_largest_and_top_k_are_those_of_a_sort(k):
-    rng = np.random.default_rng(k)
-    extremes = np.array([0, 2**32 - 1] * 25, np.uint32)
-    for scores in (
-        rng.integers(0, 2**32, 50, np.uint32),
-        rng.integers(0, 4, 50, np.uint32),  # ties at the threshold
-        rng.integers(2**31 - 2, 2**31 + 2, 50, np.uint32),  # both sides of the sign bit
-        np.zeros(50, np.uint32),
-        extremes,
-    ):
-        kept = jit_largest(jnp.asarray(scores), k)
-        assert kept.dtype == jnp.int32
-        np.testing.assert_array_equal(kept, numpy_largest(scores, k))
-    for magnitude in (
-        rng.exponential(size=50),
-        rng.integers(0, 3, 50),
-        np.zeros(50),
-        np.where(rng.random(50) < 0.9, 0, 1e-40),  # denormal
-        10.0 ** rng.integers(-45, 38, 50),
-    ):
-        magnitude = magnitude.astype(np.float32)
-        kept = jit_top_k(jnp.asarray(magnitude), k)
-        np.testing.assert_array_equal(kept, numpy_largest(magnitude, k))
+def test_uncoded_is_what_was_sent():
+    assert UNCODED.code(jax.random.key(0), TREE).message is TREE
+    assert UNCODED.wire(dimension(TREE)).bits() == 8 * 32
+    assert not UNCODED.lossy
 
 
-def test_negative_zero_counts_as_zero_after_abs():
-    kept = jit_top_k(jnp.abs(jnp.array([-0.0, 1e-20, 0.0])), 1)
-    np.testing.assert_array_equal(kept, [1])
+def test_nothing_but_zeros():
+    coded = qsgd(8).code(jax.random.key(0), jnp.zeros(5))
+    np.testing.assert_array_equal(coded.message, np.zeros(5))
 
 
-@pytest.mark.parametrize(("d", "k"), [(5, 5), (5, 1), (1000, 999)])
-def test_rand_k_is_sorted_and_has_k_distinct_coordinates(d, k):
-    keys = jax.random.split(jax.random.key(0), 20)
-    kept = np.asarray(jax.jit(jax.vmap(lambda key: rand_k(key, d, k)))(keys))
-    assert kept.shape == (20, k)
-    assert kept.dtype == np.int32
-    assert np.all(np.diff(kept, axis=1) > 0)
-    assert kept.min() >= 0
-    assert kept.max() < d
+def test_a_fixed_interval_reports_what_lies_outside():
+    coded = fixed_interval(8, 0.6).code(jax.random.key(0), TREE)  # -0.97, 0.61, 0.93 and -0.71
+    assert coded.diagnostics == {"saturated": 0.5}
 
 
-def test_rand_k_is_uniform_over_subsets():
-    trials = 20_000
-    keys = jax.random.split(jax.random.key(1), trials)
-    kept = np.asarray(jax.jit(jax.vmap(lambda key: rand_k(key, 6, 3)))(keys))
-    subsets, counts = np.unique(kept, axis=0, return_counts=True)
-    np.testing.assert_array_equal(subsets, list(combinations(range(6), 3)))
-    assert_uniform(counts, trials, 1 / 20)
-
-
-def test_flatten_is_ravel_pytree():
-    vector, restore = ravel_pytree(TREE)
-    assert dimension(TREE) == 11
-    np.testing.assert_array_equal(flatten(TREE), vector)
-    assert_identical(unflatten(vector, TREE), restore(vector))
-    assert jax.tree.map(jnp.shape, unflatten(vector, TREE)) == jax.tree.map(jnp.shape, TREE)
-
-
-def test_scatter_and_gather_are_inverse():
-    kept = jnp.array([0, 3, 9, 10], jnp.int32)
-    values = jnp.array([5.0, -1.0, 2.0, 8.0])
-    tree = scatter(values, kept, TREE)
-    np.testing.assert_array_equal(gather(tree, kept), values)
-    others = np.setdiff1d(np.arange(11), kept)
-    np.testing.assert_array_equal(flatten(tree)[others], 0)
-    everything = jnp.arange(11, dtype=jnp.int32)
-    assert_identical(scatter(gather(TREE, everything), everything, TREE), TREE)
-    np.testing.assert_array_equal(gather(TREE, kept), np.asarray(flatten(TREE))[[0, 3, 9, 10]])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: qsgd(1), "bits: 1 is not in 2..22"),
+        (lambda: fixed_interval(23, 1.0), "bits: 23 is not in 1..22"),
+        (lambda: fixed_interval(8, 0.0), "bound: 0.0 is not positive"),
+    ],
+)
+def test_wrong_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("of", [int, np.int32, jnp.int32])

@@ -27,7 +27,7 @@ from fedpriv import (
     take,
     train,
 )
-from fedpriv.codecs import dimension, flatten, unflatten
+from fedpriv.vectors import dimension, flatten, unflatten
 
 
 class Memory(NamedTuple):
@@ -79,7 +79,7 @@ def error_feedback(loss, sampler, rate, mechanism):
         )
         return (server, *sums)
 
-    return Algorithm(init, round, releases, lambda rounds, delta: None)
+    return Algorithm(init, round, releases)
 
 
 CLIENTS = 6

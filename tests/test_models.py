@@ -11,8 +11,8 @@ from flax import nnx
 from small import classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
-from fedpriv.codecs import dimension
 from fedpriv.strategy import use
+from fedpriv.vectors import dimension
 
 
 @pytest.mark.parametrize(

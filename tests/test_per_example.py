@@ -11,11 +11,11 @@ from small import assert_close, assert_normal
 
 from fedpriv import models
 from fedpriv.clipping import separately
-from fedpriv.codecs import flatten
 from fedpriv.mechanisms import gaussian, mechanism
 from fedpriv.noise import isotropic
 from fedpriv.per_example import MedianClipping, per_example, private_mean
 from fedpriv.per_example_dense import per_example_dense
+from fedpriv.vectors import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 OLD_NAMES = "ignore:optax.*:DeprecationWarning"

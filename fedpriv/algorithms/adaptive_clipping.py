@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.algorithms._shared import client_releases, measured, starting_from
-from fedpriv.codecs import UNCODED, Codec, dimension
+from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, Schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian
 from fedpriv.privacy.whitening import joint_multiplier
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params
+from fedpriv.vectors import dimension
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 
@@ -114,7 +115,7 @@ def adaptive_fed_avg(
     updates = at(clip_norm, z_delta)
     both = joint_multiplier([updates.multiplier, 2 * count_noise])
     releases = client_releases(updates._replace(multiplier=both), sampler, codec)
-    return Algorithm(init, round, releases, lambda rounds, delta: None)
+    return Algorithm(init, round, releases)
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:

@@ -18,10 +18,10 @@ import optax
 from jax import lax
 
 from fedpriv import streams
-from fedpriv.algorithms._shared import measured
-from fedpriv.algorithms.dp_sgd import dp_sgd, local_releases, starting
+from fedpriv.algorithms._shared import measured, starting_from
+from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.clipping import flat, separately
-from fedpriv.codecs import UNCODED, Codec, Wire, dimension, unflatten
+from fedpriv.codecs import UNCODED, Codec, Wire
 from fedpriv.cohort import Sampler, Shard, everyone, for_each_client, put, take
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
@@ -30,7 +30,8 @@ from fedpriv.noise import isotropic
 from fedpriv.per_example import Gradients, MedianClipping
 from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.private_steps import LocalSteps
-from fedpriv.types import Algorithm, Key, Metrics, Params
+from fedpriv.types import Algorithm, Key, Metrics, Params, unclaimed
+from fedpriv.vectors import dimension, unflatten
 
 ClipNorm: TypeAlias = float | Literal["median"]
 
@@ -147,7 +148,7 @@ def dp_scaffold(
     first = everyone(sampler.accounting.population) if everyone_first else None
 
     def init(params: Params, federation: Federation) -> ScaffoldState:
-        start = starting(local, sampler, params, federation)
+        start = starting_from(sampler, local.records)(params, federation)
         d = dimension(params)
         return ScaffoldState(*start, jnp.zeros(d), jnp.zeros((federation.num_clients, d)))
 
@@ -165,14 +166,12 @@ def dp_scaffold(
                 y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
                 dy = jax.tree.map(jnp.subtract, y, x)
                 # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
-                own = {"user_drift": drift}
-                if not codec.lossy:
-                    return (dy, mean - c_i), (mean, own)
                 dy, of_dy = codec.code(key, dy)
-                dc, of_dc = codec.code(jax.random.fold_in(key, streams.CONTROL_VARIATE), mean - c_i)
-                own |= jax.tree.map(lambda a, b: (a + b) / 2, of_dy, of_dc)
+                control_key = jax.random.fold_in(key, streams.CONTROL_VARIATE)
+                dc, of_dc = codec.code(control_key, mean - c_i)
+                own = {"user_drift": drift} | jax.tree.map(lambda a, b: (a + b) / 2, of_dy, of_dc)
                 # The client keeps what the server decodes, so that c stays the mean of the c_i.
-                return (dy, dc), (c_i + dc, own)
+                return (dy, dc), (c_i + dc if codec.lossy else mean, own)
 
             total, (new, seen) = for_each_client(
                 client, local_key, cohort, federation, take(controls, cohort)
@@ -184,15 +183,13 @@ def dp_scaffold(
             wire = codec.wire(dimension(x))
             both = wire._replace(values=messages * wire.values, overhead=messages * wire.overhead)
             state = ScaffoldState(x, t + 1, c + share * dc, put(controls, cohort, new))  # line 20
-            metrics = measured(cohort, both, seen)
-            metrics["downlink"] = jax.tree.map(jnp.int32, Wire(messages * dimension(x)))
-            return state, metrics
+            return state, measured(cohort, both, seen, Wire(messages * dimension(x)))
 
         return round
 
     usual = round_with(sampler)
     round = usual if first is None else _opened_by(round_with(first), usual)
-    return Algorithm(init, round, local_releases(local, sampler, first), _claim(local, sampler))
+    return Algorithm(init, round, local.releases(sampler, first), _claim(local, sampler))
 
 
 Round: TypeAlias = Callable[[Key, ScaffoldState, Federation], tuple[ScaffoldState, Metrics]]
@@ -232,7 +229,7 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
         or used.noise_multiplier == 0
         or local.unit == "client"
     ):
-        return lambda rounds, delta: None  # of whole clients the paper prints no number
+        return unclaimed  # of whole clients the paper prints no number
     median = isinstance(used, MedianClipping)
     uneven = (
         used.tensors > 1

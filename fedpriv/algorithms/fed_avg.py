@@ -12,8 +12,6 @@ have to be bounded by the privacy analysis as well.
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -24,13 +22,14 @@ from fedpriv.algorithms._shared import (
     measured,
     starting_from,
 )
-from fedpriv.codecs import UNCODED, Codec, dimension
+from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, GradFn, Schedule, full_batch, mean_grad, train
-from fedpriv.mechanisms import Mechanism, gaussian
+from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
+from fedpriv.vectors import dimension
 
 
 def fed_avg(
@@ -39,7 +38,7 @@ def fed_avg(
     sampler: Sampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | Dynamic | None = None,
+    mechanism: Mechanism | Dynamic = UNPERTURBED,
     grad: GradFn | None = None,
     codec: Codec = UNCODED,
 ) -> Algorithm:
@@ -50,11 +49,10 @@ def fed_avg(
       sampler: draws the cohort.
       optimizer: round -> the clients' optimiser.
       batches: a client's batches.
-      mechanism: what bounds a client's update and perturbs the sum; None for neither.
+      mechanism: what bounds a client's update and perturbs the sum; by default neither.
       grad: the gradient that clients follow; by default that of the mean loss.
       codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
     """
-    mechanism = mechanism or gaussian(math.inf, 0)
     grad = grad or mean_grad(loss)
 
     def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
@@ -81,7 +79,6 @@ def fed_avg(
         starting_from(sampler),
         round,
         client_releases(mechanism, sampler, codec),
-        lambda rounds, delta: None,
     )
 
 

@@ -7,7 +7,6 @@ of Algorithm 2 there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,13 +20,15 @@ from fedpriv.algorithms._shared import (
     measured,
     starting_from,
 )
-from fedpriv.codecs import UNCODED, Codec, dimension, flatten, gather, rand_k, scatter, top_k
+from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, GradFn, Schedule, mean_grad, train
-from fedpriv.mechanisms import Mechanism, gaussian
+from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian
+from fedpriv.sparsification import rand_k, top_k
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params
+from fedpriv.vectors import dimension, flatten, gather, scatter
 
 
 class Sparsifier(NamedTuple):
@@ -112,7 +113,7 @@ def fed_avg_sparse(
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
-    mechanism: Mechanism | Dynamic | None = None,
+    mechanism: Mechanism | Dynamic = UNPERTURBED,
     codec: Codec = UNCODED,
 ) -> Algorithm:
     """FedAvg-rand_k and FedAvg-top_k, the paper's baselines; with a `mechanism`, Fed-SMP.
@@ -121,7 +122,6 @@ def fed_avg_sparse(
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: of the kept coordinates, see `fed_avg`.
     """
-    mechanism = mechanism or gaussian(math.inf, 0)
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> ModelState:
@@ -154,8 +154,7 @@ def fed_avg_sparse(
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
         return ModelState(theta, t + 1), measured(cohort, codec.wire(kept.size), seen)
 
-    releases = client_releases(mechanism, sampler, codec)
-    return Algorithm(init, round, releases, lambda rounds, delta: None)
+    return Algorithm(init, round, client_releases(mechanism, sampler, codec))
 
 
 def fed_smp(

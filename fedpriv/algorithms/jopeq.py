@@ -17,11 +17,12 @@ import jax.numpy as jnp
 
 from fedpriv import streams
 from fedpriv.algorithms.fed_avg import fed_avg
-from fedpriv.codecs import Codec, Coded, Wire, flatten, unflatten
+from fedpriv.codecs import Codec, Coded, Wire
 from fedpriv.cohort import Sampler
 from fedpriv.lattice import Lattice, dithered, lattice_for
-from fedpriv.privacy import VIEWS, Release, jopeq_claim, t_epsilon
+from fedpriv.privacy import jopeq_claim, nothing_hidden, t_epsilon
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
+from fedpriv.vectors import flatten, unflatten
 
 
 class PrivateQuantizer(NamedTuple):
@@ -175,9 +176,6 @@ def jopeq(
         f"message then has epsilon {private.hidden:.4g}, and those of all its values add up"
     )
     return made._replace(
-        releases=lambda rounds: tuple(
-            Release(view, "client", 0.0, sampler.accounting, rounds, reason=reason)
-            for view in VIEWS
-        ),
+        releases=nothing_hidden(sampler.accounting, reason),
         claim=lambda rounds, delta: claim,
     )

@@ -72,7 +72,7 @@ def _local_releases(
         return Release(
             view,
             "client",
-            mechanism.multiplier * math.sqrt(sampler.slots) if summed else mechanism.multiplier,
+            mechanism.multiplier * math.sqrt(cohorts.most) if summed else mechanism.multiplier,
             Everyone(cohorts.population) if shown else cohorts,
             rounds,
             participation=cohorts if shown else None,

@@ -10,16 +10,15 @@ in the protocol knows; here it is computed, and 32 bits are counted for telling 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from fedpriv import streams
-from fedpriv.algorithms._shared import starting_from
-from fedpriv.codecs import Wire, flatten, unflatten
-from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.algorithms._shared import measured, starting_from
+from fedpriv.codecs import Wire
+from fedpriv.cohort import Cohort, Sampler, Shard, for_each_client
 from fedpriv.consensus import (
     Consensus,
     Coupling,
@@ -33,10 +32,11 @@ from fedpriv.consensus import (
 )
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, Schedule, mean_grad, train
-from fedpriv.privacy import VIEWS, Poisson, Release, mspdq_claim
+from fedpriv.privacy import Poisson, mspdq_claim, nothing_hidden
 from fedpriv.quantization import Quantized, quantize
 from fedpriv.splitting import Splitting, Submodels, invisible
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
+from fedpriv.vectors import flatten, unflatten
 
 _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
@@ -83,8 +83,10 @@ def msp_fl(
     low, high = submodels
     if not 1 <= low <= high:
         raise ValueError(f"submodels: {submodels} is not a range of numbers from 1 on")
-    if isinstance(sampler.accounting, Poisson):
-        raise ValueError("sampler: cohorts vary in size; draw fixed_size or with_replacement")
+    if isinstance(sampler.accounting, Poisson) or sampler.slots != sampler.accounting.most:
+        raise ValueError(
+            "sampler: cohorts vary in size or have empty slots; draw fixed_size or with_replacement"
+        )
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)
     secrets = jax.random.fold_in(jax.random.key(secret), streams.SUBMODELS)
@@ -112,9 +114,9 @@ def msp_fl(
         count = jnp.minimum(exchanges.at(t), exchanges.most)
         agreed = agree(send_key, start, sent, coupling, transmission, count, exchanges.most)
         state = ModelState(unflatten(agreed.model, theta), t + 1)
-        return state, _metrics(agreed, models, m, count, transmission)
+        return state, _metrics(cohort, agreed, models, m, count, transmission)
 
-    releases = _bare(sampler)
+    releases = nothing_hidden(sampler.accounting, _REASON)
     return Algorithm(starting_from(sampler), round, releases, lambda rounds, delta: splitting.claim)
 
 
@@ -164,36 +166,27 @@ def _split(
 
 
 def _metrics(
+    cohort: Cohort,
     agreed: Consensus,
     models: jax.Array,
     m: jax.Array,
     count: jax.Array,
     transmission: Transmission,
 ) -> Metrics:
-    slots, d = models.shape
+    d = models.shape[1]
     weights = (1 + m) / jnp.sum(1 + m)
     extra = transmission.overhead
     uplink = Wire((count + 1) * d, transmission.bits, overhead=(count + 1) * extra)
     downlink = Wire((count + 1) * d, 32, overhead=(count + 1) * extra)
-    return {
-        "cohort_size": jnp.int32(slots),
-        "uplink": jax.tree.map(jnp.int32, uplink),
-        "downlink": jax.tree.map(jnp.int32, downlink),
-        "diagnostics": {
-            "exchanges": count.astype(jnp.float32),
-            "saturated": agreed.saturated,
-            "interval": agreed.width,
-            "distance_to_mean": jnp.linalg.norm(agreed.model - models.mean(0)),
-            "distance_to_weighted_mean": jnp.linalg.norm(agreed.model - weights @ models),
-        },
+    metrics = measured(cohort, uplink, {}, downlink)
+    metrics["diagnostics"] = {
+        "exchanges": count.astype(jnp.float32),
+        "saturated": agreed.saturated,
+        "interval": agreed.width,
+        "distance_to_mean": jnp.linalg.norm(agreed.model - models.mean(0)),
+        "distance_to_weighted_mean": jnp.linalg.norm(agreed.model - weights @ models),
     }
-
-
-def _bare(sampler: Sampler) -> Callable[[int], tuple[Release, ...]]:
-    """`Algorithm.releases` where no view is hidden anything."""
-    return lambda rounds: tuple(
-        Release(view, "client", 0.0, sampler.accounting, rounds, reason=_REASON) for view in VIEWS
-    )
+    return metrics
 
 
 def uploads(exchanges: Exchanges, rounds: int, size: int) -> int:

@@ -21,12 +21,12 @@ from fedpriv.clipping import Clipping, coefficients, flat, per_level
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler
 from fedpriv.local import Batches, GradFn, Schedule
-from fedpriv.mechanisms import Mechanism, gaussian, mechanism
+from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian, mechanism
 from fedpriv.noise import Noise, haar_noise
 from fedpriv.per_example import Gradients, per_example, private_mean
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
 from fedpriv.private_steps import LocalSteps, RecordMechanism
-from fedpriv.types import Algorithm, Example, Key, LossFn, Params
+from fedpriv.types import Algorithm, Example, Key, LossFn, Params, unclaimed
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 """All coefficients together (Algorithm 1), those of each level (Section 4.3), or the gradient before the transform."""
@@ -118,7 +118,7 @@ def _claim_of_records(local: LocalSteps, sampler: Sampler) -> Callable[[int, flo
     """The paper counts a client's steps, each on a random sample of its records; here those of one in every round."""
     used = local.mechanism
     if not isinstance(used, Mechanism) or not _weaker(used) or local.unit != "record":
-        return lambda rounds, delta: None
+        return unclaimed
     records, reach = local.records.accounting, used.noise_multiplier / used.multiplier
     return lambda rounds, delta: wavelet_claim(
         used.noise_multiplier, records, rounds * local.steps, delta, "record", reach
@@ -184,8 +184,7 @@ def _unbounded(used: Mechanism) -> Mechanism:
     reason = (
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
-    clip = gaussian(math.inf, 0).clip
-    return used._replace(clip=clip, multiplier=0.0, reason=reason, at=None, scales=None)
+    return used._replace(clip=UNPERTURBED.clip, multiplier=0.0, reason=reason, at=None, scales=None)
 
 
 def _claim_of_clients(
@@ -193,7 +192,7 @@ def _claim_of_clients(
 ) -> Callable[[int, float], Claim | None]:
     """None without noise, and for isotropic noise on bounded updates, which is DP-FedAvg."""
     if used.noise_multiplier == 0 or not (by_gradient or _weaker(used)):
-        return lambda rounds, delta: None
+        return unclaimed
     reach = used.noise_multiplier / used.multiplier
     unbounded = "The update that is perturbed is not bounded by the clip norm of its gradients."
 

@@ -17,7 +17,7 @@ from fedpriv.privacy.claims import (
     t_epsilon,
     wavelet_claim,
 )
-from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release
+from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release, nothing_hidden
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
@@ -43,6 +43,7 @@ __all__ = [
     "jopeq_claim",
     "msp_laplace_claim",
     "mspdq_claim",
+    "nothing_hidden",
     "t_epsilon",
     "wavelet_claim",
     "whitened_multiplier",

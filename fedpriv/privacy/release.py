@@ -6,6 +6,7 @@ The three are kept apart on purpose: a `Claim` is printed beside a `Certificate`
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from fedpriv.privacy._checks import require, require_count, require_multiplier
@@ -105,6 +106,15 @@ class Release:
             reason = "what is left of Laplace noise when shares of it are missing is not Laplace"
             return replace(self, multiplier=0.0, reason=reason)
         return replace(self, multiplier=self.multiplier * math.sqrt(fraction))
+
+
+def nothing_hidden(
+    sampling: Sampling, reason: str, unit: str = "client"
+) -> Callable[[int], tuple[Release, ...]]:
+    """`Algorithm.releases` of what hides nothing from anybody, and why."""
+    return lambda rounds: tuple(
+        Release(view, unit, 0.0, sampling, rounds, reason=reason) for view in VIEWS
+    )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,11 @@ class Everyone:
         require_count("population", self.population, 1)
 
     @property
+    def most(self) -> int:
+        """Most units that one draw can hold."""
+        return self.population
+
+    @property
     def rate(self) -> float:
         """Probability that a given client takes part in a round: 1."""
         return 1.0
@@ -40,6 +45,11 @@ class FixedSize:
         require_count("size", self.size, 1)
         remedy = f"give at most the population, {self.population}"
         require(self.size <= self.population, "size", self.size, remedy)
+
+    @property
+    def most(self) -> int:
+        """Most units that one draw can hold."""
+        return self.size
 
     @property
     def rate(self) -> float:
@@ -68,6 +78,11 @@ class Poisson:
             require_count("capacity", self.capacity, 1)
 
     @property
+    def most(self) -> int:
+        """Most units that one draw can hold."""
+        return self.population if self.capacity is None else min(self.capacity, self.population)
+
+    @property
     def can_be_cut(self) -> bool:
         """Whether a cohort can exceed the capacity."""
         return self.capacity is not None and self.capacity < self.population
@@ -91,6 +106,11 @@ class WithReplacement:
         least = 1 / self.population - 1e-12
         remedy = f"give a probability in [1 / population = {least:.3g}, 1]"
         require(least <= self.largest <= 1, "largest", self.largest, remedy)
+
+    @property
+    def most(self) -> int:
+        """Most units that one draw can hold."""
+        return self.size
 
     @property
     def rate(self) -> float:

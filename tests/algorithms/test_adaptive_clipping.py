@@ -26,9 +26,9 @@ from fedpriv import (
 )
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg, update_noise
 from fedpriv.clipping import flat, per_layer
-from fedpriv.codecs import flatten
 from fedpriv.noise import haar_noise
 from fedpriv.privacy import VIEWS, joint_multiplier
+from fedpriv.vectors import flatten
 from fedpriv.wavelet import haar, weights
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -37,8 +37,8 @@ from fedpriv.algorithms.dp_scaffold import (
     dp_scaffold_steps,
     record_fed_avg,
 )
-from fedpriv.codecs import flatten
 from fedpriv.per_example import MedianClipping, per_example
+from fedpriv.vectors import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -22,8 +22,8 @@ from fedpriv import (
     poisson,
 )
 from fedpriv.clipping import per_level
-from fedpriv.codecs import flatten
 from fedpriv.noise import isotropic
+from fedpriv.vectors import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -33,7 +33,7 @@ from fedpriv import (
     select_top_k,
     steps,
 )
-from fedpriv.codecs import flatten
+from fedpriv.vectors import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

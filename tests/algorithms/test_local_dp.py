@@ -34,6 +34,7 @@ from fedpriv import (
     select_rand_k,
     simulate,
     streams,
+    subsets,
     with_replacement,
 )
 from fedpriv.algorithms.local_dp import ldp_fed_avg
@@ -127,6 +128,21 @@ def test_with_replacement_no_secrecy_of_the_cohort_is_used():
     assert found.epsilon < certify(always, 4, 1e-5, view="server").epsilon
     once = 1 - 0.4**2
     assert made.releases(4)[0].sampling.rate == pytest.approx(once)
+
+
+def test_empty_slots_add_no_noise():
+    """`subsets` has more slots than members: only members' noise counts."""
+    certified = [
+        certify(
+            ldp_fed_avg(MODEL.loss, sampler=of(20, 5), mechanism=gaussian(1.0, 2.0), **COMMON),
+            4,
+            1e-5,
+            view="server_secagg",
+        ).epsilon
+        for of in (subsets, fixed_size)
+    ]
+    assert subsets(20, 5).slots > 5
+    assert certified[0] == certified[1]
 
 
 # Codecs

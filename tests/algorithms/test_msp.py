@@ -22,6 +22,7 @@ from fedpriv import (
     poisson,
     simulate,
     splitting,
+    subsets,
     with_replacement,
 )
 from fedpriv.algorithms import msp
@@ -195,6 +196,7 @@ def test_cohorts_drawn_with_replacement():
         ({"submodels": (0, 2)}, r"submodels: \(0, 2\) is not a range"),
         ({"submodels": (3, 2)}, r"submodels: \(3, 2\) is not a range"),
         ({"sampler": poisson(CLIENTS, 0.5, 6)}, "sampler: cohorts vary in size"),
+        ({"sampler": subsets(CLIENTS, 4)}, "or have empty slots"),
         ({"submodels": (1, 9)}, "gamma: 0.15 for up to 9 invisible submodels"),
         ({"coupling": coupling(2.0, 0.1)}, "step: 2.0 is not in"),
     ],

@@ -33,8 +33,8 @@ from fedpriv import (
 )
 from fedpriv.algorithms.adaptive_clipping import update_noise
 from fedpriv.clipping import coefficients, flat, per_level
-from fedpriv.codecs import dimension, flatten
 from fedpriv.noise import haar_noise
+from fedpriv.vectors import dimension, flatten
 from fedpriv.wavelet import padded_length, variance_left, weights
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -1,0 +1,35 @@
+"""A model as one vector, against JAX's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from small import assert_identical
+
+from fedpriv.vectors import dimension, flatten, gather, scatter, unflatten
+
+TREE = {
+    "b": jnp.float32(7),
+    "a": [jnp.arange(6.0).reshape(2, 3), jnp.arange(4.0)[None, None]],
+    "empty": jnp.zeros((0, 3)),
+}
+
+
+def test_flatten_is_ravel_pytree():
+    vector, restore = ravel_pytree(TREE)
+    assert dimension(TREE) == 11
+    np.testing.assert_array_equal(flatten(TREE), vector)
+    assert_identical(unflatten(vector, TREE), restore(vector))
+    assert jax.tree.map(jnp.shape, unflatten(vector, TREE)) == jax.tree.map(jnp.shape, TREE)
+
+
+def test_scatter_and_gather_are_inverse():
+    kept = jnp.array([0, 3, 9, 10], jnp.int32)
+    values = jnp.array([5.0, -1.0, 2.0, 8.0])
+    tree = scatter(values, kept, TREE)
+    np.testing.assert_array_equal(gather(tree, kept), values)
+    others = np.setdiff1d(np.arange(11), kept)
+    np.testing.assert_array_equal(flatten(tree)[others], 0)
+    everything = jnp.arange(11, dtype=jnp.int32)
+    assert_identical(scatter(gather(TREE, everything), everything, TREE), TREE)
+    np.testing.assert_array_equal(gather(TREE, kept), np.asarray(flatten(TREE))[[0, 3, 9, 10]])
