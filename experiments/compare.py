@@ -1,8 +1,9 @@
-"""python -m experiments.compare FOLDER [FOLDER ...] [--metrics NAME ...] [--output PICTURE]: runs side by side.
+"""python -m experiments.compare FOLDER [FOLDER ...] [--output PICTURE [--metrics NAME ...] [--together]]: side by side.
 
 Prints a Markdown table with a line per run folder and algorithm: the settings in which the runs differ, accuracy, and
 the epsilons with their unit, view and adjacency. With --output it draws a row of panels per metric (accuracy, loss or
-anything under "diagnostics_not_private") and a column per folder. Exit code 2: something given was wrong.
+anything under "diagnostics_not_private") and a column per folder, or one for all with --together. Exit code 2:
+something given was wrong.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--metrics", nargs="+", metavar="NAME", help="default: accuracy")
     parser.add_argument("--output", type=Path, metavar="PICTURE")
+    parser.add_argument("--together", action="store_true", help="one column for all folders")
     args = parser.parse_args(argv)
     try:
-        if args.metrics and not args.output:
-            raise ValueError("--metrics: there is no picture to draw them in; give --output")
+        for option, value in (("--metrics", args.metrics), ("--together", args.together)):
+            if value and not args.output:
+                raise ValueError(f"{option}: there is no picture to draw in; give --output")
         runs = [read(folder) for folder in args.folders]
         if args.output:
-            picture(runs, args.metrics or ["accuracy"], args.output)
+            draw = overlay if args.together else picture
+            draw(runs, args.metrics or ["accuracy"], args.output)
     except ValueError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
@@ -132,27 +136,62 @@ def picture(runs: Sequence[RunFolder], metrics: Sequence[str], path: Path) -> No
     Raises:
       ValueError: no run has the metric.
     """
+    names = list(dict.fromkeys(name for run in runs for name in run.summary["rounds"]))
+    looks = {name: Look(NAMES.get(name, name), f"C{i % 10}") for i, name in enumerate(names)}
+    columns = {t: [(run, looks)] for run, t in zip(runs, titles(runs), strict=True)}
+    _picture(columns, metrics, path)
+
+
+def overlay(runs: Sequence[RunFolder], metrics: Sequence[str], path: Path) -> None:
+    """`picture` with every run and algorithm in the same panel."""
+    drawn = []
+    for run, title in zip(runs, titles(runs), strict=True):
+        looks = {}
+        for name in run.summary["rounds"]:
+            number = sum(len(looks) for _, looks in drawn) + len(looks)
+            label = ", ".join(x for x in (NAMES.get(name, name), title) if x)
+            looks[name] = Look(label, f"C{number % 10}", "-" if number < 10 else "--")
+        drawn.append((run, looks))
+    _picture({"": drawn}, metrics, path)
+
+
+class Look(NamedTuple):
+    """How an algorithm's line is drawn."""
+
+    label: str
+    colour: str
+    style: str = "-"
+
+
+def _picture(
+    columns: dict[str, list[tuple[RunFolder, dict[str, Look]]]], metrics: Sequence[str], path: Path
+) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for run in runs for name in run.summary["rounds"]))
-    colours = {name: f"C{i % 10}" for i, name in enumerate(names)}
-    size = (3.4 * len(runs) + 0.6, 2.8 * len(metrics) + 0.4)
+    wide = 3.4 if len(columns) > 1 else 6.0
+    size = (wide * len(columns) + 0.6, 2.8 * len(metrics) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(len(metrics), len(runs), sharex="col", sharey="row", squeeze=False)
+    shape = len(metrics), len(columns)
+    panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
     for metric, row in zip(metrics, panels, strict=True):
-        for axes, run in zip(row, runs, strict=True):
-            _draw(axes, run, metric, colours)
+        for axes, runs in zip(row, columns.values(), strict=True):
+            for run, looks in runs:
+                _draw(axes, run, metric, looks)
         if not any(axes.lines for axes in row):
-            raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(_metrics(runs))}")
+            every = [run for runs in columns.values() for run, _ in runs]
+            raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(_metrics(every))}")
         row[0].set_ylabel(metric)
-    for axes, title in zip(panels[0], titles(runs), strict=True):
+    for axes, title in zip(panels[0], columns, strict=True):
         axes.set_title(textwrap.fill(title, 44), fontsize="small")
     for axes in panels[-1]:
         axes.set_xlabel("round")
     handles = {line.get_label(): line for axes in panels.flat for line in axes.lines}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    side = "outside right upper" if len(columns) == 1 else "outside lower center"
+    wrapped = [textwrap.fill(label, 40) for label in handles]
+    many = 1 if len(columns) == 1 else len(handles)
+    figure.legend(handles.values(), wrapped, loc=side, ncols=many, fontsize="small")
     try:
         figure.savefig(path, dpi=90)
     except (OSError, ValueError) as error:
@@ -164,8 +203,8 @@ def _metrics(runs: Sequence[RunFolder]) -> list[str]:
     return ["accuracy", "loss", *sorted(own)]
 
 
-def _draw(axes: Any, run: RunFolder, metric: str, colours: dict[str, str]) -> None:
-    for name in run.summary["rounds"]:
+def _draw(axes: Any, run: RunFolder, metric: str, looks: dict[str, Look]) -> None:
+    for name, (label, colour, style) in looks.items():
         lines = [line for line in run.lines if line["algorithm"] == name]
         found = [(line["round"], _value(line, metric)) for line in lines]
         points = [(t, s) for t, s in found if s and math.isfinite(float(s["mean"]))]
@@ -174,8 +213,8 @@ def _draw(axes: Any, run: RunFolder, metric: str, colours: dict[str, str]) -> No
         rounds = np.array([t for t, _ in points])
         mean = np.array([s["mean"] for _, s in points])
         std = np.array([s["std"] or 0.0 for _, s in points])
-        axes.plot(rounds, mean, label=NAMES.get(name, name), color=colours[name])
-        axes.fill_between(rounds, mean - std, mean + std, alpha=0.2, color=colours[name])
+        axes.plot(rounds, mean, label=label, color=colour, linestyle=style)
+        axes.fill_between(rounds, mean - std, mean + std, alpha=0.2, color=colour)
 
 
 def _value(line: dict[str, Any], metric: str) -> dict[str, Any] | None:

@@ -189,17 +189,11 @@ def _metrics(
     return metrics
 
 
-def uploads(exchanges: Exchanges, rounds: int, size: int) -> int:
-    """Messages that cohorts of `size` send in `rounds` rounds: M sum_t (K_t + 1) (eq. 27)."""
-    counts = jax.vmap(exchanges.at)(jnp.arange(rounds))
-    return size * int(jnp.sum(counts) + rounds)
-
-
 def uploads_bound(size: int, rounds: int, convexity: float, shift: float) -> float:
     """Proposition 3 (eq. 25): M I (1 + mu theta + mu (1 + I) / 2) for I rounds, K_t by Theorem 3.
 
     The proof puts mu (theta + t) - 1 in the place of K_t by log(1 + x) <= x, which drops the logarithm of lambda: it
-    bounds `uploads` where exchanges contract by 1 / e or faster.
+    bounds M sum_t (K_t + 1) (eq. 27) where exchanges contract by 1 / e or faster.
 
     Args:
       size: M.

@@ -161,8 +161,9 @@ def test_uploads_and_proposition_3():
             )
             for t in range(rounds)
         ]
-        assert msp.uploads(exchanges, rounds, size) == size * (sum(counts) + rounds)
-        assert msp.uploads(exchanges, rounds, size) <= msp.uploads_bound(size, rounds, mu, theta)
+        assert [int(exchanges.at(t)) for t in range(rounds)] == counts
+        uploads = size * (sum(counts) + rounds)  # (27)
+        assert uploads <= msp.uploads_bound(size, rounds, mu, theta)
 
 
 def test_everything_is_seen_and_said():

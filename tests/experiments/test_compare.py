@@ -57,18 +57,35 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(folders):
     from matplotlib.figure import Figure
 
     axes, found = Figure().subplots(), compare.read(Path(folders[0]))
-    colours = {"dp_fed_avg": "C3", "dp_scaffold": "C5"}
-    compare._draw(axes, found, "log_gap", colours)
-    assert [line.get_label() for line in axes.lines] == ["DP-SCAFFOLD", "DP-FedAvg"]
+    looks = {"dp_scaffold": compare.Look("ours", "C5"), "dp_fed_avg": compare.Look("theirs", "C3")}
+    compare._draw(axes, found, "log_gap", looks)
+    assert [line.get_label() for line in axes.lines] == ["ours", "theirs"]
     assert [line.get_color() for line in axes.lines] == ["C5", "C3"]
     own = [x for x in found.lines if x["algorithm"] == "dp_scaffold"]
     expected = [x["diagnostics_not_private"]["log_gap"]["mean"] for x in own]
     assert list(axes.lines[0].get_ydata()) == pytest.approx(expected)
 
 
+def test_all_runs_in_one_panel(folders, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(compare, "_picture", lambda columns, *_: drawn.update(columns))
+    assert compare.main([*folders, "--together", "--output", "p.png"]) == 0
+    (runs,) = drawn.values()
+    looks = [look for _, looks in runs for look in looks.values()]
+    assert [look.label for look in looks] == [
+        f"{name}, beta {beta}" for beta in ("0.0", "5.0") for name in ("DP-SCAFFOLD", "DP-FedAvg")
+    ]
+    assert len({look.colour for look in looks}) == 4
+    monkeypatch.undo()
+    path = tmp_path / "p.png"
+    assert compare.main([*folders, "--together", "--output", str(path)]) == 0
+    assert path.read_bytes()[:4] == b"\x89PNG"
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (["--together"], "--together: there is no picture"),
         ([], "arguments are required: FOLDER"),
         (["--metrics", "accuracy"], "--metrics: there is no picture"),
         (

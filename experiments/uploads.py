@@ -1,0 +1,85 @@
+"""python -m experiments.uploads FOLDER [FOLDER ...] --accuracy A: messages that cohorts sent to reach an accuracy.
+
+The communication complexity of Wang et al. (Figure 4): for each run folder and algorithm with model splitting, the
+rounds I until an evaluation shows accuracy A (in [0, 1], mean over the seeds), the uploads M sum_t (K_t + 1) until
+then, as recorded, and Proposition 3's bound on them, which is for K_t by Theorem 3 (`--exchanges 0`). Exit code 2:
+something given was wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.command_line import Parser
+from experiments.compare import RunFolder, read, titles
+from experiments.run import one_line
+from experiments.show import NAMES
+from fedpriv.algorithms.msp import uploads_bound
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    details = (__doc__ or "").partition("\n\n")[2]
+    parser = Parser(prog="python -m experiments.uploads", description=details)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    parser.add_argument("--accuracy", type=float, required=True, metavar="A")
+    args = parser.parse_args(argv)
+    try:
+        if not 0 <= args.accuracy <= 1:
+            raise ValueError(f"--accuracy: {args.accuracy} is not in [0, 1]")
+        print(table([read(folder) for folder in args.folders], args.accuracy))
+    except ValueError as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def table(runs: Sequence[RunFolder], accuracy: float) -> str:
+    """Markdown.
+
+    Raises:
+      ValueError: no run has an algorithm with exchanges.
+    """
+    head = ["settings", "algorithm", f"rounds to {accuracy:.1%}", "uploads", "Proposition 3"]
+    rows = [
+        [title, NAMES.get(name, name), *_row(run, name, accuracy)]
+        for run, title in zip(runs, titles(runs), strict=True)
+        for name in run.summary["rounds"]
+        if _exchanges(run, name)
+    ]
+    if not rows:
+        raise ValueError("FOLDER: no algorithm there makes exchanges; give runs of mspdq_* configs")
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
+    settings, before, sent = run.summary["settings"], 0, 0.0
+    for line in _exchanges(run, name):
+        rounds = (
+            line["round"] - before
+        )  # since the last evaluation, over which diagnostics are means
+        exchanges = line["diagnostics_not_private"]["exchanges"]["mean"]
+        sent += settings["cohort"] * rounds * (exchanges + 1)  # (27)
+        before = line["round"]
+        if line["accuracy"]["mean"] >= accuracy:
+            return [str(before), f"{sent:.0f}", _bound(settings, name, before)]
+    return [f"not in {before}", f"more than {sent:.0f}", "-"]
+
+
+def _exchanges(run: RunFolder, name: str) -> list[dict[str, Any]]:
+    lines = [line for line in run.lines if line["algorithm"] == name]
+    return [line for line in lines if "exchanges" in line["diagnostics_not_private"]]
+
+
+def _bound(settings: dict[str, Any], name: str, rounds: int) -> str:
+    """(25), for eta_t = a / (t + 1) = 2 / (mu (theta + t)): mu = 2 / a, theta = 1."""
+    if name != "mspdq_fl" or settings["exchanges"] != 0:
+        return "-"
+    bound = uploads_bound(settings["cohort"], rounds, 2 / settings["learning_rate"], 1.0)
+    return f"{bound:.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

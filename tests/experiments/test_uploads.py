@@ -1,0 +1,56 @@
+"""Uploads until an accuracy is reached: counted by hand, beside the bound; wrong input."""
+
+import pytest
+
+from experiments import uploads
+from experiments.compare import RunFolder
+
+
+def folder(accuracies, means, every=2, **settings):
+    """A run as `compare.read` gives it, of one algorithm with those evaluations."""
+    given = {"cohort": 3, "learning_rate": 0.2, "exchanges": 0} | settings
+    lines = [
+        {
+            "algorithm": "mspdq_fl",
+            "round": every * (i + 1),
+            "accuracy": {"mean": accuracy},
+            "diagnostics_not_private": {"exchanges": {"mean": mean}},
+        }
+        for i, (accuracy, mean) in enumerate(zip(accuracies, means, strict=True))
+    ]
+    summary = {"config": "c", "settings": given, "rounds": {"mspdq_fl": 0}, "privacy": {}}
+    return RunFolder(summary, lines)
+
+
+def rows(*runs, accuracy=0.5):
+    lines = uploads.table(list(runs), accuracy).splitlines()[2:]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def test_uploads_are_summed_and_stand_beside_the_bound():
+    (row,) = rows(folder([0.2, 0.4, 0.6, 0.9], [1, 2.5, 4, 9]))
+    assert row[1:] == ["MSPDQ-FL", "6", "63", "828"]
+    assert 3 * 2 * ((1 + 1) + (2.5 + 1) + (4 + 1)) == 63
+    assert 3 * 6 * (1 + 10 * 1 + 10 / 2 * (1 + 6)) == 828  # (25): mu = 2 / 0.2, theta = 1
+
+
+def test_where_the_bound_says_nothing():
+    found = rows(folder([0.1, 0.2], [7, 7]), folder([0.6], [10], exchanges=10))
+    assert found[0][2:] == ["not in 4", "more than 96", "-"]
+    assert found[1][2:] == ["2", "66", "-"]
+    assert found[0][0] == "exchanges 0"
+
+
+def test_wrong_input(tmp_path, capsys):
+    for args, said in (
+        (["--accuracy", "80"], "--accuracy: 80.0 is not in [0, 1]"),
+        (["--accuracy", "0.8"], "does not hold a run that ended"),
+    ):
+        assert uploads.main([str(tmp_path), *args]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    silent = folder([0.6], [1])
+    silent.lines[0]["diagnostics_not_private"].clear()
+    with pytest.raises(ValueError, match="no algorithm there makes exchanges"):
+        uploads.table([silent], 0.5)
