@@ -88,6 +88,8 @@ def _split(
 def _splitting(name: Name, config: Msp, records: int) -> fp.splitting.Splitting:
     if name == "msp_laplace":
         return fp.splitting.laplace(_sensitivity(config, records), config.ldp.epsilon)
+    if name == "msp_gaussian":
+        return fp.splitting.gaussian(_sensitivity(config, records) * _gaussian_scale(config))
     return fp.splitting.uniform(config.splitting_factor)
 
 
@@ -112,7 +114,12 @@ def _sensitivity(config: Msp, records: int) -> float:
 def _local(config: Msp, records: int) -> fp.Mechanism:
     """Noise for `ldp.epsilon` by the stated sensitivity: of the Gaussian mechanism by its textbook formula."""
     clip, epsilon = config.ldp.clip_norm, config.ldp.epsilon
-    scale = _sensitivity(config, records) / (epsilon * clip)
+    reach = _sensitivity(config, records) / clip
     if config.ldp.noise == "laplace":
-        return fp.laplace(clip, scale)
-    return fp.gaussian(clip, scale * math.sqrt(2 * math.log(1.25 / config.delta)))
+        return fp.laplace(clip, reach / epsilon)
+    return fp.gaussian(clip, reach * _gaussian_scale(config))
+
+
+def _gaussian_scale(config: Msp) -> float:
+    """Standard deviation per l2 sensitivity: the textbook formula, of epsilon below 1, used for any."""
+    return math.sqrt(2 * math.log(1.25 / config.delta)) / config.ldp.epsilon

@@ -9,20 +9,27 @@ from typing import Literal
 from experiments.config import Run, at_least_one, each_once, probability
 
 Name = Literal[
-    "fed_avg", "fed_avg_qsgd", "msp_fl", "msp_laplace", "mspdq_fl", "ldp_fed_avg", "jopeq"
+    "fed_avg",
+    "fed_avg_qsgd",
+    "msp_fl",
+    "msp_laplace",
+    "msp_gaussian",
+    "mspdq_fl",
+    "ldp_fed_avg",
+    "jopeq",
 ]
 
 
 @dataclass(frozen=True)
 class Ldp:
-    """FedAvg + LDP (Wei et al. 2020) and MSP + Lap."""
+    """FedAvg + LDP (Wei et al. 2020), MSP + Lap and MSP + Gauss."""
 
     epsilon: float = 10.0
     """eps_DP, of one message. The certificate is the ledger's, whatever this says."""
     noise: Literal["laplace", "gaussian"] = "laplace"
     """On the uploaded model; the sensitivity is in the l1 or in the l2 norm."""
     clip_norm: float = 100.0
-    """C, bound on a client's update in that norm; MSP + Lap, where nothing is bounded, takes it for Delta_1's."""
+    """C, bound on a client's update in that norm; MSP + Lap and MSP + Gauss, where there is none, take it for one."""
     sensitivity: Literal["record", "client"] = "record"
     """2 C over the client's records, as Wei et al. take it, which holds for one full-batch step at most; or 2 C, for
     the whole client."""
@@ -45,7 +52,7 @@ class Msp(Run):
     """MSP-FL, MSPDQ-FL and their rivals on label-sorted shards."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq")
-    """What to train, one after the other; msp_laplace is MSP + Lap."""
+    """What to train, one after the other; msp_laplace is MSP + Lap, msp_gaussian MSP + Gauss."""
     clients: int = 100
     """N, with equally many records."""
     cohort: int = 20
@@ -61,7 +68,7 @@ class Msp(Run):
     exchanges: int = 10
     """K_t of mspdq_fl; 0: by Theorem 3, ceil(1 / eta_t) or more."""
     msp_exchanges: int = 4
-    """K_t of msp_fl and msp_laplace; 0: by Theorem 2, ceil(log_lambda eta_t)."""
+    """K_t of msp_fl, msp_laplace and msp_gaussian; 0: by Theorem 2, ceil(log_lambda eta_t)."""
     most_exchanges: int = 60
     """What K_t by a theorem is cut to."""
     contraction: float = 0.7

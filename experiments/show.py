@@ -36,6 +36,7 @@ NAMES = {
     "fed_avg_qsgd": "FedAvg, QSGD",
     "msp_fl": "MSP-FL",
     "msp_laplace": "MSP + Lap",
+    "msp_gaussian": "MSP + Gauss",
     "mspdq_fl": "MSPDQ-FL",
     "ldp_fed_avg": "FedAvg + LDP",
     "jopeq": "JoPEQ",

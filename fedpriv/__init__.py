@@ -34,6 +34,7 @@ from fedpriv.cohort import (
     take,
     with_replacement,
 )
+from fedpriv.contract import check_algorithm
 from fedpriv.dynamic import Dynamic, dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
@@ -84,6 +85,7 @@ __all__ = [
     "calibrate_noise",
     "calibrate_rounds",
     "certify",
+    "check_algorithm",
     "clipping",
     "consensus",
     "datasets",

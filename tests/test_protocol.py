@@ -6,16 +6,15 @@ import jax
 import numpy as np
 import optax
 import pytest
-from small import assert_identical, classification
+from small import classification
 
 from fedpriv import (
     Certificate,
     Claim,
     LocalSteps,
-    Release,
-    Wire,
     adaptive_fed_avg,
     certify,
+    check_algorithm,
     consensus,
     dp_fed_avg,
     dp_scaffold,
@@ -161,26 +160,13 @@ def rounds(algorithm, params):
     return state, run, run(jax.random.key(1), state, FEDERATION)
 
 
-def test_the_state_has_a_model_and_a_round(rounds, params):
+def test_the_contract(algorithm, params):
+    check_algorithm(algorithm, params, FEDERATION)
+
+
+def test_a_round_moves_the_model(rounds):
     state, _, (after, _) = rounds
-    assert_identical(state.params, params)
-    assert (state.round, after.round) == (0, 1)
-
-
-def test_a_round_keeps_the_type_of_the_state(rounds):
-    """So that it can be scanned."""
-    state, _, (after, _) = rounds
-    assert jax.tree.map(jax.typeof, after) == jax.tree.map(jax.typeof, state)
-
-
-def test_a_round_is_pure(rounds):
-    """The same key gives the same bits, and what it was given is as it was."""
-    state, run, first = rounds
-    before = jax.tree.map(np.array, state)
-    again = run(jax.random.key(1), state, FEDERATION)
-    assert_identical(again, first)
-    assert_identical(state, before)
-    moved = jax.tree.map(lambda a, b: np.any(np.asarray(a) != b), again[0].params, state.params)
+    moved = jax.tree.map(lambda a, b: np.any(np.asarray(a) != b), after.params, state.params)
     assert any(jax.tree.leaves(moved))
 
 
@@ -191,29 +177,16 @@ def test_another_key_is_other_randomness(rounds, name):
     assert any(np.any(np.asarray(a) != b) for a, b in pairs) == (name != "fed_sgd")
 
 
-def test_a_round_works_without_the_host(algorithm, rounds):
-    """Nothing is read back, and nothing but constants of the trace is brought to the device."""
-    state, run, _ = rounds
-    key = jax.random.key(1)
-    with jax.transfer_guard("disallow"):
-        run(key, state, FEDERATION)
-
-
-def test_metrics(rounds):
+def test_diagnostics_are_finite_and_messages_are_counted(rounds):
     _, _, (_, metrics) = rounds
-    assert set(metrics) - {"downlink"} == {"cohort_size", "uplink", "diagnostics"}
     assert metrics["cohort_size"].dtype == np.int32
     assert 0 <= metrics["cohort_size"] <= CLIENTS
-    for way in {"uplink", "downlink"} & set(metrics):
-        assert isinstance(metrics[way], Wire)
-        assert metrics[way].bits() > 0
+    assert metrics["uplink"].bits() > 0
     assert all(np.isfinite(value) for value in jax.tree.leaves(metrics["diagnostics"]))
 
 
-def test_releases_name_every_view_and_look_at_no_data(algorithm, name):
+def test_what_is_hidden(algorithm, name):
     releases = algorithm.releases(9)  # there is no federation here
-    assert all(isinstance(release, Release) for release in releases)
-    assert {release.view for release in releases} == set(VIEWS)
     assert {release.steps for release in releases} == {9}
     for release in releases:
         noisy = name in NOISY and not (name in SERVER_ADDS_NOISE and release.view != "third_party")
@@ -228,8 +201,6 @@ def test_every_view_gets_a_certificate(algorithm, name, view):
     assert (certificate.view, certificate.delta) == (view, 1e-3)
     noisy = name in NOISY and not (name in SERVER_ADDS_NOISE and view != "third_party")
     assert (0 < certificate.epsilon < math.inf) == noisy
-    nothing = certify(algorithm, 0, 1e-3, view=view)
-    assert nothing.epsilon == 0
 
 
 def test_claim(algorithm, name):

@@ -3,6 +3,8 @@
 import json
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from prepared import random_split, write_images
@@ -81,6 +83,31 @@ def test_the_noise_of_ldp():
     assert gauss.releases(1)[0].multiplier == pytest.approx(2 * math.sqrt(2 * math.log(1.25e5)))
 
 
+def test_the_noise_of_msp_with_gauss():
+    chosen = Msp(ldp=Ldp(epsilon=1.0, clip_norm=3.0, sensitivity="client"))
+    w = jnp.ones(100_000)
+    drawn = msp._splitting("msp_gaussian", chosen, 600).draw(jax.random.key(0), w, jnp.int32(1))
+    std = 2 * 3.0 * math.sqrt(2 * math.log(1.25e5))
+    assert abs(np.std(drawn) / std - 1) < 0.02  # nine standard deviations
+    assert made("msp_gaussian").claim(5, 1e-5) is None
+    assert math.isinf(certify(made("msp_gaussian"), 1, 1e-5, view="server").epsilon)
+
+
+def test_the_interval_by_columns(prepared, tmp_path):
+    options = ["--algorithms", "mspdq_fl", "--interval", "columns", "--bits", "4"]
+    found = summary_of("mspdq_mnist", prepared, tmp_path / "r", *options)
+    wide = summary_of("mspdq_mnist", prepared, tmp_path / "w", *options[:2], *options[4:])
+    assert found["settings"]["interval"] == "columns"
+    widths = [last_interval(tmp_path / name) for name in ("r", "w")]
+    assert 0 < 20 * widths[0] < widths[1]
+    assert found["uplink_mb_per_client"] == wide["uplink_mb_per_client"]
+
+
+def last_interval(folder):
+    line = (folder / "metrics.jsonl").read_text().splitlines()[-1]
+    return json.loads(line)["diagnostics_not_private"]["interval"]["mean"]
+
+
 def test_claims():
     assert made("msp_laplace", ldp=Ldp(epsilon=3.0)).claim(5, 1e-5).epsilon == 3
     assert made("jopeq", jopeq=Jopeq(epsilon=4.0)).claim(5, 1e-5).epsilon == 4
@@ -105,6 +132,7 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
         (["--cohort", "0"], "cohort: 0 is not at least 1"),
         (["--learning-rate", "0"], "learning_rate: 0.0 is not positive"),
         (["--splitting-factor", "1"], "factor: 1.0 is not in"),
+        (["--interval", "sideways"], "sideways"),
         (["--interval", "-1"], "bound: -1.0 is not positive"),
         (["--shards", "30"], "clients * shards_per_client = 120 exceeds"),
         (["--delta", "1"], "delta: 1.0 is not in (0, 1)"),

@@ -87,8 +87,13 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
 
 def test_nothing_is_loaded_and_no_config_takes_long(tmp_path):
-    """Each shipped config answers, without its data, in a new process. 15 s are promised; a busy machine gets 30."""
+    """Each config with a ledger answers, without its data, in a new process. 15 s are promised; a busy machine gets 30.
+
+    Every shipped one has a ledger, but for those whose data is bundled.
+    """
     for name in configuration.names():
+        if not hasattr(configuration.load(name), "ledger"):
+            continue
         began = time.perf_counter()
         command = [sys.executable, "-m", "experiments.privacy", name, "--output", str(tmp_path)]
         done = subprocess.run(

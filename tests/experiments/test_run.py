@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -132,10 +133,11 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
             launch(name, "--help")
         assert stop.value.code == 0
         page = capsys.readouterr().out
-        named = {"fed": "--local.learning-rate", "msp": "--consensus-step"}
-        own = named.get(name[:3], "--noise-multiplier")
-        for field in ("--rounds", "--seeds", "--output", "--data-dir", own):
-            assert field in page
+        config = configuration.load(name).config
+        given = {f.name for f in fields(config)} - {f.name for f in fields(configuration.Run)}
+        assert given
+        for field in ("rounds", "seeds", "output", "data_dir", *given):
+            assert f"--{field.replace('_', '-')}" in page
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""`check_algorithm` finds what a new algorithm forgot, and lets an honest one pass."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import classification
+
+from fedpriv import Release, check_algorithm, everyone, fed_avg, full_batch, simulate
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS = 3
+FEDERATION, TEST, MODEL = classification(CLIENTS)
+PARAMS = MODEL.init(jax.random.key(0))
+GOOD = fed_avg(
+    MODEL.loss,
+    sampler=everyone(CLIENTS),
+    optimizer=lambda t: optax.sgd(0.1),
+    batches=full_batch(),
+)
+CALLS = []
+
+
+def in_round(change):
+    """GOOD with `change(state, metrics)` after its round."""
+
+    def round(key, state, federation):
+        return change(*GOOD.round(key, state, federation))
+
+    return GOOD._replace(round=round)
+
+
+def with_metric(**given):
+    return in_round(lambda state, metrics: (state, metrics | given))
+
+
+def without(name):
+    return in_round(lambda s, metrics: (s, {k: v for k, v in metrics.items() if k != name}))
+
+
+def starting(change):
+    return GOOD._replace(init=lambda params, federation: change(GOOD.init(params, federation)))
+
+
+def counted_on_the_host(state, metrics):
+    def count():
+        CALLS.append(1)
+        return np.float32(len(CALLS))
+
+    seen = jax.pure_callback(count, jax.ShapeDtypeStruct((), jnp.float32))
+    return state._replace(params=jax.tree.map(lambda p: p + seen, state.params)), metrics
+
+
+def releasing(*releases):
+    return GOOD._replace(releases=lambda rounds: releases)
+
+
+NOISY = [Release(v, "client", 1.0, everyone(CLIENTS).accounting, 2) for v in ("third_party",)]
+
+
+def test_an_honest_algorithm_passes_and_can_be_simulated():
+    check_algorithm(GOOD, PARAMS, FEDERATION)
+    history = simulate(GOOD, MODEL.init, FEDERATION, TEST, score=MODEL.score, rounds=2)
+    assert np.isfinite(history.loss).all()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (starting(lambda s: tuple(s)), "init: the state has no field `params`"),
+        (starting(lambda s: s._replace(round=jnp.int32(4))), "init: `round` begins at 4"),
+        (
+            starting(lambda s: s._replace(params=jax.tree.map(jnp.negative, s.params))),
+            "init: `params` is not the model",
+        ),
+        (in_round(lambda s, m: (s._replace(round=s.round * 1.0), m)), "round: the state changes"),
+        (in_round(lambda s, m: (s._replace(round=s.round - 1), m)), "`round` must go up by 1"),
+        (in_round(counted_on_the_host), "round: the same key gives another result"),
+        (without("cohort_size"), "metrics: there is no 'cohort_size'"),
+        (without("uplink"), "metrics: there is no 'uplink'"),
+        (with_metric(loss=jnp.float32(0)), r"metrics: \['loss'\] belong under 'diagnostics'"),
+        (with_metric(cohort_size=jnp.int32(-1)), "metrics: 'cohort_size' is negative"),
+        (with_metric(downlink=jnp.int32(3)), "metrics: 'downlink' is not a `Wire`"),
+        (with_metric(diagnostics={"x": jnp.zeros(2)}), "diagnostic 'x' is not a scalar"),
+        (releasing(1), "releases: not a tuple of `Release`"),
+        (releasing(*NOISY), "nothing is said of what server, server_secagg sees"),
+        (
+            GOOD._replace(claim=lambda rounds, delta: 1.0),
+            "claim: neither a `Claim` nor None",
+        ),
+        (
+            GOOD._replace(
+                releases=lambda rounds: tuple(
+                    Release(v, "client", 1.0, everyone(CLIENTS).accounting, rounds + 1)
+                    for v in ("third_party", "server", "server_secagg")
+                )
+            ),
+            "releases: no rounds cost third_party an epsilon",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(algorithm, said):
+    with pytest.raises(ValueError, match=said):
+        check_algorithm(algorithm, PARAMS, FEDERATION)
