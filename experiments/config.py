@@ -11,7 +11,10 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 import configs
+from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation
 from fedpriv.models import Model
 from fedpriv.simulate import Measure
@@ -140,6 +143,15 @@ class Experiment(NamedTuple):
     def ledger(self) -> Ledger:
         algorithms = {name: e.algorithm for name, e in self.entries.items()}
         return Ledger(algorithms, self.delta, self.notes)
+
+
+def federations(
+    data: Dataset, seeds: int, deal: Callable[[np.random.Generator], Sequence[np.ndarray]]
+) -> list[Federation]:
+    """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator."""
+    first, *others = (deal(np.random.default_rng(seed)) for seed in range(seeds))
+    made = Federation.from_arrays(data.train, first, num_classes=data.num_classes)
+    return [made, *(made.repartition(rows) for rows in others)]
 
 
 def names() -> list[str]:

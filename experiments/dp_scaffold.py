@@ -180,9 +180,8 @@ def _records(config: DPScaffold) -> fp.Sampler:
     total = config.training_records
     if config.record_sampling == "subsets":
         return fp.subsets(total, config.batch)
-    spread = (config.batch * (1 - config.record_rate)) ** 0.5
-    capacity = min(total, math.ceil(config.batch + 6 * spread))
-    return fp.poisson(total, config.record_rate, capacity)
+    rate = config.record_rate
+    return fp.poisson(total, rate, min(total, fp.capacity_for(config.batch, rate)))
 
 
 def ledger(config: DPScaffold) -> Ledger:

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, at_least_one, probability
+from experiments.config import Entry, Experiment, Ledger, Run, at_least_one, each_once, probability
 from fedpriv.datasets import Dataset, MissingDataError
 from fedpriv.models import Weights
 from fedpriv.types import Algorithm, LossFn
@@ -83,10 +83,7 @@ class FedSMP(Run):
         at_least_one(clients=self.clients, cohort=self.cohort, public_examples=self.public_examples)
         given = {"capacity": self.capacity, "public_epochs": self.public_epochs}
         at_least_one(**{name: value for name, value in given.items() if value is not None})
-        if len(set(self.algorithms)) < len(self.algorithms):
-            raise ValueError(f"algorithms: {self.algorithms} names one twice; name each once")
-        if not self.algorithms:
-            raise ValueError(f"algorithms: () names none; choose among {Name.__args__}")
+        each_once(self.algorithms)
         probability(delta=self.delta)
 
 
@@ -104,11 +101,8 @@ def sampler(config: FedSMP, clients: int) -> fp.Sampler:
         raise ValueError(f"cohort: {config.cohort} exceeds the {clients} clients; choose fewer")
     if config.sampling == "fixed_size":
         return fp.fixed_size(clients, config.cohort)
-    spread = (config.cohort * (1 - config.cohort / clients)) ** 0.5
-    capacity = config.capacity
-    if capacity is None:
-        capacity = int(np.ceil(config.cohort + 6 * spread))
-    return fp.poisson(clients, config.cohort / clients, capacity)
+    rate = config.cohort / clients
+    return fp.poisson(clients, rate, config.capacity or fp.capacity_for(config.cohort, rate))
 
 
 def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorithm:

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger
+from experiments.config import Entry, Experiment, Ledger, federations
 from experiments.msp_config import Msp, Name
 from fedpriv.consensus import Exchanges, Norm
 from fedpriv.datasets import Dataset
@@ -30,18 +30,12 @@ def experiment(config: Msp, data: Dataset, model: fp.models.Model) -> Experiment
     """The experiment of `config`: clients with a few shards of the label-sorted records each."""
     labels = data.train["label"]
     records = len(labels) // config.clients
-    federations: list[fp.Federation] = []
-    for seed in range(config.seeds):
-        rng = np.random.default_rng(seed)
-        clients = fp.partition.shards(rng, labels, config.clients, config.shards)
-        federations.append(
-            federations[0].repartition(clients)
-            if federations
-            else fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
-        )
-    entries = {
-        name: Entry(make(name, config, model, records), federations) for name in config.algorithms
-    }
+    dealt = federations(
+        data,
+        config.seeds,
+        lambda rng: fp.partition.shards(rng, labels, config.clients, config.shards),
+    )
+    entries = {name: Entry(make(name, config, model, records), dealt) for name in config.algorithms}
     return Experiment(model, data.test, config.delta, entries, notes=NOTES)
 
 

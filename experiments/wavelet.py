@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger
+from experiments.config import Entry, Experiment, Ledger, federations
 from experiments.wavelet_algorithms import Clipped, Maker
 from experiments.wavelet_config import Name, Wavelet
 from fedpriv.datasets import Dataset
@@ -46,19 +46,15 @@ def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experi
         )
     proxy, rest = fp.partition.hold_out(np.random.default_rng(0), np.arange(total), config.proxy)
     public = {k: jnp.asarray(v[proxy]) for k, v in data.train.items()}
-    federations = []
-    for seed in range(config.seeds):
-        rows = np.random.default_rng(seed).permutation(rest)[: config.clients * records]
-        clients = list(rows.reshape(config.clients, records))
-        federations.append(
-            fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
-            if seed == 0
-            else federations[0].repartition(clients)
-        )
+
+    def deal(rng: np.random.Generator) -> list[np.ndarray]:
+        rows = rng.permutation(rest)[: config.clients * records]
+        return list(rows.reshape(config.clients, records))
+
+    dealt = federations(data, config.seeds, deal)
     made = Maker(config, model, records, _norms(config, model, public, records))
     entries = {
-        name: Entry(made.make(name), federations, _settings(made, name))
-        for name in config.algorithms
+        name: Entry(made.make(name), dealt, _settings(made, name)) for name in config.algorithms
     }
     return Experiment(model, data.test, config.delta, entries, notes=NOTES)
 

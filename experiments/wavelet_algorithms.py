@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -168,5 +167,4 @@ def _poisson(population: int, rate: float, room: float = 6) -> fp.Sampler:
     if rate == 1:
         return fp.everyone(population)
     size = population * rate
-    capacity = min(population, math.ceil(size + room * math.sqrt(size * (1 - rate))))
-    return fp.poisson(population, rate, capacity)
+    return fp.poisson(population, rate, min(population, fp.capacity_for(size, rate, room)))

@@ -85,6 +85,14 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
     return Sampler(draw, slots, population * rate, accounting)
 
 
+def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
+    """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
+
+    Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the certificate counts the cut either way.
+    """
+    return math.ceil(size + deviations * math.sqrt(size * (1 - rate)))
+
+
 def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
     """`size` draws with replacement, each of client i with probability p_i = sizes[i] / sum(sizes).
 

@@ -12,6 +12,7 @@ from small import FALSE_ALARM, assert_uniform, regression, with_capacity
 
 from fedpriv import (
     Cohort,
+    capacity_for,
     everyone,
     fixed_size,
     for_each_client,
@@ -205,3 +206,13 @@ def test_errors(make, message):
     with pytest.raises(ValueError, match=message) as error:
         make()
     assert "\n" not in str(error.value)
+
+
+def test_a_poisson_cohort_hardly_ever_exceeds_its_capacity():
+    for size, population in ((30, 120), (20, 1000)):
+        rate = size / population
+        for deviations, most in ((6.0, 1e-7), (4.0, 1e-3)):
+            capacity = capacity_for(size, rate, deviations)
+            assert size < capacity
+            assert stats.binom.sf(capacity, population, rate) < most
+    assert capacity_for(7, 1.0) == 7

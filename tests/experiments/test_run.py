@@ -215,7 +215,7 @@ def test_python_m_experiments_run_is_the_launcher():
         (["--public-epochs", "0"], "public_epochs: 0"),
         (["--local.momentum", "nan"], "momentum: nan"),
         (["--local.decay", "-1"], "decay: -1"),
-        (["--algorithms", "rand_k", "rand_k"], "names one twice"),
+        (["--algorithms", "rand_k", "rand_k"], "name at least one, and each once"),
         (["--layout.clients", "0"], "layout.clients: 0"),
     ],
 )
