@@ -166,6 +166,24 @@ def test_consensus_is_the_weighted_mean(m):
     assert agreed.saturated == 0
 
 
+@pytest.mark.parametrize("m", [1, 3, 18])
+@pytest.mark.parametrize("decay", ["linear", "root", "none"])
+def test_what_remains_of_the_splitting(m, decay):
+    """For equal m_i the model is off the mean by prod_k (1 - (1 + m) alpha[k]) of what a[0] was off, whatever e.
+
+    In exact arithmetic the cohort's mean of a moves by alpha m (mean b - mean a), that of the b by -alpha of it.
+    """
+    start = split(jax.random.key(8), MODELS, jnp.full(M, m), m, SPLITTINGS["uniform"])
+    sent = exactly(start.visible)
+    for step, rounds in ((0.3, 4), (0.9, 10)):
+        used = coupling(step, 0.1, decay)
+        agreed = agree(jax.random.key(5), start, sent, used, full_precision(), rounds, rounds)
+        left = np.prod([1 - (1 + m) * float(used.alpha(k)) for k in range(rounds)])
+        mean = np.asarray(MODELS, np.float64).mean(0)
+        off = np.asarray(start.visible, np.float64).mean(0) - mean
+        np.testing.assert_allclose(agreed.model - mean, left * off, atol=2e-4)
+
+
 def test_without_exchanges_it_is_the_mean_of_what_was_sent():
     start = split(jax.random.key(4), MODELS, UNEQUAL, 3, SPLITTINGS["uniform"])
     for most in (0, 5):
