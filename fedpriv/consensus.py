@@ -149,7 +149,7 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     Args:
       bits: B.
       norm: of A - B [M, d], which the paper leaves open. Its proof that nothing leaves the interval (Lemma 10) goes
-        through coordinate by coordinate, so that the longest column will do: a width that does not grow with d. The
+        through coordinate by coordinate, so that the longest column will do: a width that hardly grows with d. The
         condition on B, eq. 23 read the right way round, is then 2^B >= sqrt(M) pi + 1 instead of sqrt(M d) pi + 1.
 
     Raises:
