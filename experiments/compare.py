@@ -169,8 +169,8 @@ def _picture(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    wide = 3.4 if len(columns) > 1 else 6.0
-    size = (wide * len(columns) + 0.6, 2.8 * len(metrics) + 0.4)
+    wide, tall = (3.4, 2.8) if len(columns) > 1 else (6.4, 3.8)
+    size = (wide * len(columns) + 0.6, tall * len(metrics) + 0.4)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     shape = len(metrics), len(columns)
