@@ -1,4 +1,4 @@
-r"""Model splitting and dynamic quantization on MNIST: Figures 3 and 5 of Wang et al.
+r"""Model splitting and dynamic quantization on MNIST: Figure 3 of Wang et al., and 5 and 7 on these data.
 
     python -m experiments.run mspdq_mnist --local-epochs 1 --bits 6 --exchanges 20 --algorithms fed_avg mspdq_fl
     python -m experiments.run mspdq_mnist --local-epochs 1 --algorithms msp_fl --msp-exchanges 10 \

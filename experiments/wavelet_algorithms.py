@@ -11,6 +11,7 @@ import optax
 import fedpriv as fp
 from experiments.wavelet_config import Name, Wavelet
 from fedpriv.algorithms.wavelet import Clip
+from fedpriv.mechanisms import UNPERTURBED
 from fedpriv.types import Algorithm
 from fedpriv.vectors import dimension
 
@@ -37,7 +38,7 @@ class Maker:
 
     def make(self, name: Name) -> Algorithm:
         if name == "fed_avg":
-            return self._averaged(None)
+            return self._averaged(UNPERTURBED)
         if "fed_avg" in name:
             return self._of_clients(name)
         return self._of_records(name)
@@ -120,7 +121,7 @@ class Maker:
             count_noise=max(config.cohort / 20, config.noise_multiplier),
         )
 
-    def _averaged(self, mechanism: fp.Mechanism | fp.Dynamic | None) -> Algorithm:
+    def _averaged(self, mechanism: fp.Mechanism | fp.Dynamic) -> Algorithm:
         return fp.fed_avg(self.model.loss, **self._averaging(), mechanism=mechanism)
 
     def _averaging(self) -> dict[str, Any]:

@@ -148,9 +148,10 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
 
     Args:
       bits: B.
-      norm: of A - B [M, d], which the paper leaves open. Its proof that nothing leaves the interval (Lemma 10) goes
-        through coordinate by coordinate, so that the longest column will do: a width that hardly grows with d. The
-        condition on B, eq. 23 read the right way round, is then 2^B >= sqrt(M) pi + 1 instead of sqrt(M d) pi + 1.
+      norm: of A - B [M, d]: the paper's Frobenius norm, or the longest column. The argument that nothing leaves the
+        interval (Lemma 10) can be made for every coordinate by itself, so that the latter will do: a width that hardly
+        grows with d. The condition on B, eq. 23 read the right way round, is then 2^B >= sqrt(M) pi + 1 instead of
+        sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is room in them up to 1.2.
 
     Raises:
       ValueError: bits outside 1..22, or an unknown norm.

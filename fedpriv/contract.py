@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.codecs import Wire
@@ -12,15 +15,18 @@ from fedpriv.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release, certify
 from fedpriv.types import Algorithm, Metrics, Params, State
 
+_ROUNDS, _DELTA = 2, 1e-3
+
 
 def check_algorithm(
     algorithm: Algorithm, params: Params, federation: Federation, *, seed: int = 1
 ) -> None:
-    """Runs a round of `algorithm` and asks for its privacy.
+    """Runs a few rounds of `algorithm` and asks for its privacy.
 
-    Checked: the state begins with the model and round 0 and keeps its types, so that it can be scanned; a round is
-    pure, needs nothing from the host and counts itself; its metrics are complete; every view is told what it sees,
-    whatever the data; every view gets a certificate.
+    Checked: the state begins with the model and round 0 and keeps its shapes and types, so that it can be scanned; a
+    round is pure, needs nothing from the host and counts itself; its metrics are complete; every view is told what it
+    sees of every round, whatever the data; every view gets a certificate; where noise is declared, another key moves
+    the model. Whether the noise is as loud as declared cannot be seen here.
 
     Args:
       params: an initial model.
@@ -30,23 +36,24 @@ def check_algorithm(
     Raises:
       ValueError: what does not hold, in one line.
     """
-    state = algorithm.init(params, federation)
+    releases = algorithm.releases(_ROUNDS)
+    state = jax.tree.map(jnp.asarray, algorithm.init(params, federation))
     _check_start(state, params)
-    key, run = jax.random.key(seed), jax.jit(algorithm.round)
+    run, key, other = jax.jit(algorithm.round), jax.random.key(seed), jax.random.key(seed + 1)
     after, metrics = run(key, state, federation)
+    _check_after(state, after)
     _require(
-        jax.tree.map(jax.typeof, after) == jax.tree.map(jax.typeof, state),
-        "round: the state changes its structure, shapes or types; give back what `init` gave",
-    )
-    _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
-    with jax.transfer_guard("disallow"):
-        again = run(key, state, federation)
-    _require(
-        _identical((after, metrics), again),
+        _identical((after, metrics), _without_the_host(run, key, state, federation)),
         "round: the same key gives another result; draw everything from the key",
     )
     _check_metrics(metrics)
-    _check_privacy(algorithm)
+    _check_privacy(algorithm, releases)
+    if any(0 < release.multiplier < math.inf for release in releases):
+        elsewhere, _ = run(other, state, federation)
+        _require(
+            not _identical(after.params, elsewhere.params),
+            "round: another key gives the same model, though noise is declared; draw it from the round's key",
+        )
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -55,8 +62,35 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _identical(one: Any, other: Any) -> bool:
-    same = jax.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), one, other)
-    return all(jax.tree.leaves(same))
+    def same(a: Any, b: Any) -> bool:
+        if jnp.issubdtype(jnp.asarray(a).dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        return np.array_equal(a, b, equal_nan=True)
+
+    return all(jax.tree.leaves(jax.tree.map(same, one, other)))
+
+
+def _without_the_host(run: Callable[..., Any], *args: Any) -> Any:
+    with jax.transfer_guard("disallow"):
+        try:
+            return run(*args)
+        except jax.errors.JaxRuntimeError as error:
+            raise ValueError(
+                f"round: it moves data between host and device ({str(error).splitlines()[0]})"
+            ) from None
+
+
+def _check_after(state: State, after: State) -> None:
+    def kinds(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.asarray(leaf).dtype), tree)
+
+    _require(
+        kinds(after) == kinds(state),
+        "round: the state changes its structure, shapes or types; give back what `init` gave",
+    )
+    _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
+    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
+    _require(finite, "round: the model is NaN or infinite after it")
 
 
 def _check_start(state: State, params: Params) -> None:
@@ -72,30 +106,36 @@ def _check_metrics(metrics: Metrics) -> None:
         _require(name in metrics, f"metrics: there is no {name!r}")
     unknown = sorted(set(metrics) - known)
     _require(not unknown, f"metrics: {unknown} belong under 'diagnostics'")
-    _require(int(metrics["cohort_size"]) >= 0, "metrics: 'cohort_size' is negative")
+    size = jnp.asarray(metrics["cohort_size"])
+    counted = size.shape == () and jnp.issubdtype(size.dtype, jnp.integer) and int(size) >= 0
+    _require(counted, f"metrics: 'cohort_size' is {size}, not a number of clients")
     for way in {"uplink", "downlink"} & set(metrics):
         _require(isinstance(metrics[way], Wire), f"metrics: {way!r} is not a `Wire`")
-        _require(metrics[way].bits() >= 0, f"metrics: {way!r} has a negative number of bits")
+        _require(metrics[way].bits() > 0, f"metrics: {way!r} has no bits")
     for name, value in metrics.get("diagnostics", {}).items():
         _require(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
 
 
-def _check_privacy(algorithm: Algorithm, rounds: int = 2, delta: float = 1e-3) -> None:
-    releases = algorithm.releases(rounds)
+def _check_privacy(algorithm: Algorithm, releases: tuple[Release, ...]) -> None:
     _require(
         isinstance(releases, tuple) and all(isinstance(r, Release) for r in releases),
         "releases: not a tuple of `Release`",
     )
-    missing = [view for view in VIEWS if view not in {release.view for release in releases}]
-    _require(not missing, f"releases: nothing is said of what {', '.join(missing)} sees")
+    _require(
+        algorithm.releases(_ROUNDS) == releases,
+        "releases: they changed when a round was run; they must not depend on the data",
+    )
+    for view in VIEWS:
+        seen = sum(release.steps for release in releases if release.view == view)
+        _require(seen >= _ROUNDS, f"releases: of {_ROUNDS} rounds {view} is told of {seen}")
     for release in releases:
         _require(
             release.multiplier > 0 or bool(release.reason),
             f"releases: the multiplier towards {release.view} is 0 without a reason",
         )
     for view in VIEWS:
-        none, some = (certify(algorithm, n, delta, view=view).epsilon for n in (0, rounds))
-        _require(none == 0, f"releases: no rounds cost {view} an epsilon of {none}")
-        _require(some >= 0, f"releases: {rounds} rounds cost {view} an epsilon of {some}")
-    claim = algorithm.claim(rounds, delta)
+        nothing = certify(algorithm, 0, _DELTA, view=view).epsilon
+        _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
+        certify(algorithm, _ROUNDS, _DELTA, view=view)
+    claim = algorithm.claim(_ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

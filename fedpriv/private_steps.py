@@ -16,7 +16,7 @@ from fedpriv.dynamic import Dynamic
 from fedpriv.local import Schedule
 from fedpriv.mechanisms import Mechanism
 from fedpriv.per_example import Gradients, MedianClipping, private_mean
-from fedpriv.privacy import VIEWS, Everyone, FixedSize, Release
+from fedpriv.privacy import VIEWS, Everyone, FixedSize, Release, WithReplacement
 from fedpriv.types import Key, Params
 from fedpriv.vectors import dimension, flatten
 
@@ -28,8 +28,8 @@ class LocalSteps(NamedTuple):
 
     Formal guarantees: each step's sum is released by `mechanism`, of a multiplier `multipliers` says, for a unit that
     becomes zero; half of it for one that is replaced. A record is bounded for replacement where `records` draws exact
-    subsets, for addition and removal where it draws by Poisson, and for zero-out where it takes all; a whole client
-    always for zero-out.
+    subsets, for addition and removal where it draws by Poisson, and for zero-out where it takes all or draws with
+    replacement, which may draw one record alone; a whole client always for zero-out.
 
     Attributes:
       gradients: of single records, `per_example(loss)` or a closed form.
@@ -101,9 +101,11 @@ class LocalSteps(NamedTuple):
 
     def multipliers(self, rounds: int) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier of a step) of each part of a run, for a unit that becomes zero."""
-        most = 1
-        if self.unit == "client":  # its records together move the sum
-            most = self.records.accounting.most
+        accounting, most = self.records.accounting, 1
+        if self.unit == "client" or isinstance(accounting, WithReplacement):
+            most = (
+                accounting.most
+            )  # a client's records together, or one record as often as it is drawn
         return tuple((n, m / most) for n, m in self.mechanism.stages(rounds))
 
     def releases(

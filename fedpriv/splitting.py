@@ -46,7 +46,8 @@ class Splitting(NamedTuple):
 def uniform(factor: float) -> Splitting:
     """a[0] ~ U[eps w, (1 + m - eps) w], each entry by itself (Remark 1), eps the splitting factor.
 
-    Its mean is (1 + m) w / 2, which is w for m = 1 only; Lemma 8 needs that for all m. The sum is exact whatever a[0].
+    Its mean is (1 + m) w / 2, which is w for m = 1 only: Remark 1 cites Lemma 8 for all m, whose proof is for m =
+    1. The sum is exact whatever a[0].
 
     Raises:
       ValueError: a factor outside [0, 1).

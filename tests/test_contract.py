@@ -1,5 +1,7 @@
 """`check_algorithm` finds what a new algorithm forgot, and lets an honest one pass."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,17 @@ import optax
 import pytest
 from small import classification
 
-from fedpriv import Release, check_algorithm, everyone, fed_avg, full_batch, simulate
+from fedpriv import (
+    ModelState,
+    Release,
+    Wire,
+    check_algorithm,
+    dp_fed_avg,
+    everyone,
+    fed_avg,
+    full_batch,
+    simulate,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -57,7 +69,51 @@ def releasing(*releases):
     return GOOD._replace(releases=lambda rounds: releases)
 
 
+class Counting:
+    """Releases that depend on what was done before."""
+
+    calls = 0
+
+    def __call__(self, rounds):
+        self.calls += 1
+        return GOOD.releases(rounds + self.calls)
+
+
+NOISY_ONE = dp_fed_avg(
+    MODEL.loss,
+    sampler=everyone(CLIENTS),
+    optimizer=lambda t: optax.sgd(0.1),
+    batches=full_batch(),
+    clip_norm=1.0,
+    noise_multiplier=1.0,
+)
 NOISY = [Release(v, "client", 1.0, everyone(CLIENTS).accounting, 2) for v in ("third_party",)]
+
+
+class Rich(NamedTuple):
+    """A state of everything that a scan can carry."""
+
+    params: object
+    round: object
+    key: jax.Array
+    weak: object
+
+
+def rich():
+    def init(params, federation):
+        return Rich(params, 0, jax.random.key(3), 0.0)
+
+    def round(key, state, federation):
+        inner = ModelState(state.params, state.round)
+        after, metrics = GOOD.round(key, inner, federation)
+        return Rich(*after, jax.random.split(state.key)[0], state.weak + 1.0), metrics
+
+    return GOOD._replace(init=init, round=round)
+
+
+@pytest.mark.parametrize("algorithm", [NOISY_ONE, rich()], ids=["noisy", "rich state"])
+def test_other_honest_algorithms_pass(algorithm):
+    check_algorithm(algorithm, jax.tree.map(np.asarray, PARAMS), FEDERATION)
 
 
 def test_an_honest_algorithm_passes_and_can_be_simulated():
@@ -81,11 +137,20 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
         (without("cohort_size"), "metrics: there is no 'cohort_size'"),
         (without("uplink"), "metrics: there is no 'uplink'"),
         (with_metric(loss=jnp.float32(0)), r"metrics: \['loss'\] belong under 'diagnostics'"),
-        (with_metric(cohort_size=jnp.int32(-1)), "metrics: 'cohort_size' is negative"),
+        (with_metric(cohort_size=jnp.int32(-1)), "metrics: 'cohort_size' is -1, not a number"),
         (with_metric(downlink=jnp.int32(3)), "metrics: 'downlink' is not a `Wire`"),
         (with_metric(diagnostics={"x": jnp.zeros(2)}), "diagnostic 'x' is not a scalar"),
+        (with_metric(cohort_size=jnp.ones(2)), "metrics: 'cohort_size' is"),
+        (with_metric(uplink=Wire(0)), "metrics: 'uplink' has no bits"),
+        (in_round(lambda s, m: (s._replace(params=jax.tree.map(jnp.log, s.params)), m)), "NaN"),
         (releasing(1), "releases: not a tuple of `Release`"),
-        (releasing(*NOISY), "nothing is said of what server, server_secagg sees"),
+        (releasing(*NOISY), "of 2 rounds server is told of 0"),
+        (GOOD._replace(releases=lambda rounds: GOOD.releases(min(rounds, 1))), "is told of 1"),
+        (GOOD._replace(releases=Counting()), "releases: they changed"),
+        (
+            NOISY_ONE._replace(round=lambda key, *a: NOISY_ONE.round(jax.random.key(0), *a)),
+            "another key gives the same model",
+        ),
         (
             GOOD._replace(claim=lambda rounds, delta: 1.0),
             "claim: neither a `Claim` nor None",

@@ -166,10 +166,12 @@ def dp_scaffold(
                 y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
                 dy = jax.tree.map(jnp.subtract, y, x)
                 # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
-                dy, of_dy = codec.code(key, dy)
+                coded, of_dy = codec.code(key, dy)
+                dy = jax.tree.map(lambda q: jnp.where(moving, q, 0.0), coded)  # else it is not sent
                 control_key = jax.random.fold_in(key, streams.CONTROL_VARIATE)
                 dc, of_dc = codec.code(control_key, mean - c_i)
-                own = {"user_drift": drift} | jax.tree.map(lambda a, b: (a + b) / 2, of_dy, of_dc)
+                sent = jax.tree.map(lambda a, b: jnp.where(moving, (a + b) / 2, b), of_dy, of_dc)
+                own = {"user_drift": drift} | sent
                 # The client keeps what the server decodes, so that c stays the mean of the c_i.
                 return (dy, dc), (c_i + dc if codec.lossy else mean, own)
 

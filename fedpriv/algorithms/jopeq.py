@@ -164,7 +164,8 @@ def jopeq(
     def code(key: Key, update: PyTree) -> Coded:
         values = flatten(update)
         decoded, outside = private.apply(jax.random.fold_in(key, streams.DITHER), values)
-        diagnostics = {"clipped": jnp.mean(jnp.abs(values) > bound), "saturated": outside}
+        decoded = jnp.where(jnp.isfinite(values), decoded, jnp.nan)  # diverged models stay visible
+        diagnostics = {"clipped": jnp.mean(~(jnp.abs(values) <= bound)), "saturated": outside}
         return Coded(unflatten(decoded, update), diagnostics)
 
     group = private.lattice.dim

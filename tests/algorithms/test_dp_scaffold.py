@@ -25,6 +25,7 @@ from fedpriv import (
     epochs,
     everyone,
     fed_avg,
+    fixed_interval,
     fixed_size,
     poisson,
     qsgd,
@@ -182,6 +183,18 @@ def test_a_warm_start_keeps_the_model_and_sends_one_message():
     assert not np.allclose(flatten(states[3].params), flatten(states[2].params))
     assert np.abs(states[2].controls).sum() > 0
     assert [int(m["uplink"].values) for m in metrics] == [4, 4, 8, 8]
+
+
+def test_what_a_warm_start_does_not_send_is_not_decoded():
+    """A grid without 0 would move the model; the diagnostic is of the message that is sent."""
+    narrow = fixed_interval(4, 1e-3)
+    algorithm = dp_scaffold(local(**NOISY), sampler=everyone(CLIENTS), warm_start=1, codec=narrow)
+    state = algorithm.init(start(), FEDERATION)
+    warm, metrics = jax.jit(algorithm.round)(jax.random.key(0), state, FEDERATION)
+    assert_close(flatten(warm.params), flatten(state.params), 0)
+    assert metrics["diagnostics"]["saturated"] > 0.9
+    moved, _ = jax.jit(algorithm.round)(jax.random.key(0), warm, FEDERATION)
+    assert np.abs(flatten(moved.params) - flatten(warm.params)).max() > 0
 
 
 def test_noise_of_a_step():

@@ -20,6 +20,7 @@ from fedpriv import (
     mechanism,
     per_example,
     poisson,
+    with_replacement,
 )
 from fedpriv.clipping import per_level
 from fedpriv.noise import isotropic
@@ -92,6 +93,19 @@ def test_more_noise_than_at_any_time_is_an_upper_bound():
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
     assert epsilon(gaussian(1.0, 2.0)) < epsilon(falling) < epsilon(gaussian(1.0, 1.0))
+
+
+def test_a_record_that_is_drawn_again_and_again():
+    """With replacement one record may fill a whole lot: it moves the sum by that many clip norms."""
+    made = LocalSteps(
+        per_example(squared),
+        with_replacement(np.ones(2), 10),
+        1,
+        lambda t: optax.sgd(0.1),
+        gaussian(1.0, 20.0),
+    )
+    for release in dp_sgd(made, sampler=everyone(1)).releases(1):
+        assert release.multiplier == 20.0 / 10
 
 
 def test_only_linear_steps_are_hidden_by_the_cohort():

@@ -148,7 +148,7 @@ def test_a_round_takes_as_many_exchanges_as_the_schedule_says():
 
 
 def test_uploads_and_proposition_3():
-    """Where mu (theta + t) / 2 is the larger part of K_t, its sum is half of the bound's or less, as in Figure 4."""
+    """Where mu (theta + t) / 2 is the larger part of K_t, its sum is half of the bound's or less."""
     mu, theta, size = 0.01, 799.0, 20
     exchanges = consensus.by_rate(
         lambda t: 2 / (mu * (theta + t)), math.exp(-1), 1000, quantized=True

@@ -8,7 +8,7 @@ from experiments.compare import RunFolder
 
 def folder(accuracies, means, every=2, **settings):
     """A run as `compare.read` gives it, of one algorithm with those evaluations."""
-    given = {"cohort": 3, "learning_rate": 0.2, "exchanges": 0} | settings
+    given = {"cohort": 3, "learning_rate": 0.2, "exchanges": 0, "most_exchanges": 60} | settings
     lines = [
         {
             "algorithm": "mspdq_fl",
@@ -29,9 +29,9 @@ def rows(*runs, accuracy=0.5):
 
 def test_uploads_are_summed_and_stand_beside_the_bound():
     (row,) = rows(folder([0.2, 0.4, 0.6, 0.9], [1, 2.5, 4, 9]))
-    assert row[1:] == ["MSPDQ-FL", "6", "63", "828"]
+    assert row[1:] == ["MSPDQ-FL", "6", "63", "648"]
     assert 3 * 2 * ((1 + 1) + (2.5 + 1) + (4 + 1)) == 63
-    assert 3 * 6 * (1 + 10 * 1 + 10 / 2 * (1 + 6)) == 828  # (25): mu = 2 / 0.2, theta = 1
+    assert 3 * 6 * (1 + 10 / 2 * (1 + 6)) == 648  # (25): mu = 2 / 0.2, theta = 0
 
 
 def test_where_the_bound_says_nothing():
@@ -39,6 +39,7 @@ def test_where_the_bound_says_nothing():
     assert found[0][2:] == ["not in 4", "more than 96", "-"]
     assert found[1][2:] == ["2", "66", "-"]
     assert found[0][0] == "exchanges 0"
+    assert rows(folder([0.6], [5], most_exchanges=9))[0][4].endswith("(K_t cut)")
 
 
 def test_wrong_input(tmp_path, capsys):
