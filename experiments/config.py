@@ -154,6 +154,11 @@ def federations(
     return [made, *(made.repartition(rows) for rows in others)]
 
 
+def untrained(*_: object) -> Any:
+    """A loss, or gradients, for algorithms that are only asked what they release: reaching it is a bug."""
+    raise NotImplementedError("a ledger is not trained")
+
+
 def names() -> list[str]:
     """The configs that ship, and those a user has put beside them."""
     return sorted(m.name for m in pkgutil.iter_modules(configs.__path__) if m.name[0] != "_")

@@ -11,7 +11,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, at_least_one, each_once, probability
+from experiments.config import (
+    Entry,
+    Experiment,
+    Ledger,
+    Run,
+    at_least_one,
+    each_once,
+    probability,
+    untrained,
+)
 from fedpriv.datasets import Dataset
 from fedpriv.per_example import Gradients
 from fedpriv.simulate import Measure
@@ -186,11 +195,7 @@ def _records(config: DPScaffold) -> fp.Sampler:
 
 def ledger(config: DPScaffold) -> Ledger:
     """What the algorithms of `config` release; needs no data."""
-
-    def unused(*_: object) -> fp.PerExample:
-        raise NotImplementedError("a ledger is not trained")
-
-    made = {name: algorithm(name, config, unused) for name in config.algorithms}
+    made = {name: algorithm(name, config, untrained) for name in config.algorithms}
     return Ledger(made, delta(config), NOTES)
 
 

@@ -11,7 +11,16 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, at_least_one, each_once, probability
+from experiments.config import (
+    Entry,
+    Experiment,
+    Ledger,
+    Run,
+    at_least_one,
+    each_once,
+    probability,
+    untrained,
+)
 from fedpriv.datasets import Dataset, MissingDataError
 from fedpriv.models import Weights
 from fedpriv.types import Algorithm, LossFn
@@ -183,10 +192,7 @@ def natural_ledger(config: FedSMP, load: Callable[[], Dataset]) -> Ledger:
 
 
 def _ledger(config: FedSMP, clients: Mapping[Name, int], population: int) -> Ledger:
-    def unused(*_: object) -> jax.Array:
-        raise NotImplementedError("a ledger is not trained")
-
-    made = {name: algorithm(name, config, unused, n) for name, n in clients.items()}
+    made = {name: algorithm(name, config, untrained, n) for name, n in clients.items()}
     return Ledger(made, delta(config, population))
 
 

@@ -277,6 +277,26 @@ def test_the_longest_column_is_enough():
     assert away["frobenius"] > 10 * away["columns"] > 0
 
 
+@pytest.mark.parametrize("e", [0.1, 0.5, 0.9, 1.04, 1.2])
+@pytest.mark.parametrize("decay", consensus.DECAYS)
+def test_no_coordinate_can_leave_its_interval(decay, e):
+    """Lemma 10 for a single coordinate, by its recursion; 2^B >= sqrt(M) pi + 1 makes |Delta[k]| <= alpha[k - 1].
+
+    X[k] bounds the clients' distance from their mean. All is linear in 1 and W~, so that each may be had by itself.
+    """
+    alpha = [float(consensus.DECAYS[decay](k)) for k in range(500)]
+    for one, w in ((1, 0), (0, 1)):
+        x = 0.0
+        for k, a in enumerate(alpha):
+            error = one * alpha[k - 1] if k else 0.0
+            moved = (1 + e) * error + e * x + a * w  # |a[k + 1] - q[k]|
+            larger = max(1, e)
+            assert moved <= 4 * (one * (e + larger) + larger * w) / e * a  # pi alpha / 2
+            x = abs(1 - e) * x + e * error + a * w
+    width = float(interval_scale(e, 8)(3.0))
+    assert width == pytest.approx(8 * (e + 4 * max(1, e)) / e)
+
+
 def test_the_interval_shrinks_and_errors_with_it():
     """(35): |q - a| <= pi a_max / (2^B - 1), by the interval that was used."""
     start = split(jax.random.key(6), MODELS, jnp.ones(M, int), 1, SPLITTINGS["uniform"])

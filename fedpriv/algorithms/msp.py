@@ -176,8 +176,9 @@ def _metrics(
     d = models.shape[1]
     weights = (1 + m) / jnp.sum(1 + m)
     extra = transmission.overhead
-    uplink = Wire((count + 1) * d, transmission.bits, overhead=(count + 1) * extra)
-    downlink = Wire((count + 1) * d, 32, overhead=(count + 1) * extra)
+    sent = count + 1  # counted with the bits: times d it would soon leave 32 bits
+    uplink = Wire(d, sent * transmission.bits, overhead=sent * extra)
+    downlink = Wire(d, sent * 32, overhead=sent * extra)
     metrics = measured(cohort, uplink, {}, downlink)
     metrics["diagnostics"] = {
         "exchanges": count.astype(jnp.float32),
