@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedpriv import streams
+from fedpriv import probe, streams
 from fedpriv.algorithms._shared import measured, starting_from
 from fedpriv.codecs import Wire
 from fedpriv.cohort import Cohort, Sampler, Shard, for_each_client
@@ -112,7 +112,17 @@ def msp_fl(
         m = numbers(cohort.ids)
         start, sent = _split(split_key, models, m, high, splitting, transmission)
         count = jnp.minimum(exchanges.at(t), exchanges.most)
-        agreed = agree(send_key, start, sent, coupling, transmission, count, exchanges.most)
+        agreed = agree(
+            send_key,
+            start,
+            sent,
+            coupling,
+            transmission,
+            count,
+            exchanges.most,
+            keep=probe.keeping(),
+        )
+        probe.show("transcript", agreed.messages)
         state = ModelState(unflatten(agreed.model, theta), t + 1)
         return state, _metrics(cohort, agreed, models, m, count, transmission)
 

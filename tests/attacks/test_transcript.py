@@ -1,0 +1,78 @@
+"""The transcript attack on model splitting: exact at full precision, blunted by quantization."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpriv import splitting
+from fedpriv.attacks.transcript import least_squares, state_sum
+from fedpriv.consensus import DECAYS, agree, coupling, dynamic, fixed, full_precision
+from fedpriv.quantization import Quantized
+from fedpriv.splitting import Submodels
+
+M, D, MOST = 6, 300, 3
+NUMBERS = jnp.array([1, 2, 3, 1, 2, 3])
+MODELS = 0.1 * jax.random.normal(jax.random.key(0), (M, D))
+
+
+def messages(transmission=None, exchanges=10, decay="linear", gamma=0.1):
+    """What the server sees of one round of MSP-FL, and of MSPDQ-FL."""
+    transmission = transmission or full_precision()
+    draw = splitting.uniform(0.3).draw
+    a = jax.vmap(draw)(jax.random.split(jax.random.key(1), M), MODELS, NUMBERS)
+    if transmission.common:
+        a = jnp.broadcast_to(a[0], a.shape)
+    b = jax.vmap(lambda *x: splitting.invisible(*x, MOST))(
+        jax.random.split(jax.random.key(2), M), MODELS, a, NUMBERS
+    )
+    start = Submodels(a, b, jnp.arange(MOST) < NUMBERS[:, None])
+    sent = Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
+    used = coupling(0.5, gamma, decay)
+    agreed = agree(
+        jax.random.key(3), start, sent, used, transmission, exchanges, exchanges, keep=True
+    )
+    return agreed.messages
+
+
+def error(found):
+    return np.linalg.norm(found - MODELS, axis=1) / np.linalg.norm(MODELS, axis=1)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+@pytest.mark.parametrize("exchanges", [2, 10])
+def test_it_recovers_numbers_weights_and_models(decay, exchanges):
+    found = least_squares(messages(exchanges=exchanges, decay=decay), 0.5, DECAYS[decay])
+    np.testing.assert_allclose(found.number, NUMBERS, atol=2e-2)
+    np.testing.assert_allclose(found.weight, 0.1, rtol=2e-2)
+    assert np.max(error(found.model)) < 5e-3
+
+
+def test_the_messages_kept_are_those_that_were_sent():
+    kept = messages(exchanges=4)
+    assert kept.shape == (5, M, D)
+    np.testing.assert_array_equal(kept[:3], messages(exchanges=2))
+
+
+def test_the_state_sum_needs_the_number_and_the_consensus():
+    """Constant weights come to consensus; those that fall as 1 / (k + 1) leave much of the splitting."""
+    settled = messages(exchanges=300, decay="none", gamma=0.05)
+    assert np.max(error(state_sum(settled, 0.5, NUMBERS.astype(float)))) < 1e-3
+    wrong = error(state_sum(settled, 0.5, 1.0))
+    assert np.max(wrong[NUMBERS == 1]) < 1e-3 < 0.1 < np.min(wrong[NUMBERS > 1])
+    assert np.min(error(state_sum(messages(), 0.5, NUMBERS.astype(float)))) > 0.2
+
+
+@pytest.mark.parametrize("make", [dynamic, lambda bits: fixed(bits, 1.0)])
+def test_quantization_blunts_it(make):
+    """Errors in the equations' coefficients bias the solution: the fewer bits, the further off."""
+    off = {
+        bits: np.median(error(least_squares(messages(make(bits)), 0.5, DECAYS["linear"]).model))
+        for bits in (22, 8)
+    }
+    assert off[22] < 0.2 < 0.5 < off[8]
+
+
+def test_one_exchange_is_not_enough():
+    with pytest.raises(ValueError, match="messages: of 1 exchange"):
+        least_squares(messages(exchanges=1), 0.5, DECAYS["linear"])
