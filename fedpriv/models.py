@@ -147,6 +147,28 @@ def small_cifar10_cnn() -> Model:
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
 
 
+class SigmoidLeNet(nn.Module):
+    """The network on which gradients are inverted: three 5 x 5 convolutions of 12 filters with sigmoids, a dense layer.
+
+    L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
+    uniform in +-1/2, so that gradients have second derivatives everywhere.
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = as_float(x)[None]
+        initial: dict[str, Any] = {"kernel_init": _within_half, "bias_init": _within_half}
+        for stride in (2, 2, 1):
+            x = nn.sigmoid(nn.Conv(12, (5, 5), stride, padding=2, **initial)(x))
+        return nn.Dense(self.classes, **initial)(x.reshape(-1))
+
+
+def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
+
+
 class CharacterLSTM(nn.Module):
     """Embedding, two LSTM layers, a linear output at every position."""
 
