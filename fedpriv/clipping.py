@@ -34,12 +34,15 @@ class Clipping(NamedTuple):
       length: sup ||u||_2 for C = 1.
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
         than sqrt(m) times `length`, which always bounds it.
+      worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
+        isotropic noise and (where d is a power of two) by noise on Haar coefficients.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
         norms (trees of f32[...]); None for other clipping.
     """
 
     clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
     length: float
+    worst: Callable[[int], PyTree]
     weighted_length: float = math.inf
     scales: Callable[[PyTree, Bound], PyTree] | None = None
 
@@ -51,7 +54,7 @@ def flat() -> Clipping:
         whole = over_tensors(norms)
         return spread(_scale(whole, bound, whole), norms)
 
-    return Clipping(_by_tensors(scales), 1.0, scales=scales)
+    return Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales)
 
 
 def per_layer(tensors: int) -> Clipping:
@@ -68,7 +71,10 @@ def per_layer(tensors: int) -> Clipping:
     def scales(norms: PyTree, bound: Bound) -> PyTree:
         return each.scales(norms, bound / math.sqrt(tensors))  # type: ignore[misc]
 
-    return Clipping(_by_tensors(scales), 1.0, scales=scales)
+    def worst(d: int) -> PyTree:
+        return [_constant(tensors**-0.5, size) for size in _sizes(d, tensors)]
+
+    return Clipping(_by_tensors(scales), 1.0, worst, scales=scales)
 
 
 def separately(tensors: int) -> Clipping:
@@ -90,7 +96,10 @@ def separately(tensors: int) -> Clipping:
         whole = over_tensors(norms)
         return jax.tree.map(lambda n, c: _scale(n, c, whole), norms, spread(bound, norms))
 
-    return Clipping(_by_tensors(scales), math.sqrt(tensors), scales=scales)
+    def worst(d: int) -> PyTree:
+        return [_constant(1.0, size) for size in _sizes(d, tensors)]
+
+    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, scales=scales)
 
 
 def coefficients(d: int) -> Clipping:
@@ -108,7 +117,7 @@ def coefficients(d: int) -> Clipping:
         norm = haar_norm(flatten(update))
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
-    return Clipping(clip, math.sqrt(m))
+    return Clipping(clip, math.sqrt(m), lambda d: jnp.ones(d) / haar_norm(jnp.ones(d)))
 
 
 def per_level(d: int) -> Clipping:
@@ -135,7 +144,22 @@ def per_level(d: int) -> Clipping:
         u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
         return unflatten(u, update), norm
 
-    return Clipping(clip, 1.0, math.sqrt(m.bit_length()))
+    def worst(d: int) -> PyTree:
+        # One coefficient of each level, all at their bounds.
+        return inverse_haar(jnp.zeros(m).at[jnp.array([0, *starts])].set(jnp.array(limits)), d)
+
+    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()))
+
+
+def _constant(norm: float, d: int) -> jax.Array:
+    return jnp.full(d, norm / math.sqrt(d))
+
+
+def _sizes(d: int, tensors: int) -> list[int]:
+    """Of that many tensors, of d coordinates together."""
+    if d < tensors:
+        raise ValueError(f"d: {d} coordinates do not fill {tensors} tensors")
+    return [d // tensors + (i < d % tensors) for i in range(tensors)]
 
 
 def over_tensors(norms: PyTree) -> jax.Array:

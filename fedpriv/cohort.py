@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpriv import probe
 from fedpriv.federation import Federation
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.strategy import sum_over
@@ -149,9 +150,20 @@ def for_each_client(
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
         rows = federation.rows[i]
         examples = jax.tree.map(lambda leaf: leaf[rows], federation.examples)
-        return fn(jax.random.fold_in(key, i), Shard(examples, federation.size[i]), *own)
+        with probe.client(i):
+            return fn(jax.random.fold_in(key, i), Shard(examples, federation.size[i]), *own)
 
-    return sum_over(client, cohort.mask, cohort.ids, *per_client)
+    probe.show("cohort", cohort)
+    if not probe.keeping():
+        return sum_over(client, cohort.mask, cohort.ids, *per_client)
+
+    def shown(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
+        message, kept = client(i, *own)
+        return message, (kept, message)
+
+    total, (kept, messages) = sum_over(shown, cohort.mask, cohort.ids, *per_client)
+    probe.show("messages", messages)
+    return total, kept
 
 
 def take(store: PyTree, cohort: Cohort) -> PyTree:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from fedpriv import probe
 from fedpriv.cohort import Shard
 from fedpriv.types import Example, Key, LossFn, Params
 
@@ -124,4 +125,5 @@ def train(
         updates, opt_state = optimizer.update(grad(params, batch, mask), opt_state, params)
         return optax.apply_updates(params, updates), opt_state
 
-    return lax.fori_loop(0, plan.steps, step, (params, optimizer.init(params)))[0]
+    trained = lax.fori_loop(0, plan.steps, step, (params, optimizer.init(params)))[0]
+    return probe.trained(params, trained)

@@ -13,7 +13,7 @@ import optax
 from fedpriv.clipping import Bound, Clipping, flat, spread
 from fedpriv.noise import Noise, isotropic
 from fedpriv.types import Key, PyTree
-from fedpriv.vectors import dimension, unflatten
+from fedpriv.vectors import dimension, flatten, unflatten
 
 
 class Mechanism(NamedTuple):
@@ -30,6 +30,10 @@ class Mechanism(NamedTuple):
       noise_multiplier: sigma, by which papers name their noise; `multiplier` is what is proved.
       scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
         needs more than norms.
+      worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates; None where
+        nothing is hidden.
+      whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
+      dimension: number of coordinates, if the mechanism is for one number only.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
     """
 
@@ -41,6 +45,9 @@ class Mechanism(NamedTuple):
     clip_norm: Any = math.inf
     noise_multiplier: Any = 0.0
     scales: Callable[[PyTree], PyTree] | None = None
+    worst: Callable[[int], PyTree] | None = None
+    whiten: Callable[[PyTree], jax.Array] | None = None
+    dimension: int | None = None
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
 
     def in_round(self, t: jax.Array | int) -> Mechanism:
@@ -103,6 +110,9 @@ def mechanism(
             clip_norm=bound,
             noise_multiplier=sigma,
             scales=None if scales is None else lambda norms: scales(norms, bound),
+            worst=None if silent else lambda d: _times(clipping.worst(d), bound),
+            whiten=None if silent else lambda u: noise.whiten(_divided(u, bound)) / strength,
+            dimension=noise.dimension,
             at=at,
         )
 
@@ -146,7 +156,17 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         "laplace",
         clip_norm,
         float(noise_multiplier),
+        worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
+        whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
     )
+
+
+def _times(u: PyTree, bound: Bound) -> PyTree:
+    return jax.tree.map(jnp.multiply, u, spread(bound, u))
+
+
+def _divided(u: PyTree, bound: Bound) -> PyTree:
+    return jax.tree.map(jnp.divide, u, spread(bound, u))
 
 
 def _check(clip_norm: float, noise_multiplier: float) -> None:

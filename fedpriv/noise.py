@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from fedpriv.clipping import Clipping
 from fedpriv.types import Key, PyTree
-from fedpriv.vectors import dimension, unflatten
-from fedpriv.wavelet import Form, inverse_haar, padded_length
+from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.wavelet import Form, haar, inverse_haar, padded_length
 
 
 class Noise(NamedTuple):
@@ -21,10 +21,14 @@ class Noise(NamedTuple):
     Attributes:
       draw: (key, like) -> noise in the shapes of `like`.
       reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
+      whiten: u -> Sigma^-1/2 u, f32[...] of independent entries of variance 1 if u is noise of this distribution.
+      dimension: number of coordinates, if it is for one number only.
     """
 
     draw: Callable[[Key, PyTree], PyTree]
     reach: Callable[[Clipping], float]
+    whiten: Callable[[PyTree], jax.Array]
+    dimension: int | None = None
 
 
 def isotropic() -> Noise:
@@ -33,7 +37,7 @@ def isotropic() -> Noise:
     def draw(key: Key, like: PyTree) -> PyTree:
         return unflatten(jax.random.normal(key, (dimension(like),)), like)
 
-    return Noise(draw, lambda clipping: clipping.length)
+    return Noise(draw, lambda clipping: clipping.length, flatten)
 
 
 def haar_noise(d: int, form: Form = "averaging") -> Noise:
@@ -63,7 +67,11 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
             return clipping.length
         return min(clipping.weighted_length, math.sqrt(m) * clipping.length)  # ||W H|| = sqrt(m)
 
-    return Noise(draw, reach)
+    def whiten(u: PyTree) -> jax.Array:
+        z = haar(flatten(u), form)
+        return z / _weighted(jnp.ones(m)) if averaging else z
+
+    return Noise(draw, reach, whiten, d)
 
 
 def _weighted(z: jax.Array) -> jax.Array:

@@ -127,7 +127,8 @@ class LocalSteps(NamedTuple):
             records = Everyone(self.records.accounting.population)
         fixed = isinstance(sampler.accounting, FixedSize | Everyone)
 
-        def release(view: str, sampler: Sampler, steps: int, own: float) -> Release:
+        def release(view: str, sampler: Sampler, begun: int, steps: int, own: float) -> Release:
+            used = self.mechanism.in_round(begun)
             shared = summed and fixed and view != "server" and self.mechanism.noise == "gaussian"
             return Release(
                 view,
@@ -140,18 +141,20 @@ class LocalSteps(NamedTuple):
                 repeats=self.steps,
                 participation=sampler.accounting,
                 reason="" if own > 0 else self.mechanism.reason,
+                mechanism=used if isinstance(used, Mechanism) else None,
             )
 
         def releases(rounds: int) -> tuple[Release, ...]:
             found = []
             for view in VIEWS:
-                opening = min(rounds, 1) if first is not None else 0
+                begun, opening = 0, min(rounds, 1) if first is not None else 0
                 for steps, own in self.multipliers(rounds):
-                    begun = min(opening, steps)
+                    opened = min(opening, steps)
                     if first is not None:
-                        found.append(release(view, first, begun, own))
-                    found.append(release(view, sampler, steps - begun, own))
-                    opening -= begun
+                        found.append(release(view, first, begun, opened, own))
+                    found.append(release(view, sampler, begun, steps - opened, own))
+                    opening -= opened
+                    begun += steps
             return tuple(r for r in found if r.steps) or tuple(found)
 
         return releases

@@ -96,7 +96,15 @@ def client_releases(
             release("server_secagg", *whole),
         )
 
-    return lambda rounds: tuple(r for stage in mechanism.stages(rounds) for r in part(*stage))
+    def releases(rounds: int) -> tuple[Release, ...]:
+        found, begun = [], 0
+        for steps, multiplier in mechanism.stages(rounds):
+            used = mechanism.in_round(begun)
+            found += [replace(r, mechanism=used) for r in part(steps, multiplier)]
+            begun += steps
+        return tuple(found)
+
+    return releases
 
 
 def claimed_by_fed_smp(

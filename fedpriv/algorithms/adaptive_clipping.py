@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpriv import probe
 from fedpriv.algorithms._shared import client_releases, measured, starting_from
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
@@ -102,6 +103,7 @@ def adaptive_fed_avg(
             return (clipped, below), {"mean_update_norm": norm} | coded.diagnostics
 
         (total, count), seen = for_each_client(client_update, local_key, cohort, federation)
+        probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
         count += count_noise * jax.random.normal(count_key)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)

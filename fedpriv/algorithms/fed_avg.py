@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv import probe
 from fedpriv.algorithms._shared import (
     claimed_by_fed_smp,
     client_releases,
@@ -71,6 +72,7 @@ def fed_avg(
 
         total, seen = for_each_client(client_update, local_key, cohort, federation)
         # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
+        probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
         return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), seen)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv import probe
 from fedpriv.algorithms._shared import (
     claimed_by_fed_smp,
     client_releases,
@@ -137,6 +138,7 @@ def fed_avg_sparse(
         cohort = sampler.draw(cohort_key)  # line 3
         kept = sparsifier.select(select_key, theta, federation, grad, optimizer(t))  # lines 4-8
         scale = sparsifier.scale(dimension(theta), kept.size)
+        probe.show("kept", kept)
 
         def client_update(key: Key, shard: Shard) -> tuple:
             theta_i = train(
@@ -149,6 +151,7 @@ def fed_avg_sparse(
 
         total, seen = for_each_client(client_update, local_key, cohort, federation)
         # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
+        probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
         step = scatter(total / sampler.expected_size, kept, theta)
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13

@@ -79,6 +79,7 @@ def _local_releases(
             noise=mechanism.noise,
             in_shares=summed,
             reason=mechanism.reason,
+            mechanism=mechanism,
         )
 
     return lambda rounds: tuple(release(view, rounds) for view in VIEWS)

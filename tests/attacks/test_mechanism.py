@@ -1,0 +1,145 @@
+"""The white-box audit: lower bounds below the certificate, near what can be known; too little noise is refuted."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedpriv.attacks.mechanism import draw_scores, lower_bounds
+from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
+from fedpriv.mechanisms import gaussian, laplace, mechanism
+from fedpriv.noise import haar_noise, isotropic
+from fedpriv.privacy import (
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    WithReplacement,
+    certify_releases,
+)
+
+M = 16
+LEVELS = {"clip_norm": 0.7, "noise_multiplier": 2.0}
+MECHANISMS = {
+    "gaussian": gaussian(0.7, 2.0),
+    "per layer": mechanism(per_layer(3), isotropic(), **LEVELS),
+    "separately": mechanism(separately(3), isotropic(), **LEVELS),
+    "levels": mechanism(per_level(M), isotropic(), **LEVELS),
+    "coefficients": mechanism(coefficients(M), isotropic(), **LEVELS),
+    "haar flat": mechanism(flat(), haar_noise(M), **LEVELS),
+    "haar coefficients": mechanism(coefficients(M), haar_noise(M), **LEVELS),
+    "haar levels": mechanism(per_level(M), haar_noise(M), **LEVELS),
+    "haar orthonormal": mechanism(flat(), haar_noise(M, "orthonormal"), **LEVELS),
+    "haar calibrated": mechanism(coefficients(M), haar_noise(M), calibrated=True, **LEVELS),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_worst_direction_reaches_the_declared_multiplier(name):
+    """Clipping leaves it, brings multiples of it back, and in units of the noise it is 1 / multiplier long."""
+    used = MECHANISMS[name]
+    worst = used.worst(M)
+    for given in (worst, jax.tree.map(lambda u: 50 * u, worst)):
+        bounded = used.clip(given)[0]
+        for a, b in zip(jax.tree.leaves(bounded), jax.tree.leaves(worst), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+        length = np.linalg.norm(used.whiten(bounded))
+        assert length == pytest.approx(1 / used.multiplier, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_whitened_noise_is_white(name):
+    used, draws = MECHANISMS[name], 20_000
+    zero = jax.tree.map(jnp.zeros_like, used.worst(M))
+    keys = jax.random.split(jax.random.key(0), draws)
+    z = np.asarray(jax.jit(jax.vmap(lambda k: used.whiten(used.perturb(k, zero))))(keys))
+    covariance = z.T @ z / draws
+    assert np.abs(covariance - np.eye(z.shape[1])).max() < 6 * math.sqrt(2 / draws)
+
+
+def release(used, sampling=None, steps=1, view="third_party", unit="client", **options):
+    sampling = sampling or Everyone(10)
+    options = {"multiplier": used.multiplier, "noise": used.noise, "mechanism": used} | options
+    return Release(view=view, unit=unit, sampling=sampling, steps=steps, **options)
+
+
+RELEASES = {
+    "one step": release(gaussian(1.0, 1.0)),
+    "ten steps": release(gaussian(1.0, 3.0), steps=10),
+    "laplace": release(laplace(1.5, 1.0)),
+    "poisson": release(gaussian(1.0, 1.0), Poisson(50, 0.2), 5),
+    "fixed size": release(gaussian(1.0, 2.0), FixedSize(50, 10), 5),
+    "known cohort": release(gaussian(1.0, 1.0), FixedSize(50, 10), 5, view="server_secagg"),
+    "a share": release(gaussian(1.0, 4.0), view="server", multiplier=1.0),
+    "records": release(
+        gaussian(1.0, 1.5),
+        Poisson(40, 0.3),
+        3,
+        unit="record",
+        repeats=2,
+        participation=FixedSize(10, 5),
+    ),
+    "with replacement": release(
+        gaussian(1.0, 2.0), WithReplacement(20, 4, 0.1), 3, multiplier=2.0 / 4
+    ),
+    "haar": release(MECHANISMS["haar levels"], unit="record"),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_lower_bounds_keep_below_the_certificate(name):
+    """Each of the ten is wrong with probability 1e-6 at most, where the certificate is right."""
+    made = RELEASES[name]
+    certified = certify_releases([made], 1e-3, made.view).epsilon
+    scores = draw_scores([made], made.view, draws=20_000)
+    found = lower_bounds(scores, 1e-3, significance=1e-6)
+    assert found.clopper_pearson <= certified
+    assert lower_bounds(scores, 1e-3).clopper_pearson > 0
+    if made.noise == "gaussian":
+        assert found.gaussian <= certified
+
+
+def test_the_scores_of_a_gaussian_have_their_law():
+    """The log-likelihood ratio is N(+-1 / (2 mu^2), 1 / mu^2)."""
+    for steps, multiplier in ((1, 0.8), (7, 2.0)):
+        made = release(gaussian(0.3, multiplier), steps=steps)
+        present, absent, relation, _ = draw_scores([made], "third_party", draws=20_000)
+        spread = math.sqrt(steps) / multiplier
+        assert relation == "zero_out"
+        for scores, sign in ((present, 1), (absent, -1)):
+            law = stats.norm(sign * spread**2 / 2, spread).cdf
+            assert stats.kstest(scores, law).pvalue > 1e-6
+
+
+def test_it_has_power():
+    """Of one Gaussian step most of epsilon is found."""
+    made = RELEASES["one step"]
+    certified = certify_releases([made], 1e-5, "third_party").epsilon
+    found = lower_bounds(draw_scores([made], "third_party", draws=100_000), 1e-5)
+    assert 0.9 * certified < found.gaussian <= certified
+
+
+def test_too_little_noise_is_refuted():
+    """A release that overstates its mechanism's multiplier by half, as a bug would."""
+    made = release(gaussian(1.0, 1.0))
+    overstated = certify_releases(
+        [Release("third_party", "client", 1.5, Everyone(10), 1)], 1e-3, "third_party"
+    )
+    found = lower_bounds(draw_scores([made], "third_party", draws=50_000), 1e-3, 1e-6)
+    assert found.gaussian > overstated.epsilon
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (Release("server", "client", 0.0, Everyone(3), 1, reason="no noise"), "no noise"),
+        (Release("server", "client", 1.0, Everyone(3), 1), "brings no mechanism"),
+        (release(gaussian(1.0, 0.0), view="server", reason="no noise"), "no noise"),
+    ],
+)
+def test_nothing_to_draw(made, why):
+    with pytest.raises(ValueError, match=why):
+        draw_scores([made], "server", draws=10)
