@@ -154,14 +154,15 @@ def for_each_client(
             return fn(jax.random.fold_in(key, i), Shard(examples, federation.size[i]), *own)
 
     probe.show("cohort", cohort)
+    mask = probe.contributing(cohort.ids, cohort.mask)
     if not probe.keeping():
-        return sum_over(client, cohort.mask, cohort.ids, *per_client)
+        return sum_over(client, mask, cohort.ids, *per_client)
 
     def shown(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
         message, kept = client(i, *own)
         return message, (kept, message)
 
-    total, (kept, messages) = sum_over(shown, cohort.mask, cohort.ids, *per_client)
+    total, (kept, messages) = sum_over(shown, mask, cohort.ids, *per_client)
     probe.show("messages", messages)
     return total, kept
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from fedpriv import probe
 from fedpriv.cohort import Sampler, Shard
 from fedpriv.dynamic import Dynamic
 from fedpriv.local import Schedule
@@ -85,7 +86,11 @@ class LocalSteps(NamedTuple):
             draw_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
             drawn = self.records.draw(draw_key)
             batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), shard.examples)
-            h = gradient(noise_key, at(y), batch, drawn.mask)
+            mask, canaries = probe.records(drawn.ids, drawn.mask, mechanism, x)
+            h = gradient(noise_key, at(y), batch, mask)
+            if canaries is not None:
+                lot = self.records.expected_size
+                h = jax.tree.map(lambda h, u: h + u / lot, h, canaries)
             if decay:
                 h = jax.tree.map(lambda h, y: h + decay * y, h, at(y))
             # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.

@@ -1,8 +1,8 @@
 """What an attack sees of a round, and whom it replaces: hooks that cost nothing while nobody probes.
 
 A round is one function that says what it releases, but not how it looks from inside. While it is traced under `probed`,
-`for_each_client` and some algorithms show what travels, and `train` lets canaries take the place of clients. Nothing is
-seen of what happens inside `lax.scan` or `lax.cond`.
+`for_each_client` and some algorithms show what travels; `for_each_client`, `train` and `LocalSteps` let an audit's
+impostors take the places of clients and records. Nothing is seen of what happens inside `lax.scan` or `lax.cond`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 
-from fedpriv.types import Params
+from fedpriv.types import Params, PyTree
 
-Impostor: TypeAlias = Callable[[jax.Array, Params, Params], Params]
-"""(client i32[], model as received, model as trained) -> the model that the client goes on with."""
+
+class Impostors(NamedTuple):
+    """Clients or records that an audit plays itself.
+
+    Attributes:
+      keep_out: (clients i32[slots]) -> bool[slots], which of a cohort do not contribute.
+      train: (client i32[], model received, model trained) -> the model that the client goes on with.
+      records: (client i32[], positions i32[slots], mask bool[slots], mechanism, like) -> (the mask of a step's
+        records, what is added to the sum of their clipped gradients, a tree as `like`).
+    """
+
+    keep_out: Callable[[jax.Array], jax.Array]
+    train: Callable[[jax.Array, Params, Params], Params]
+    records: Callable[[jax.Array, jax.Array, jax.Array, Any, Params], tuple[jax.Array, Params]]
 
 
 @dataclass
 class _Probe:
-    impostor: Impostor | None
+    impostors: Impostors | None
     client: jax.Array | None = None
     seen: dict[str, Any] = field(default_factory=dict)
 
@@ -32,7 +44,7 @@ _ACTIVE: ContextVar[_Probe | None] = ContextVar("probe", default=None)
 
 
 def probed(
-    fn: Callable[..., Any], impostor: Impostor | None = None
+    fn: Callable[..., Any], impostors: Impostors | None = None
 ) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """`fn` that also gives back what was shown while it ran: (result, name -> value).
 
@@ -41,11 +53,11 @@ def probed(
     mechanism's function).
 
     Args:
-      impostor: stands in for what a client has trained; messages are then not kept.
+      impostors: who takes whose place; messages are then not kept, and "impostors" is shown if there was a place.
     """
 
     def both(*args: Any) -> tuple[Any, dict[str, Any]]:
-        probe = _Probe(impostor)
+        probe = _Probe(impostors)
         token = _ACTIVE.set(probe)
         try:
             result = fn(*args)
@@ -59,7 +71,7 @@ def probed(
 def keeping() -> bool:
     """Whether somebody wants all messages."""
     probe = _ACTIVE.get()
-    return probe is not None and probe.impostor is None
+    return probe is not None and probe.impostors is None
 
 
 def show(name: str, value: Any) -> None:
@@ -82,9 +94,29 @@ def client(i: jax.Array) -> Iterator[None]:
             probe.client = None
 
 
-def trained(received: Params, model: Params) -> Params:
-    """The model that a client goes on with."""
+def contributing(ids: jax.Array, mask: jax.Array) -> jax.Array:
+    """bool[slots]: the members of a cohort that are not kept out."""
     probe = _ACTIVE.get()
-    if probe is None or probe.impostor is None or probe.client is None:
+    if probe is None or probe.impostors is None:
+        return mask
+    return mask & ~probe.impostors.keep_out(ids)
+
+
+def trained(received: Params, model: Params) -> Params:
+    """The model that a client goes on with after local training."""
+    probe = _ACTIVE.get()
+    if probe is None or probe.impostors is None or probe.client is None:
         return model
-    return probe.impostor(probe.client, received, model)
+    probe.seen["impostors"] = True
+    return probe.impostors.train(probe.client, received, model)
+
+
+def records(
+    positions: jax.Array, mask: jax.Array, mechanism: Any, like: PyTree
+) -> tuple[jax.Array, PyTree | None]:
+    """(mask of a step's records, what is added to the sum of their clipped gradients, None for nothing)."""
+    probe = _ACTIVE.get()
+    if probe is None or probe.impostors is None or probe.client is None:
+        return mask, None
+    probe.seen["impostors"] = True
+    return probe.impostors.records(probe.client, positions, mask, mechanism, like)

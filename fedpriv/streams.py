@@ -9,3 +9,4 @@ OWN_NOISE = 0x9A3C51D9
 CONTROL_VARIATE = 0xD2C0A7E1
 SUBMODELS = 0xE1F05EC2
 """Of a federation's secrets, which must not be those of a run of the same seed."""
+CANARIES = 0xCA4A81E5

@@ -8,19 +8,20 @@ differential privacy (M. Nasr et al., USENIX Security 2023, arXiv:2302.07956), a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import lax
 
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.sampling import WithReplacement
-from fedpriv.types import Key
+from fedpriv.types import Key, PyTree
 
-_CHUNK = 2000  # draws side by side
+_CHUNK = 2**15  # coordinates side by side
 
 
 class Scores(NamedTuple):
@@ -30,28 +31,37 @@ class Scores(NamedTuple):
       present: f64[draws], where the unit was there.
       absent: f64[draws], where it was not, or another in its place.
       relation: of the two neighbours, as the certificate's.
-      gaussian: whether all noise is Gaussian.
+      noise: kinds of noise in them.
+      certain: whether nothing but noise is random.
     """
 
     present: np.ndarray
     absent: np.ndarray
     relation: str
-    gaussian: bool
+    noise: frozenset[str]
+    certain: bool
 
 
 class LowerBounds(NamedTuple):
     """On epsilon, each wrong with probability `significance` at most.
 
     Attributes:
-      clopper_pearson: for any mechanism.
-      gaussian: for one that is no worse than some Gaussian mechanism, as composed and subsampled Gaussian ones nearly
-        are; 0 where other noise is in it, or delta is 0.
+      clopper_pearson: for any mechanism; of n draws never above about log n.
+      gaussian: for a mechanism that is no worse than some Gaussian one; 0 where delta is 0 or other noise is in it.
+      exactly: whether it is known to be one; composed subsampled ones are only nearly so, and `gaussian` then is an
+        estimate.
       significance: 1 - confidence.
     """
 
     clopper_pearson: float
     gaussian: float
+    exactly: bool
     significance: float
+
+    @property
+    def least(self) -> float:
+        """What epsilon is at least."""
+        return max(self.clopper_pearson, self.gaussian if self.exactly else 0.0)
 
 
 def draw_scores(
@@ -79,19 +89,22 @@ def draw_scores(
         keys = jax.random.split(key, len(parts))
         return sum((part(k, present) for part, k in zip(parts, keys, strict=True)), jnp.zeros(()))
 
-    @jax.jit
-    def chunk(key: Key, present: jax.Array) -> jax.Array:
-        return jax.vmap(one, (0, None))(jax.random.split(key, min(_CHUNK, draws)), present)
+    widest = max((r.mechanism.dimension or dimension for r in seen if r.mechanism), default=1)
+    side_by_side = max(1, _CHUNK // widest)
 
-    def many(key: Key, present: bool) -> np.ndarray:
-        chunks = -(-draws // _CHUNK)
-        found = [chunk(jax.random.fold_in(key, i), jnp.bool_(present)) for i in range(chunks)]
+    @jax.jit
+    def many(key: Key, present: jax.Array) -> jax.Array:
+        keys = jax.random.split(key, draws)
+        return lax.map(lambda k: one(k, present), keys, batch_size=side_by_side)
+
+    def drawn(key: Key, present: bool) -> np.ndarray:
         # Rounding to a grid keeps float32's low bits from telling neighbours apart: they are no part of the mechanism.
-        return np.round(np.concatenate([np.asarray(x, np.float64) for x in found])[:draws], 3)
+        return np.round(np.asarray(many(key, jnp.bool_(present)), np.float64), 3)
 
     with_key, without_key = jax.random.split(jax.random.key(seed))
-    gaussian = all(release.noise == "gaussian" for release in seen)
-    return Scores(many(with_key, True), many(without_key, False), relation, gaussian)
+    noise = frozenset(release.noise for release in seen)
+    certain = all(_certain(release) for release in seen)
+    return Scores(drawn(with_key, True), drawn(without_key, False), relation, noise, certain)
 
 
 def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> LowerBounds:
@@ -100,13 +113,15 @@ def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> Lo
 
     auditor = CanaryScoreAuditor(scores.present, scores.absent)
     options = {"one_sided": False, "threshold_strategy": Split(seed=0)}
-    return LowerBounds(
-        float(auditor.epsilon_clopper_pearson(significance, delta, **options)),
-        float(auditor.epsilon_from_gdp(significance, delta))
-        if delta > 0 and scores.gaussian
-        else 0.0,
-        significance,
-    )
+    by_counts = float(auditor.epsilon_clopper_pearson(significance, delta, **options))
+    gaussian = scores.noise == {"gaussian"} and delta > 0
+    as_gaussian = float(auditor.epsilon_from_gdp(significance, delta)) if gaussian else 0.0
+    return LowerBounds(by_counts, as_gaussian, gaussian and scores.certain, significance)
+
+
+def _certain(release: Release) -> bool:
+    drawn = [release.sampling, release.participation]
+    return all(sampling is None or sampling.rate >= 1 for sampling in drawn)
 
 
 def _part(
@@ -125,20 +140,18 @@ def _part(
     strength = float(used.multiplier) / release.multiplier / (copies.size if copies else 1)
     d = used.dimension or dimension
     bound = used.clip(jax.tree.map(lambda u: 10 * u, used.worst(d)))[0]
-    nothing = jax.tree.map(jnp.zeros_like, bound)
-    v = strength * used.whiten(bound)
-    ratio = _gaussian_ratio if release.noise == "gaussian" else _laplace_ratio
+    ratios = (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
+        used.perturb, used.whiten, jax.tree.map(lambda u: strength * u, bound)
+    )
 
     def step(key: Key, present: jax.Array, times: jax.Array) -> jax.Array:
         noise_key, own_key = jax.random.split(key)
         joins = jax.random.bernoulli(own_key, own) if own < 1 else jnp.bool_(True)
         sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
-        moved = times * jnp.where(joins, sign, 0.0) * v
-        z = used.whiten(used.perturb(noise_key, nothing)) + moved
-        there = _mixed(ratio(z, times * v), own)
+        there, replaced = ratios(noise_key, times * jnp.where(joins, sign, 0.0), times)
         if relation == "replace_one":
-            return there - _mixed(ratio(z, -times * v), own)
-        return there
+            return _mixed(there, own) - _mixed(replaced, own)
+        return _mixed(there, own)
 
     def round(key: Key, present: jax.Array) -> jax.Array:
         part_key, steps_key = jax.random.split(key)
@@ -161,12 +174,36 @@ def _part(
     return all_rounds
 
 
-def _gaussian_ratio(z: jax.Array, v: jax.Array) -> jax.Array:
-    return jnp.vdot(z, v) - jnp.vdot(v, v) / 2
+_Perturb: TypeAlias = Callable[[Key, PyTree], PyTree]
+_Whiten: TypeAlias = Callable[[PyTree], jax.Array]
+_Ratios: TypeAlias = Callable[[Key, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+"""(key, c, times) -> log-likelihood ratios of contributions `times` u and -`times` u against none, of noise + c u."""
 
 
-def _laplace_ratio(z: jax.Array, v: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.abs(z) - jnp.abs(z - v))
+def _gaussian_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
+    """Of all that is seen they need the projection on u alone, in units of the noise."""
+    nothing = jax.tree.map(jnp.zeros_like, u)
+    v, back = jax.vjp(whiten, u)
+    square = jnp.vdot(v, v)
+    along_u = back(v)[0]  # whitening is linear: <whiten(z), v> = <z, along_u>
+
+    def ratios(key: Key, c: jax.Array, times: jax.Array) -> tuple[jax.Array, jax.Array]:
+        along = optax.tree.vdot(perturb(key, nothing), along_u) + c * square
+        return times * along - times**2 * square / 2, -times * along - times**2 * square / 2
+
+    return ratios
+
+
+def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
+    nothing = jax.tree.map(jnp.zeros_like, u)
+    v = whiten(u)
+
+    def ratios(key: Key, c: jax.Array, times: jax.Array) -> tuple[jax.Array, jax.Array]:
+        z = whiten(perturb(key, nothing)) + c * v
+        least = jnp.abs(z)
+        return jnp.sum(least - jnp.abs(z - times * v)), jnp.sum(least - jnp.abs(z + times * v))
+
+    return ratios
 
 
 def _mixed(ratio: jax.Array, rate: float) -> jax.Array:

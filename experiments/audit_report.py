@@ -1,0 +1,234 @@
+"""Part of experiments.audit: what was found, as tables with words below them, and as an object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.audit_mechanisms import Audited, Undrawn
+from experiments.record import plain
+from experiments.show import NAMES, epsilon
+from fedpriv.privacy import Certificate, Claim
+
+if TYPE_CHECKING:
+    from experiments.audit_training import Canaried, Inferred
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was asked for; `None` where it was not.
+
+    Attributes:
+      delta: of the config.
+    """
+
+    delta: float
+    mechanisms: Sequence[Audited | Undrawn] | None = None
+    runs: Sequence[Canaried] | None = None
+    inferred: Sequence[Inferred] | None = None
+
+    @property
+    def drawn(self) -> list[Audited]:
+        return [row for row in self.mechanisms or () if isinstance(row, Audited)]
+
+    @property
+    def undrawn(self) -> list[Undrawn]:
+        return [row for row in self.mechanisms or () if isinstance(row, Undrawn)]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a certificate is."""
+        return any(row.refuted for row in [*self.drawn, *(self.runs or ())])
+
+
+def text(report: Report) -> str:
+    """Three tables, and what they mean in words."""
+    parts = []
+    if report.mechanisms is not None:
+        parts.append(_mechanisms(report))
+    if report.runs is not None:
+        parts.append(_runs(report.runs))
+    if report.inferred is not None:
+        parts.append(_inferred(report.inferred))
+    return "\n\n".join(parts)
+
+
+def _mechanisms(report: Report) -> str:
+    head = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
+    rows = [[*head, "by counts", "as Gaussian", "draws", "rounds"]]
+    for one in report.drawn:
+        bounds = one.bounds
+        gaussian = f"{bounds.gaussian:.3g}" if bounds.exactly else f"({bounds.gaussian:.3g})"
+        rounds = f"{one.drawn_rounds} of {one.rounds}"
+        rows.append(
+            [
+                *_said(_named(one.names), one.views, one.claim, one.certificate),
+                f">= {one.least:.3g}",
+                f"{bounds.clopper_pearson:.3g}",
+                gaussian if bounds.gaussian else "-",
+                f"{one.draws:.0e}".replace("e+0", "e"),
+                str(one.rounds) if one.drawn_rounds == one.rounds else rounds,
+            ]
+        )
+    lines = ["1. The mechanism: draws of what a view sees, of a unit in the worst direction"]
+    if report.drawn:
+        one = report.drawn[0]
+        lines += [*_table(rows), ""]
+        lines.append(
+            f"epsilon of all rounds at delta = {report.delta:.3g}, {one.certificate.unit} level; audited: wrong with "
+            f"probability {one.bounds.significance:.0%} at most, by Clopper-Pearson intervals, or by Gaussian privacy "
+            "where a mechanism is known to be Gaussian (in brackets where it is only nearly so)"
+        )
+    named = [(f"{_named(one.names)}, {', '.join(one.views)}", one) for one in report.drawn]
+    lines += _verdicts(named)
+    for bare in report.undrawn:
+        claimed = f"claimed {epsilon(plain(bare.claim.epsilon))}; " if bare.claim else ""
+        lines.append(
+            f"{_named(bare.names)}: {claimed}epsilon = inf and nothing to draw: {bare.reason}"
+        )
+    return "\n".join(lines)
+
+
+def _runs(runs: Sequence[Canaried]) -> str:
+    lines = ["2. Training runs: canaries with random directions, each there by a fair coin"]
+    if not runs:
+        return "\n".join([*lines, "no algorithm adds noise to what its models or sums show"])
+    head = ["algorithm", "view", "neighbours", "claimed", "certified", "audited", "estimate"]
+    rows = [[*head, "canaries", "runs"]]
+    for one in runs:
+        rows.append(
+            [
+                *_said(_named([one.name]), [one.certificate.view], one.claim, one.certificate),
+                f">= {one.least:.3g}",
+                f"{one.estimate:.3g}",
+                str(one.canaries),
+                str(one.runs),
+            ]
+        )
+    first = runs[0].certificate
+    lines += [*_table(rows), ""]
+    lines.append(
+        f"epsilon at delta = {first.delta:.3g}, {first.unit} level; audited: by guesses of who was there, from the "
+        "models' moves along its direction, wrong with probability 5% at most; estimate: as if scores were normal, no "
+        "bound"
+    )
+    named = [(f"{_named([one.name])}, {one.certificate.view}", one) for one in runs]
+    return "\n".join([*lines, *_verdicts(named)])
+
+
+def _inferred(inferred: Sequence[Inferred]) -> str:
+    fprs = inferred[0].seeds[0].fprs
+    rows = [["algorithm", "AUC", *(f"TPR at FPR {fpr:g}" for fpr in fprs), "models"]]
+    for one in inferred:
+        found = np.array([[m.auc, *m.tpr] for m in one.seeds])
+        spread = found.std(0, ddof=1) if len(found) > 1 else np.full(found.shape[1], np.nan)
+        cells = [f"{a:.3f} +- {s:.3f}" for a, s in zip(found.mean(0), spread, strict=True)]
+        rows.append(
+            [_named([one.name]), *(c.replace(" +- nan", "") for c in cells), str(len(found))]
+        )
+    return "\n".join(
+        [
+            "3. Membership inference: records of the clients against those of the test set, by their loss",
+            *_table(rows),
+            "",
+            "mean and standard deviation over the models; a coin has an AUC of 0.5 and a TPR equal to the FPR",
+        ]
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(NAMES.get(name, name) for name in names)
+
+
+def _said(
+    name: str, views: Sequence[str], claim: Claim | None, certificate: Certificate
+) -> list[str]:
+    claimed = "-" if claim is None else epsilon(plain(claim.epsilon))
+    return [
+        name,
+        ", ".join(views) if len(views) < 3 else "all",
+        certificate.relation.replace("_", "-"),
+        claimed + (" (*)" if claim is not None and not claim.sound else ""),
+        epsilon(plain(certificate.epsilon)),
+    ]
+
+
+def _verdicts(found: Sequence[tuple[str, Audited | Canaried]]) -> list[str]:
+    """In words: what is refuted, and which audits have no power."""
+    lines = []
+    for who, one in found:
+        if one.refuted:
+            lines.append(
+                f"{who}: THE CERTIFICATE IS REFUTED: epsilon is at least {one.least:.3g}; this is a bug"
+            )
+        if one.claim_refuted and one.claim is not None:
+            lines.append(
+                f"{who}: the claim of {epsilon(plain(one.claim.epsilon))} ({one.claim.source}) is refuted: epsilon is at "
+                f"least {one.least:.3g}"
+            )
+    weak = [who for who, one in found if one.powerless]
+    if weak:
+        lines.append(
+            f"no power, so that nothing speaks for these (less than a tenth seen of what may be there): {'; '.join(weak)}"
+        )
+    return lines
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return lines
+
+
+def as_json(config: str, report: Report) -> dict[str, Any]:
+    """The object that `--json` prints; infinity is the string "inf"."""
+    found: dict[str, Any] = {"config": config, "delta": report.delta}
+    if report.mechanisms is not None:
+        found["mechanisms"] = [
+            {
+                "algorithms": one.names,
+                "views": one.views,
+                "rounds": one.rounds,
+                "drawn_rounds": one.drawn_rounds,
+                "draws": one.draws,
+                "claimed": one.claim,
+                "certified": one.certificate,
+                "audited": {"least": one.least, **one.bounds._asdict()},
+                **_judged(one),
+            }
+            for one in report.drawn
+        ]
+        found["nothing_to_draw"] = [bare._asdict() for bare in report.undrawn]
+    if report.runs is not None:
+        found["runs"] = [
+            {
+                "algorithm": one.name,
+                "canaries": one.canaries,
+                "seeds": one.runs,
+                "claimed": one.claim,
+                "certified": one.certificate,
+                "audited": {"least": one.least, "significance": 0.05, "estimate": one.estimate},
+                **_judged(one),
+            }
+            for one in report.runs
+        ]
+    if report.inferred is not None:
+        found["membership"] = [
+            {"algorithm": one.name, "seeds": [m._asdict() for m in one.seeds]}
+            for one in report.inferred
+        ]
+    return plain(found)
+
+
+def _judged(one: Audited | Canaried) -> dict[str, bool]:
+    return {
+        "claim_refuted": one.claim_refuted,
+        "certificate_refuted": one.refuted,
+        "powerless": one.powerless,
+    }

@@ -1,0 +1,185 @@
+"""Audit of a whole training run by canaries with random directions.
+
+G. Andrew, P. Kairouz, S. Oh, A. Oprea, H. B. McMahan, V. Suriyakumar, "One-shot Empirical Privacy Estimation for
+Federated Learning", ICLR 2024, arXiv:2302.03098: canaries contribute updates at the clip norm in random directions,
+which in many dimensions are nearly orthogonal to each other and to all else; the cosine with what was released tells
+whether one was there. With a fair coin for each (T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1)
+Training Run", NeurIPS 2023, arXiv:2305.08846) a single run bounds epsilon from below.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedpriv import streams
+from fedpriv.cohort import Cohort
+from fedpriv.federation import Federation
+from fedpriv.mechanisms import Mechanism
+from fedpriv.probe import Impostors, probed
+from fedpriv.types import Algorithm, Key, Metrics, Params, State
+from fedpriv.vectors import dimension, flatten, unflatten
+
+VIEWS = ("third_party", "server_secagg")
+"""Whose scores are kept: of whom sees the models alone, and of whom also knows the cohorts."""
+
+
+class CanaryState(NamedTuple):
+    """State of the algorithm under audit, and what was seen of the canaries.
+
+    Attributes:
+      params, round: as the algorithm's.
+      inner: its own state.
+      present: bool[k], by fair coins that are thrown in the first round.
+      scores: f32[2, k], for each of `VIEWS` the sum over the rounds (that the canary's client took part in) of the
+        cosine between its direction and the move of the model.
+    """
+
+    params: Params
+    round: jax.Array
+    inner: State
+    present: jax.Array
+    scores: jax.Array
+
+
+def with_canaries(
+    algorithm: Algorithm, count: int, *, per_client: int = 0, clip_norm: float = 1.0, seed: int = 0
+) -> Algorithm:
+    """`algorithm` in which `count` canaries take the places of clients or of records.
+
+    Canary j takes the place of client j; or, with `per_client` = q > 0, of the record at position j mod q of client j
+    div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own random direction, which
+    the algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute. So the runs differ as
+    neighbours do, under every sampling.
+
+    Args:
+      clip_norm: about the clip norm; canaries are 100 times as long.
+      seed: of the directions, which are those of all runs.
+
+    Raises:
+      ValueError: at `init`, more canaries than places; when it is traced, an algorithm that trains without
+        `fedpriv.train` and without `LocalSteps`.
+    """
+
+    def init(params: Params, federation: Federation) -> CanaryState:
+        places = federation.num_clients * max(per_client, 1)
+        if not 1 <= count <= places:
+            raise ValueError(f"canaries: {count} do not fit into {places} places; give 1 to that")
+        inner = algorithm.init(params, federation)
+        absent = jnp.zeros(count, bool)
+        return CanaryState(inner.params, inner.round, inner, absent, jnp.zeros((2, count)))
+
+    def round(key: Key, state: CanaryState, federation: Federation) -> tuple[CanaryState, Metrics]:
+        coins = jax.random.bernoulli(jax.random.fold_in(key, streams.CANARIES), 0.5, (count,))
+        present = jnp.where(state.round == 0, coins, state.present)
+        directions = Directions(jax.random.key(seed), dimension(state.params))
+        played = _impostors(present, directions, 100 * clip_norm, per_client)
+        (inner, metrics), seen = probed(algorithm.round, played)(key, state.inner, federation)
+        if "impostors" not in seen:
+            raise ValueError(
+                "algorithm: canaries find no place in it; train clients with fedpriv.train or LocalSteps"
+            )
+        clients = jnp.arange(count) // max(per_client, 1)
+        cosines = directions.cosines(_moved(state.params, inner.params), count)
+        drawn = _drawn(seen["cohort"], federation.num_clients)[clients]
+        scores = state.scores + jnp.stack([cosines, jnp.where(drawn, cosines, 0.0)])
+        return CanaryState(inner.params, inner.round, inner, present, scores), metrics
+
+    return algorithm._replace(init=init, round=round)
+
+
+class Directions(NamedTuple):
+    """Random directions, drawn when they are needed: all together would be far larger than the model."""
+
+    key: Key
+    d: int
+
+    def at(self, j: jax.Array) -> jax.Array:
+        """f32[d], of length 1."""
+        z = jax.random.normal(jax.random.fold_in(self.key, j), (self.d,))
+        return z / jnp.linalg.norm(z)
+
+    def cosines(self, u: jax.Array, count: int) -> jax.Array:
+        """f32[count]: of u with the first `count` directions."""
+        length = jnp.maximum(jnp.linalg.norm(u), jnp.finfo(jnp.float32).tiny)
+        return lax.map(lambda j: jnp.vdot(self.at(j), u), jnp.arange(count)) / length
+
+
+def _impostors(
+    present: jax.Array, directions: Directions, length: float, per_client: int
+) -> Impostors:
+    count = len(present)
+
+    def keep_out(ids: jax.Array) -> jax.Array:
+        if per_client:
+            return jnp.zeros(ids.shape, bool)
+        return (ids < count) & ~present[jnp.minimum(ids, count - 1)]
+
+    def train(i: jax.Array, received: Params, model: Params) -> Params:
+        if per_client:
+            return model
+        away = unflatten(length * directions.at(i), received)  # the update is received - sent
+        return jax.tree.map(lambda x, u, y: jnp.where(i < count, x - u, y), received, away, model)
+
+    def records(
+        i: jax.Array, positions: jax.Array, mask: jax.Array, used: Mechanism, like: Params
+    ) -> tuple[jax.Array, Params]:
+        first = i * per_client
+
+        def add(p: jax.Array, total: Params) -> Params:
+            j = jnp.minimum(first + p, count - 1)
+            times = jnp.sum(mask & (positions == p)) * (present[j] & (first + p < count))
+            bounded = used.clip(unflatten(length * directions.at(j), like))[0]
+            return jax.tree.map(lambda t, u: t + times * u, total, bounded)
+
+        added = lax.fori_loop(0, per_client, add, jax.tree.map(jnp.zeros_like, like))
+        taken = (positions < per_client) & (first + positions < count)
+        return mask & ~taken, added
+
+    return Impostors(keep_out, train, records)
+
+
+def _moved(before: Params, after: Params) -> jax.Array:
+    return flatten(jax.tree.map(jnp.subtract, before, after))
+
+
+def _drawn(cohort: Cohort, clients: int) -> jax.Array:
+    """bool[clients]: who is in a cohort."""
+    return jnp.zeros(clients, bool).at[cohort.ids].max(cohort.mask, mode="drop")
+
+
+def epsilon_one_run(
+    scores: np.ndarray, present: np.ndarray, delta: float, significance: float = 0.05
+) -> float:
+    """Lower bound on epsilon from the scores of canaries that were there by fair coins (Steinke et al., Theorem 5.2).
+
+    Canaries of several independent runs count as those of one.
+
+    Args:
+      scores, present: of the same shape.
+    """
+    from jax_privacy.auditing import CanaryScoreAuditor
+
+    heads = np.asarray(present, bool)
+    auditor = CanaryScoreAuditor(np.asarray(scores)[heads], np.asarray(scores)[~heads])
+    return float(auditor.epsilon_one_run(significance, delta))
+
+
+def epsilon_estimate(scores: np.ndarray, present: np.ndarray, delta: float) -> float:
+    """Estimate of epsilon, no bound: as if scores were normal with one variance (after Andrew et al., Section 3)."""
+    import dp_accounting
+
+    heads = np.asarray(present, bool)
+    there, away = np.asarray(scores, np.float64)[heads], np.asarray(scores, np.float64)[~heads]
+    apart = there.mean() - away.mean()
+    spread = np.sqrt(
+        (there.var(ddof=1) * (len(there) - 1) + away.var(ddof=1) * (len(away) - 1))
+        / (len(there) + len(away) - 2)
+    )
+    if apart <= 0:
+        return 0.0
+    return float(dp_accounting.get_epsilon_gaussian(spread / apart, delta))

@@ -1,0 +1,59 @@
+"""Membership inference by the loss: records that a model was trained on tend to lose less than others.
+
+S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha, "Privacy Risk in Machine Learning: Analyzing the Connection to
+Overfitting", CSF 2018, arXiv:1709.01604; judged by the true positive rate at low false positive rates, as N. Carlini et
+al., "Membership Inference Attacks From First Principles", IEEE S&P 2022, arXiv:2112.03570, ask for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+
+from fedpriv.types import Example, LossFn, Params
+
+
+class Membership(NamedTuple):
+    """How well losses tell members from others.
+
+    Attributes:
+      auc: area under the receiver's operating characteristic; 0.5 is a coin's.
+      tpr: of members, the fraction found, for each of `fprs`.
+      fprs: of others, the fractions taken for members.
+    """
+
+    auc: float
+    tpr: tuple[float, ...]
+    fprs: tuple[float, ...]
+
+
+def losses(loss: LossFn, params: Params, examples: Example, *, batch_size: int = 250) -> np.ndarray:
+    """f32[n]: the loss of every example (leaves [n, ...])."""
+    one = jax.jit(lambda x: lax.map(lambda e: loss(params, e), x, batch_size=batch_size))
+    return np.asarray(one(examples))
+
+
+def infer_membership(
+    members: np.ndarray, others: np.ndarray, fprs: tuple[float, ...] = (0.01, 0.001)
+) -> Membership:
+    """Says "member" where the loss is below a threshold, for all thresholds.
+
+    Args:
+      members, others: f32[n], losses of records that were trained on, and of others of the same distribution.
+
+    Raises:
+      ValueError: too few others for the least of `fprs`.
+    """
+    from jax_privacy.auditing import CanaryScoreAuditor
+
+    if len(others) * min(fprs) < 1:
+        raise ValueError(
+            f"others: {len(others)} records cannot show a false positive rate of {min(fprs):g}; give "
+            f"{round(1 / min(fprs))} or more"
+        )
+    attack = CanaryScoreAuditor(-np.asarray(members), -np.asarray(others))
+    tpr = tuple(float(attack.tpr_at_given_fpr(fpr)) for fpr in fprs)
+    return Membership(float(attack.attack_auroc()), tpr, fprs)
