@@ -2,8 +2,10 @@
 
 Three audits: of the mechanism, by draws of what a view sees on two neighbours in their worst direction; of real
 training runs, by canaries that take the places of clients or records; of the trained models, by membership inference
-from the loss. CONFIG and its fields are those of experiments.run. Exit code 1: a certificate is refuted, which is a bug, or
-training failed; 2: something given was wrong; 130: interrupted.
+from the loss. CONFIG and its fields are those of experiments.run.
+
+Exit code 1: a certificate is refuted, which is a bug, or training failed; 2: something given was wrong; 130:
+interrupted.
 """
 
 from __future__ import annotations

@@ -166,13 +166,14 @@ def _verdicts(found: Sequence[tuple[str, Audited | Canaried]]) -> list[str]:
             )
         if one.claim_refuted and one.claim is not None:
             lines.append(
-                f"{who}: the claim of {epsilon(plain(one.claim.epsilon))} ({one.claim.source}) is refuted: epsilon is at "
-                f"least {one.least:.3g}"
+                f"{who}: the claim of {epsilon(plain(one.claim.epsilon))} ({one.claim.source}) is refuted: epsilon is "
+                f"at least {one.least:.3g}"
             )
     weak = [who for who, one in found if one.powerless]
     if weak:
         lines.append(
-            f"no power, so that nothing speaks for these (less than a tenth seen of what may be there): {'; '.join(weak)}"
+            "no power, so that nothing speaks for these (less than a tenth seen of what may be there): "
+            + "; ".join(weak)
         )
     return lines
 

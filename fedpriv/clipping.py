@@ -36,6 +36,7 @@ class Clipping(NamedTuple):
         than sqrt(m) times `length`, which always bounds it.
       worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
         isotropic noise and (where d is a power of two) by noise on Haar coefficients.
+      dimension: number of coordinates d, if it is for one number only.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
         norms (trees of f32[...]); None for other clipping.
     """
@@ -44,6 +45,7 @@ class Clipping(NamedTuple):
     length: float
     worst: Callable[[int], PyTree]
     weighted_length: float = math.inf
+    dimension: int | None = None
     scales: Callable[[PyTree, Bound], PyTree] | None = None
 
 
@@ -117,7 +119,8 @@ def coefficients(d: int) -> Clipping:
         norm = haar_norm(flatten(update))
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
-    return Clipping(clip, math.sqrt(m), lambda d: jnp.ones(d) / haar_norm(jnp.ones(d)))
+    worst = jnp.ones(d) / haar_norm(jnp.ones(d))
+    return Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d)
 
 
 def per_level(d: int) -> Clipping:
@@ -148,7 +151,7 @@ def per_level(d: int) -> Clipping:
         # One coefficient of each level, all at their bounds.
         return inverse_haar(jnp.zeros(m).at[jnp.array([0, *starts])].set(jnp.array(limits)), d)
 
-    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()))
+    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d)
 
 
 def _constant(norm: float, d: int) -> jax.Array:

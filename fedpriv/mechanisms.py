@@ -112,7 +112,7 @@ def mechanism(
             scales=None if scales is None else lambda norms: scales(norms, bound),
             worst=None if silent else lambda d: _times(clipping.worst(d), bound),
             whiten=None if silent else lambda u: noise.whiten(_divided(u, bound)) / strength,
-            dimension=noise.dimension,
+            dimension=noise.dimension or clipping.dimension,
             at=at,
         )
 

@@ -47,13 +47,15 @@ def infer_membership(
     Raises:
       ValueError: too few others for the least of `fprs`.
     """
-    from jax_privacy.auditing import CanaryScoreAuditor
+    from sklearn.metrics import roc_auc_score, roc_curve
 
     if len(others) * min(fprs) < 1:
         raise ValueError(
             f"others: {len(others)} records cannot show a false positive rate of {min(fprs):g}; give "
             f"{round(1 / min(fprs))} or more"
         )
-    attack = CanaryScoreAuditor(-np.asarray(members), -np.asarray(others))
-    tpr = tuple(float(attack.tpr_at_given_fpr(fpr)) for fpr in fprs)
-    return Membership(float(attack.attack_auroc()), tpr, fprs)
+    scores = -np.concatenate([members, others])
+    labels = np.repeat([1, 0], [len(members), len(others)])
+    false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
+    tpr = tuple(float(true[false <= fpr].max()) for fpr in fprs)
+    return Membership(float(roc_auc_score(labels, scores)), tpr, fprs)

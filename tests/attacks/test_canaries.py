@@ -1,0 +1,208 @@
+"""Canaries: what they put in, what is seen of them, and bounds that keep below the certificate."""
+
+import dp_accounting
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import classification
+
+import fedpriv as fp
+from fedpriv.attacks.canaries import (
+    Directions,
+    epsilon_estimate,
+    epsilon_one_run,
+    with_canaries,
+)
+from fedpriv.vectors import flatten, unflatten
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, RECORDS, CLIP = 40, 4, 0.5
+FEDERATION, _, MODEL = classification(CLIENTS, RECORDS, public=0)
+PARAMS = MODEL.init(jax.random.key(0))
+D = sum(leaf.size for leaf in jax.tree.leaves(PARAMS))
+COMMON = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
+
+
+LARGE = fp.models.classifier(fp.models.LogisticRegression(3), (16, 16, 1))
+TEST_IMAGES = {
+    "image": np.random.default_rng(0).integers(0, 255, (CLIENTS * RECORDS, 16, 16, 1), np.uint8),
+    "label": np.arange(CLIENTS * RECORDS, dtype=np.int32) % 3,
+}
+IMAGES = fp.Federation.from_arrays(TEST_IMAGES, np.arange(CLIENTS * RECORDS).reshape(CLIENTS, -1))
+
+
+def clients(noise, sampler=None, model=MODEL):
+    sampler = sampler or fp.everyone(CLIENTS)
+    return fp.dp_fed_avg(
+        model.loss, sampler=sampler, clip_norm=CLIP, noise_multiplier=noise, **COMMON
+    )
+
+
+def records(noise, steps=3, rate=0.2, model=MODEL):
+    local = fp.LocalSteps(
+        fp.per_example(model.loss),
+        fp.everyone(RECORDS),
+        steps,
+        lambda t: optax.sgd(rate),
+        fp.gaussian(CLIP, noise),
+        linear=True,
+    )
+    return fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
+
+
+def one_round(algorithm, key=1):
+    state = algorithm.init(PARAMS, FEDERATION)
+    after, _ = jax.jit(algorithm.round)(jax.random.key(key), state, FEDERATION)
+    return after
+
+
+def test_canary_clients_move_the_model_by_the_clip_norm_in_their_direction():
+    """All clients are canaries: without noise the model moves by C times the directions of those there, over n."""
+    after = one_round(with_canaries(clients(0.0), CLIENTS))
+    directions = jax.vmap(Directions(jax.random.key(0), D).at)(jnp.arange(CLIENTS))
+    moved = flatten(jax.tree.map(jnp.subtract, PARAMS, after.params))
+    expected = CLIP * after.present.astype(float) @ directions / CLIENTS
+    np.testing.assert_allclose(moved, expected, atol=1e-6)
+    assert 5 < after.present.sum() < 35
+    cosines = directions @ expected / np.linalg.norm(expected)
+    np.testing.assert_allclose(after.scores[0], cosines, atol=1e-5)
+
+
+def test_canary_records_move_it_in_every_step():
+    """One canary at the first position of each client; the others' gradients as without it."""
+    after = one_round(with_canaries(records(0.0), CLIENTS, per_client=1))
+    directions = jax.vmap(Directions(jax.random.key(0), D).at)(jnp.arange(CLIENTS))
+    grads = jax.jit(jax.vmap(jax.grad(MODEL.loss), (None, 0)))
+
+    def client(i):
+        theta = flatten(PARAMS)
+        others = jax.tree.map(lambda x: x[FEDERATION.rows[i][1:]], FEDERATION.examples)
+        for _ in range(3):
+            g = grads(unflatten(theta, PARAMS), others)
+            g = np.concatenate([leaf.reshape(3, -1) for leaf in jax.tree.leaves(g)], 1)
+            g *= np.minimum(1, CLIP / np.linalg.norm(g, axis=1, keepdims=True))
+            total = g.sum(0) + CLIP * float(after.present[i]) * directions[i]
+            theta = theta - 0.2 * total / RECORDS
+        return theta
+
+    expected = np.mean([client(i) for i in range(CLIENTS)], 0)
+    np.testing.assert_allclose(flatten(after.params), expected, atol=2e-5)
+
+
+def test_others_are_left_alone():
+    """Without canaries there, and with only one place taken, the rest trains as ever."""
+    plain = one_round(clients(0.0))
+    for key in range(1, 9):
+        after = one_round(with_canaries(clients(0.0), 1), key)
+        missing = jax.tree.map(lambda p, q: p - q, after.params, plain.params)
+        if not after.present[0]:  # client 0 does not contribute: its own clipped update is missing
+            alone = fp.Federation.from_arrays(
+                jax.device_get(FEDERATION.examples), [np.asarray(FEDERATION.rows[0])]
+            )
+            own = fp.dp_fed_avg(
+                MODEL.loss, sampler=fp.everyone(1), clip_norm=CLIP, noise_multiplier=0.0, **COMMON
+            )
+            state, _ = own.round(jax.random.key(1), own.init(PARAMS, alone), alone)
+            back = jax.tree.map(lambda p, q: (p - q) / CLIENTS, PARAMS, state.params)
+            np.testing.assert_allclose(flatten(missing), flatten(back), atol=1e-6)
+            return
+    pytest.fail("eight coins were heads")
+
+
+def trained(algorithm, count, *, rounds=4, seeds=20, per_client=0):
+    """(present, scores) of canaries in 771 dimensions, among noise images."""
+    audited = with_canaries(algorithm, count, per_client=per_client, clip_norm=CLIP)
+    state = fp.simulate(
+        audited,
+        LARGE.init,
+        IMAGES,
+        TEST_IMAGES,
+        score=LARGE.score,
+        rounds=rounds,
+        every=rounds,
+        seeds=range(seeds),
+    ).state
+    return np.asarray(state.present), np.asarray(state.scores)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "per_client"),
+    [
+        (clients(1.0, fp.poisson(CLIENTS, 0.5, CLIENTS), model=LARGE), 0),
+        (clients(1.0, fp.fixed_size(CLIENTS, 20), model=LARGE), 0),
+        (records(1.0, 1, model=LARGE), 2),
+    ],
+    ids=["poisson", "fixed size", "records"],
+)
+def test_bounds_keep_below_the_certificate(algorithm, per_client):
+    """Wrong with probability 1e-6 at most, where the certificate is right; at 95 % confidence they say something."""
+    present, scores = trained(algorithm, CLIENTS, per_client=per_client)
+    for v, view in enumerate(("third_party", "server_secagg")):
+        certified = fp.certify(algorithm, 4, 1e-9, view=view).epsilon
+        assert epsilon_one_run(scores[:, v], present, 1e-9, significance=1e-6) <= certified
+        assert epsilon_one_run(scores[:, v], present, 1e-9) > 0.1
+
+
+def test_too_little_noise_is_seen():
+    """A twentieth of the noise that is certified: the bound refutes that (wrong once in 1e6), the estimate too."""
+    said = fp.certify(clients(10.0), 4, 1e-9).epsilon
+    present, scores = trained(clients(0.5, model=LARGE), CLIENTS)
+    assert epsilon_one_run(scores[:, 0], present, 1e-9, significance=1e-6) > said
+    assert epsilon_estimate(scores[:, 0], present, 1e-9) > said
+
+
+def test_coins_differ_by_seed_and_do_not_by_round():
+    present, _ = trained(clients(1.0, model=LARGE), CLIENTS, rounds=2, seeds=10)
+    again, _ = trained(clients(1.0, model=LARGE), CLIENTS, rounds=3, seeds=10)
+    np.testing.assert_array_equal(present, again)
+    assert len(np.unique(present, axis=0)) == 10
+    assert 120 < present.sum() < 280  # of 400 fair coins: 8 standard deviations
+
+
+def test_only_rounds_of_one_s_own_count_behind_secure_aggregation():
+    audited = with_canaries(clients(1.0, fp.fixed_size(CLIENTS, 10)), CLIENTS)
+    after = one_round(audited)
+    drawn = np.asarray(after.scores[1]) != 0
+    assert drawn.sum() == 10
+    np.testing.assert_array_equal(after.scores[1][drawn], after.scores[0][drawn])
+
+
+def test_the_estimate_of_a_gaussian_mechanism():
+    """Scores of mu = 1; the relative error of 1e5 each is below 2 % (five standard deviations)."""
+    rng = np.random.default_rng(0)
+    present = np.arange(200_000) % 2 == 0
+    scores = rng.normal(size=200_000) + present
+    true = dp_accounting.get_epsilon_gaussian(1.0, 1e-5)
+    assert epsilon_estimate(scores, present, 1e-5) == pytest.approx(true, rel=0.03)
+    assert epsilon_estimate(-scores, present, 1e-5) == 0
+
+
+def test_one_run_by_hand():
+    """Steinke et al., Theorem 5.2 with delta near 0: r of r guesses right at p >= (1 + e^-eps)^-r."""
+    present = np.arange(40) % 2 == 0
+    found = epsilon_one_run(np.where(present, 1.0, 0.0), present, 1e-12, significance=0.05)
+    least = -np.log(0.05 ** (-1 / 20) - 1)
+    assert 0 < found <= least + 1e-3
+
+
+def test_what_has_no_place_for_them():
+    with pytest.raises(ValueError, match="canaries: 41 do not fit into 40 places"):
+        with_canaries(clients(1.0), 41).init(PARAMS, FEDERATION)
+    sampler = fp.everyone(CLIENTS)
+
+    def round(key, state, federation):
+        cohort = sampler.draw(key)
+        fp.for_each_client(lambda k, s: (jnp.zeros(()), ()), key, cohort, federation)
+        return state, {"cohort_size": cohort.mask.sum(), "uplink": fp.Wire(1)}
+
+    other = fp.Algorithm(
+        lambda p, f: fp.ModelState(p, jnp.int32(0)),
+        round,
+        fp.nothing_hidden(sampler.accounting, "none"),
+    )
+    audited = with_canaries(other, 2)
+    with pytest.raises(ValueError, match="canaries find no place"):
+        audited.round(jax.random.key(0), audited.init(PARAMS, FEDERATION), FEDERATION)
