@@ -42,6 +42,14 @@ _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
     "sum, and every exchange shows the server a linear combination of them without fresh noise"
 )
+_SOLVED = (
+    "as a client weighs all its invisible submodels alike, least squares on its visible ones give m_i and the trained "
+    "model exactly (fedpriv.attacks.transcript)"
+)
+_NEARLY_SOLVED = (
+    "least squares on the visible ones (fedpriv.attacks.transcript) find less of the trained model for fewer bits and "
+    "exchanges, which nobody has bounded"
+)
 
 
 def msp_fl(
@@ -126,7 +134,9 @@ def msp_fl(
         state = ModelState(unflatten(agreed.model, theta), t + 1)
         return state, _metrics(cohort, agreed, models, m, count, transmission)
 
-    releases = nothing_hidden(sampler.accounting, _REASON)
+    exact = transmission.bits == 32 and exchanges.most > 1
+    reason = f"{_REASON}; {_SOLVED if exact else _NEARLY_SOLVED}"
+    releases = nothing_hidden(sampler.accounting, reason)
     return Algorithm(starting_from(sampler), round, releases, lambda rounds, delta: splitting.claim)
 
 

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fedpriv as fp
 from fedpriv import splitting
 from fedpriv.attacks.transcript import least_squares, state_sum
-from fedpriv.consensus import DECAYS, agree, coupling, dynamic, fixed, full_precision
+from fedpriv.consensus import DECAYS, agree, constant, coupling, dynamic, fixed, full_precision
 from fedpriv.quantization import Quantized
 from fedpriv.splitting import Submodels
 
@@ -76,3 +77,23 @@ def test_quantization_blunts_it(make):
 def test_one_exchange_is_not_enough():
     with pytest.raises(ValueError, match="messages: of 1 exchange"):
         least_squares(messages(exchanges=1), 0.5, DECAYS["linear"])
+
+
+def test_the_ledger_says_so():
+    """In the reasons for an infinite epsilon; of quantized messages less is said."""
+    options = {
+        "sampler": fp.fixed_size(5, 3),
+        "splitting": splitting.uniform(0.3),
+        "coupling": coupling(0.5, 0.1),
+        "exchanges": constant(4),
+        "optimizer": None,
+        "batches": None,
+    }
+    for view in fp.privacy.VIEWS:
+        said = fp.certify(fp.msp_fl(None, **options), 1, 1e-5, view=view)
+        assert said.epsilon == np.inf
+        assert "give m_i and the trained model exactly" in said.assumptions[0]
+        said = fp.certify(fp.mspdq_fl(None, bits=8, **options), 1, 1e-5, view=view)
+        assert "find less of the trained model for fewer bits" in said.assumptions[0]
+    one = fp.msp_fl(None, **options | {"exchanges": constant(1)})
+    assert "exactly" not in fp.certify(one, 1, 1e-5, view="server").assumptions[0]
