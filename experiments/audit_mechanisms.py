@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import jax
+
 from experiments.config import Ledger
 from experiments.ledger import Account, accounts
 from fedpriv.attacks.mechanism import LowerBounds, draw_scores, lower_bounds
+from fedpriv.mechanisms import Mechanism
 from fedpriv.privacy import Certificate, Claim, Release
 from fedpriv.types import Algorithm
 
@@ -97,12 +100,14 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
         groups: dict[object, list[str]] = {}
         for name in account.names:
             used = [r.mechanism for r in ledger.algorithms[name].releases(1) if r.mechanism]
-            same = tuple(
-                (m.clip_norm, m.noise_multiplier, m.dimension, m.scales is None) for m in used
-            )
+            same = tuple((_levels(m), m.dimension, m.scales is None) for m in used)
             groups.setdefault(same, []).append(name)
         parts += [account._replace(names=tuple(names)) for names in groups.values()]
     return parts
+
+
+def _levels(used: Mechanism) -> tuple[float, ...]:
+    return tuple(float(x) for x in jax.tree.leaves((used.clip_norm, used.noise_multiplier)))
 
 
 def _drawable(releases: Sequence[Release]) -> list[Release]:

@@ -61,26 +61,24 @@ def _mechanisms(report: Report) -> str:
     rows = [[*head, "by counts", "as Gaussian", "draws", "rounds"]]
     for one in report.drawn:
         bounds = one.bounds
-        gaussian = f"{bounds.gaussian:.3g}" if bounds.exactly else f"({bounds.gaussian:.3g})"
         rounds = f"{one.drawn_rounds} of {one.rounds}"
         rows.append(
             [
                 *_said(_named(one.names), one.views, one.claim, one.certificate),
                 f">= {one.least:.3g}",
                 f"{bounds.clopper_pearson:.3g}",
-                gaussian if bounds.gaussian else "-",
+                f"{bounds.gaussian:.3g}" if bounds.gaussian else "-",
                 f"{one.draws:.0e}".replace("e+0", "e"),
                 str(one.rounds) if one.drawn_rounds == one.rounds else rounds,
             ]
         )
     lines = ["1. The mechanism: draws of what a view sees, of a unit in the worst direction"]
     if report.drawn:
-        one = report.drawn[0]
         lines += [*_table(rows), ""]
         lines.append(
-            f"epsilon of all rounds at delta = {report.delta:.3g}, {one.certificate.unit} level; audited: wrong with "
-            f"probability {one.bounds.significance:.0%} at most, by Clopper-Pearson intervals, or by Gaussian privacy "
-            "where a mechanism is known to be Gaussian (in brackets where it is only nearly so)"
+            f"epsilon of all rounds at delta = {report.delta:.3g}; audited: wrong with probability "
+            f"{report.drawn[0].bounds.significance:.0%} at most, by Clopper-Pearson intervals for any mechanism, or by "
+            "those of Gaussian privacy where nothing but Gaussian noise is random"
         )
     named = [(f"{_named(one.names)}, {', '.join(one.views)}", one) for one in report.drawn]
     lines += _verdicts(named)
@@ -108,10 +106,9 @@ def _runs(runs: Sequence[Canaried]) -> str:
                 str(one.runs),
             ]
         )
-    first = runs[0].certificate
     lines += [*_table(rows), ""]
     lines.append(
-        f"epsilon at delta = {first.delta:.3g}, {first.unit} level; audited: by guesses of who was there, from the "
+        f"epsilon at delta = {runs[0].certificate.delta:.3g}; audited: by guesses of who was there, from the "
         "models' moves along its direction, wrong with probability 5% at most; estimate: as if scores were normal, no "
         "bound"
     )
@@ -150,7 +147,7 @@ def _said(
     return [
         name,
         ", ".join(views) if len(views) < 3 else "all",
-        certificate.relation.replace("_", "-"),
+        f"{certificate.unit}, {certificate.relation.replace('_', '-')}",
         claimed + (" (*)" if claim is not None and not claim.sound else ""),
         epsilon(plain(certificate.epsilon)),
     ]

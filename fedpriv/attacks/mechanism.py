@@ -48,21 +48,19 @@ class LowerBounds(NamedTuple):
 
     Attributes:
       clopper_pearson: for any mechanism; of n draws never above about log n.
-      gaussian: for a mechanism that is no worse than some Gaussian one; 0 where delta is 0 or other noise is in it.
-      exactly: whether it is known to be one; composed subsampled ones are only nearly so, and `gaussian` then is an
-        estimate.
+      gaussian: for a Gaussian mechanism of any multiplier; 0 where it is none, because of other noise or of random
+        participation, or delta is 0.
       significance: 1 - confidence.
     """
 
     clopper_pearson: float
     gaussian: float
-    exactly: bool
     significance: float
 
     @property
     def least(self) -> float:
         """What epsilon is at least."""
-        return max(self.clopper_pearson, self.gaussian if self.exactly else 0.0)
+        return max(self.clopper_pearson, self.gaussian)
 
 
 def draw_scores(
@@ -115,9 +113,9 @@ def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> Lo
     auditor = CanaryScoreAuditor(scores.present, scores.absent)
     options = {"one_sided": False, "threshold_strategy": Split(seed=0)}
     by_counts = float(auditor.epsilon_clopper_pearson(significance, delta, **options))
-    gaussian = scores.noise == {"gaussian"} and delta > 0
+    gaussian = scores.noise == {"gaussian"} and scores.certain and delta > 0
     as_gaussian = _as_gaussian(scores, delta, significance) if gaussian else 0.0
-    return LowerBounds(by_counts, as_gaussian, gaussian and scores.certain, significance)
+    return LowerBounds(by_counts, as_gaussian, significance)
 
 
 def _as_gaussian(scores: Scores, delta: float, significance: float) -> float:

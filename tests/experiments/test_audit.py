@@ -1,0 +1,171 @@
+"""python -m experiments.audit: three audits of a config, their words, exit codes; wrong input."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import fedpriv as fp
+from experiments import audit
+from experiments import config as configuration
+from experiments.audit_mechanisms import Audited, audit_mechanisms, refutes
+from experiments.audit_report import Report, text
+from experiments.config import Ledger, untrained
+from fedpriv.attacks.mechanism import LowerBounds
+from fedpriv.privacy import Claim, Everyone
+
+TINY = ["--rounds", "2", "--seeds", "2", "--clients", "40", "--cohort", "10", "--local.epochs", "1"]
+TINY += ["--layout.devices", "1", "--draws", "2000"]
+
+
+def ask(capsys, *args):
+    code = audit.main([*args])
+    return code, capsys.readouterr()
+
+
+def test_all_three_side_by_side(capsys):
+    code, shown = ask(capsys, *TINY, "--algorithms", "fed_avg", "dp_fed_avg", "--json")
+    assert code == 0
+    found = json.loads(shown.out)
+    assert found["config"] == "quickstart"
+    by_view = {row["views"][0]: row for row in found["mechanisms"]}
+    assert set(by_view) == {"third_party", "server", "server_secagg"}
+    for row in by_view.values():
+        assert row["algorithms"] == ["dp_fed_avg"]
+        assert row["rounds"] == row["drawn_rounds"] == 2
+        assert row["audited"]["least"] <= row["certified"]["epsilon"]
+        assert not row["certificate_refuted"]
+    assert by_view["third_party"]["claimed"]["epsilon"] > 0
+    assert by_view["server"]["claimed"] is None
+    (bare,) = found["nothing_to_draw"]
+    assert (bare["names"], bare["reason"]) == (["fed_avg"], "no noise is added")
+    assert [(row["algorithm"], row["canaries"], row["seeds"]) for row in found["runs"]] == [
+        ("dp_fed_avg", 20, 2)
+    ] * 2
+    assert {row["certified"]["view"] for row in found["runs"]} == {"third_party", "server_secagg"}
+    assert [row["algorithm"] for row in found["membership"]] == ["fed_avg", "dp_fed_avg"]
+    for row in found["membership"]:
+        assert len(row["seeds"]) == 2
+        assert all(0.3 < seed["auc"] < 0.7 for seed in row["seeds"])
+
+
+def test_the_tables_say_what_they_are_about(capsys):
+    code, shown = ask(capsys, *TINY, "--algorithms", "fed_avg", "rand_k", "--canaries", "5")
+    assert code == 0
+    for words in ("1. The mechanism", "2. Training runs", "3. Membership inference"):
+        assert words in shown.out
+    for words in ("client, add-or-remove", "claimed", "certified", "audited", "AUC", "delta = 0."):
+        assert words in shown.out
+    assert "FedAvg: epsilon = inf and nothing to draw: no noise is added" in shown.out
+    assert "no power" in shown.out
+
+
+def test_records_are_canaries_where_records_are_protected(capsys):
+    args = "dp_scaffold_synthetic --rounds 3 --warm-start 1 --clients 20 --client-rate 0.5 --records 50"
+    code, shown = ask(capsys, *args.split(), "--parts", "run", "--canaries", "30", "--json")
+    assert (code, shown.err) == (0, "")
+    rows = json.loads(shown.out)["runs"]
+    assert {row["certified"]["unit"] for row in rows} == {"record"}
+    assert {row["canaries"] for row in rows} == {30}
+
+
+def overstated(says: float, does: float) -> Ledger:
+    """A ledger of one step that says more noise than its mechanism has."""
+    used = fp.gaussian(1.0, does)
+
+    def releases(rounds):
+        return tuple(
+            fp.privacy.Release(view, "client", says, Everyone(9), rounds, mechanism=used)
+            for view in fp.privacy.VIEWS
+        )
+
+    return Ledger({"dp_fed_avg": fp.Algorithm(None, None, releases)}, 1e-3)
+
+
+def test_a_certificate_that_is_wrong_is_refuted():
+    """A release scales what its mechanism adds to what it says: here the mechanism itself says too much."""
+    (honest, *_) = audit_mechanisms(overstated(2.0, 2.0), 1, 20_000, 0)
+    assert not honest.refuted
+    wrong = honest._replace(bounds=LowerBounds(9.0, 0.0, 0.05))
+    report = Report(1e-3, mechanisms=[wrong])
+    assert wrong.refuted
+    assert report.refuted
+    assert "THE CERTIFICATE IS REFUTED: epsilon is at least 9" in text(report)
+
+
+def test_a_refuted_claim_is_said_in_words():
+    """The paper's DP-SGD-WAV for 16 parameters; nothing of the certificate is."""
+    local = fp.LocalSteps(
+        fp.per_example(untrained),
+        fp.poisson(594, 60 / 594, 90),
+        steps=10,
+        optimizer=untrained,
+        mechanism=fp.wavelet_mechanism(16, clip_norm=1.0, noise_multiplier=3.0),
+    )
+    ledger = Ledger({"dp_sgd_wav": fp.dp_sgd_wav(local, sampler=fp.fixed_size(50, 10))}, 1e-5)
+    (row,) = audit_mechanisms(ledger, 2, 2_000, 0)
+    assert row.claim_refuted
+    assert not row.refuted
+    said = text(Report(1e-5, mechanisms=[row]))
+    assert "DP-SGD-WAV, third_party, server, server_secagg: the claim of" in said
+    assert f"is refuted: epsilon is at least {row.least:.3g}" in said
+
+
+def claim(**changes) -> Claim:
+    made = Claim(1.0, 1e-3, "client", "third_party", "add_or_remove", "nobody", False, True, ())
+    return replace(made, **changes)
+
+
+def test_what_refutes_a_claim():
+    """Only what is about the same unit, neighbours and (or less) delta."""
+    certificate = audit_mechanisms(overstated(1.0, 1.0), 1, 500, 0)[0].certificate
+    assert certificate.relation == "zero_out"
+    assert refutes(1.1, certificate, claim())
+    assert not refutes(0.9, certificate, claim())
+    assert not refutes(1.1, certificate, None)
+    assert not refutes(1.1, certificate, claim(unit="record"))
+    assert not refutes(1.1, certificate, claim(relation="replace_one"))
+    assert not refutes(1.1, certificate, claim(delta=1e-2))
+    assert refutes(1.1, replace(certificate, relation="replace_one"), claim(relation="replace_one"))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["nowhere"], "config: there is no 'nowhere'"),
+        (["--draws", "5"], "--draws: 5 is too few"),
+        (["--draws", "many"], "--draws"),
+        (["--canaries", "0"], "--canaries: 0 is not at least 1"),
+        (["--parts", "all"], "--parts"),
+        (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),
+        ([*TINY, "--parts", "run", "--canaries", "41"], "canaries: 41 do not fit into 40 places"),
+        (
+            ["fed_smp_fashion_mnist", "--parts", "run", "--data-dir", "/nowhere"],
+            "fashion_mnist",
+        ),
+    ],
+)
+def test_wrong_input_is_one_line(args, said, capsys):
+    code, shown = ask(capsys, *args)
+    assert code == 2
+    assert shown.out == ""
+    assert len(shown.err.strip().splitlines()) == 1
+    assert said in shown.err
+
+
+def test_the_configs_are_listed(capsys):
+    _, shown = ask(capsys, "--list")
+    assert shown.out.split()[0] in configuration.names()
+
+
+def test_every_row_is_one_mechanism():
+    """Equal multipliers by other means are drawn apart: here other clip norms."""
+    one = overstated(1.0, 1.0).algorithms["dp_fed_avg"]
+
+    def releases(rounds):
+        return tuple(replace(r, mechanism=fp.gaussian(5.0, 1.0)) for r in one.releases(rounds))
+
+    ledger = Ledger({"a": one, "b": one._replace(releases=releases), "c": one}, 1e-3)
+    rows = audit_mechanisms(ledger, 1, 500, 0)
+    assert all(isinstance(row, Audited) for row in rows)
+    assert {row.names for row in rows} == {("a", "c"), ("b",)}
