@@ -2,7 +2,8 @@
 
 Three audits: of the mechanism, by draws of what a view sees on two neighbours in their worst direction; of real
 training runs, by canaries that take the places of clients or records; of the trained models, by membership inference
-from the loss. CONFIG and its fields are those of experiments.run.
+from the loss. CONFIG and its fields are those of experiments.run; a folder given as --output gets audit.json and
+audit.png.
 
 Exit code 1: a certificate is refuted, which is a bug, or training failed; 2: something given was wrong; 130:
 interrupted.
@@ -19,8 +20,10 @@ from typing import Any
 
 from experiments import config as configuration
 from experiments.audit_mechanisms import audit_mechanisms
+from experiments.audit_picture import picture
 from experiments.audit_report import Report, as_json, text
 from experiments.config import Run
+from experiments.record import new_folder
 from experiments.run import check, config_name, listing, one_line, parse
 from fedpriv.simulate import DivergedError
 from fedpriv.strategy import split_cpu
@@ -37,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = config_name(args)
         module = configuration.load(name)
         options, rest = _options(name, args)
-        report = _audit(module, parse(module, name, rest, "audit"), options)
+        config = parse(module, name, rest, "audit")
+        folder = new_folder(config, name) if config.output else None
+        report = _audit(module, config, options)
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
@@ -47,7 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
-    print(json.dumps(as_json(name, report), indent=2) if options.json else text(report))
+    found = json.dumps(as_json(name, report), indent=2)
+    print(found if options.json else text(report))
+    if folder:
+        (folder / "audit.json").write_text(found + "\n")
+        picture(json.loads(found), folder / "audit.png")
     return int(report.refuted)
 
 

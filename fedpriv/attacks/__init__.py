@@ -1,1 +1,44 @@
 """Attacks: what an adversary learns from what it sees, measured instead of trusted."""
+
+from fedpriv.attacks.canaries import epsilon_estimate, epsilon_one_run, with_canaries
+from fedpriv.attacks.inversion import Reconstruction, infer_label, invert
+from fedpriv.attacks.mechanism import LowerBounds, Scores, draw_scores, lower_bounds
+from fedpriv.attacks.membership import Membership, infer_membership, losses
+from fedpriv.attacks.scores import mse, psnr, ssim
+from fedpriv.attacks.transcript import Recovered, least_squares, state_sum
+from fedpriv.attacks.views import (
+    View,
+    by_models,
+    infer_labels,
+    invert_view,
+    local_update,
+    server_view,
+)
+
+__all__ = [
+    "LowerBounds",
+    "Membership",
+    "Reconstruction",
+    "Recovered",
+    "Scores",
+    "View",
+    "by_models",
+    "draw_scores",
+    "epsilon_estimate",
+    "epsilon_one_run",
+    "infer_label",
+    "infer_labels",
+    "infer_membership",
+    "invert",
+    "invert_view",
+    "least_squares",
+    "local_update",
+    "losses",
+    "lower_bounds",
+    "mse",
+    "psnr",
+    "server_view",
+    "ssim",
+    "state_sum",
+    "with_canaries",
+]

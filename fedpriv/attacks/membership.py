@@ -57,5 +57,14 @@ def infer_membership(
     scores = -np.concatenate([members, others])
     labels = np.repeat([1, 0], [len(members), len(others)])
     false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
-    tpr = tuple(float(true[false <= fpr].max()) for fpr in fprs)
+    tpr = tuple(_at(fpr, false, true) for fpr in fprs)
     return Membership(float(roc_auc_score(labels, scores)), tpr, fprs)
+
+
+def _at(fpr: float, false: np.ndarray, true: np.ndarray) -> float:
+    """The true positive rate there, of equal losses (many are 0) a random part."""
+    i = int(np.searchsorted(false, fpr, side="right")) - 1
+    if i + 1 == len(false):
+        return float(true[i])
+    part = (fpr - false[i]) / (false[i + 1] - false[i])
+    return float(true[i] + part * (true[i + 1] - true[i]))

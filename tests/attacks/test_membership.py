@@ -25,6 +25,13 @@ def test_rates_by_hand():
     assert found.auc == pytest.approx(pairs)
 
 
+def test_equal_losses_are_taken_at_random():
+    """A model that knows all for sure: every loss is 0, and the attack is a coin."""
+    found = infer_membership(np.zeros(50), np.zeros(200), (0.1, 0.01))
+    assert found.auc == 0.5
+    assert found.tpr == pytest.approx((0.1, 0.01))
+
+
 def test_equal_distributions_are_a_coin():
     """An AUC further than 0.03 from 0.5 has a chance of 2e-7 (standard deviation 0.0058)."""
     members, others = np.random.default_rng(0).normal(size=(2, 5000))

@@ -49,9 +49,13 @@ def test_all_three_side_by_side(capsys):
         assert all(0.3 < seed["auc"] < 0.7 for seed in row["seeds"])
 
 
-def test_the_tables_say_what_they_are_about(capsys):
-    code, shown = ask(capsys, *TINY, "--algorithms", "fed_avg", "rand_k", "--canaries", "5")
+def test_the_tables_say_what_they_are_about(capsys, tmp_path):
+    args = [*TINY, "--algorithms", "fed_avg", "rand_k", "--canaries", "5"]
+    code, shown = ask(capsys, *args, "--output", str(tmp_path / "there"))
     assert code == 0
+    left = json.loads((tmp_path / "there" / "audit.json").read_text())
+    assert {"mechanisms", "runs", "membership"} <= left.keys()
+    assert (tmp_path / "there" / "audit.png").read_bytes()[:4] == b"\x89PNG"
     for words in ("1. The mechanism", "2. Training runs", "3. Membership inference"):
         assert words in shown.out
     for words in ("client, add-or-remove", "claimed", "certified", "audited", "AUC", "delta = 0."):
