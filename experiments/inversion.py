@@ -1,8 +1,8 @@
 """python -m experiments.inversion [options]: the images that a server reconstructs from what each algorithm shows it.
 
-iDLG (Zhao, Mopuri, Bilen 2020) on clients with one image each, in the first round from a freshly drawn SigmoidLeNet: the
-label by the last layer's gradient, then Adam(0.1) on a dummy image until its update points as what was seen does. Prints
-a table, leaves inversion.json and victims.png in a folder. With --figure6: Figure 6 of the MSPDQ paper, see
+iDLG (Zhao, Mopuri, Bilen 2020) on clients with one image each, in the first round from a freshly drawn SigmoidLeNet:
+the label by the last layer's gradient, then Adam(0.1) on a dummy image until its update points as what was seen does.
+Prints a table, leaves inversion.json and victims.png in a folder. With --figure6: Figure 6 of the MSPDQ paper, see
 experiments.figure6. Exit code 2: something given was wrong.
 """
 
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 import fedpriv as fp
 from experiments.command_line import Parser
@@ -40,15 +42,17 @@ class Attacked(NamedTuple):
       name: of the view.
       images: f32[victims, height, width, channels], clipped to [0, 1].
       labels: bool[victims], whether they were inferred.
+      cosine: f32[victims], of the angle between what was seen and the client's update, on the coordinates sent.
       seconds: that the attack took, without compilation where another view had the same shape.
-      certificate: of one round towards the server; None where nothing was seen.
+      certificate: of one round towards the server.
     """
 
-    name: str
     images: jax.Array
     labels: np.ndarray
+    cosine: np.ndarray
     seconds: float
-    certificate: Certificate | None
+    name: str = ""
+    certificate: Certificate | None = None
 
     def scores(self, true: jax.Array) -> dict[str, np.ndarray]:
         """Name -> f32[victims]; images of less than 11 pixels have no SSIM."""
@@ -114,29 +118,29 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
-    """Every view of `all_seen`, and who sees nothing."""
-    count = len(victims.labels)
-    blind = np.broadcast_to(victims.guess, victims.images.shape)
-    found = [
-        Attacked("nothing (mean image)", jax.numpy.asarray(blind), np.zeros(count, bool), 0.0, None)
-    ]
+    """Every view of `all_seen`, after who sees nothing."""
+    found = [_blind(victims)]
     attack = attacker(victims, steps, seed)
-    for name, seen in all_seen(victims.model.loss, count).items():
+    for name, seen in all_seen(victims.model.loss, len(victims.labels)).items():
         certificate = fp.certify(seen.algorithm, 1, DELTA, view="server")
         view = views(victims, seen, seed)
         for reading in seen.readings:
             title = name if reading == "update" else f"{name}, {_TITLES[reading]}"
-            began = time.perf_counter()
-            images, right = attack(read(view, victims.params, reading), seen.steps)
-            seconds = time.perf_counter() - began
-            found.append(Attacked(title, images, right, seconds, certificate))
+            made = attack(read(view, victims.params, reading), seen.steps)
+            found.append(made._replace(name=title, certificate=certificate))
     return found
+
+
+def _blind(victims: Victims) -> Attacked:
+    images = jnp.broadcast_to(victims.guess, victims.images.shape)
+    nothing = np.zeros(len(images))
+    return Attacked(images, nothing, nothing, 0.0, "nothing (mean image)")
 
 
 _TITLES: dict[Reading, str] = {
     "first": "first submodel",
     "last": "last submodel",
-    "transcript": "transcript attack",
+    "transcript": "by transcript",
 }
 
 
@@ -151,27 +155,27 @@ def views(victims: Victims, seen: Seen, seed: int) -> View:
     return jax.jit(view)(key, state, victims.federation)
 
 
-def attacker(
-    victims: Victims, steps: int, seed: int
-) -> Callable[[View, int], tuple[jax.Array, np.ndarray]]:
-    """(view, the clients' local steps) -> (images in [0, 1], whether labels were inferred); compiled once."""
-    import optax
-
+def attacker(victims: Victims, steps: int, seed: int) -> Callable[..., Attacked]:
+    """(view, the clients' local steps = 1) -> what iDLG makes of it; compiled once for each number of steps."""
     loss, params, shape = victims.model.loss, victims.params, victims.images.shape[1:]
     key = jax.random.fold_in(jax.random.key(seed), 2)
 
-    def attack(view: View, local_steps: int) -> tuple[jax.Array, jax.Array]:
+    def attack(view: View, local_steps: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         labels = infer_labels(view, params, lambda p: p["params"]["Dense_0"])
         observe = local_update(loss, params, optax.sgd(RATE), local_steps)
         found = invert_view(view, observe, labels, shape, key, steps=steps)
-        return found.image, labels
+        true = jax.vmap(observe)(victims.images, victims.labels) * view.sent
+        lengths = jnp.linalg.norm(true, axis=1) * jnp.linalg.norm(view.update, axis=1)
+        cosine = jnp.sum(true * view.update, 1) / jnp.maximum(lengths, 1e-30)
+        return found.image.clip(0, 1), labels == victims.labels, cosine
 
     compiled = jax.jit(attack, static_argnums=1)
 
-    def run(view: View, local_steps: int = 1) -> tuple[jax.Array, np.ndarray]:
-        images, labels = compiled(view._replace(transcript=None), local_steps)
-        true = victims.labels[view.cohort.ids]  # a cohort of everyone: slot i is client i
-        return jax.block_until_ready(images.clip(0, 1)), np.asarray(labels == true)
+    def run(view: View, local_steps: int = 1) -> Attacked:
+        began = time.perf_counter()
+        # Everyone takes part: slot i is client i.
+        found = jax.device_get(compiled(view._replace(transcript=None), local_steps))
+        return Attacked(*found, time.perf_counter() - began)
 
     return run
 
@@ -184,6 +188,7 @@ def as_json(
         {
             "view": one.name,
             "label_accuracy": None if one.certificate is None else float(one.labels.mean()),
+            "cosine": None if one.certificate is None else one.cosine.tolist(),
             **{name: x.tolist() for name, x in one.scores(victims.images).items()},
             "seconds": one.seconds,
             "certificate": one.certificate,
@@ -196,14 +201,24 @@ def as_json(
 
 def text(victims: Victims, found: Sequence[Attacked]) -> str:
     """A Markdown table, and what it means."""
-    head = ["what the server sees", "labels", "MSE (quartiles)", "PSNR", "SSIM", "eps", "of a"]
+    head = [
+        "what the server sees",
+        "cosine",
+        "labels",
+        "MSE (quartiles)",
+        "PSNR",
+        "SSIM",
+        "eps",
+        "of a",
+    ]
     rows = [head, ["---"] * len(head), *(_row(victims, one) for one in found)]
     relations = sorted({c.relation.replace("_", "-") for one in found if (c := one.certificate)})
     return "\n".join(
         [
             *("| " + " | ".join(row) + " |" for row in rows),
             "",
-            f"medians over {len(victims.labels)} victims, of images clipped to [0, 1]; labels: inferred rightly; eps: "
+            f"medians over {len(victims.labels)} victims, of images clipped to [0, 1]; cosine: of what "
+            "was seen and the client's true update, where it was sent; labels: inferred rightly; eps: "
             f"certified for this one round, server view, {' / '.join(relations)} adjacency, delta = {DELTA:g}; inf: "
             "nothing is certified",
         ]
@@ -213,9 +228,11 @@ def text(victims: Victims, found: Sequence[Attacked]) -> str:
 def _row(victims: Victims, one: Attacked) -> list[str]:
     scores, certificate = one.scores(victims.images), one.certificate
     low, middle, high = np.quantile(scores["mse"], (0.25, 0.5, 0.75))
+    blind = certificate is None
     return [
         one.name,
-        "-" if certificate is None else f"{one.labels.mean():.0%}",
+        "-" if blind else f"{np.median(one.cosine):.2g}",
+        "-" if blind else f"{one.labels.mean():.0%}",
         f"{middle:.2g} ({low:.2g} to {high:.2g})",
         f"{np.median(scores['psnr']):.1f}",
         f"{np.median(scores['ssim']):.2f}" if "ssim" in scores else "-",
@@ -229,22 +246,22 @@ def picture(victims: Victims, found: Sequence[Attacked], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = min(12, len(victims.labels))
-    rows = [("true images", "", victims.images)]
+    shown = min(10, len(victims.labels))
+    rows = [("true images", "MSE", victims.images)]
     for one in found[1:]:
         rows.append((one.name, f"{np.median(one.scores(victims.images)['mse']):.2g}", one.images))
-    figure = Figure(figsize=(3.4 + 0.5 * shown, 0.53 * len(rows) + 0.3), layout="constrained")
+    width, height = 3.8 + 0.5 * shown, 0.53 * len(rows)
+    figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(h_pad=0.01, hspace=0, w_pad=0.02)
+    figure.subplots_adjust(left=3 / width, right=1 - 0.75 / width, bottom=0.004, top=0.996)
     for axes, (name, score, images) in zip(figure.subplots(len(rows)), rows, strict=True):
         strip = np.concatenate(list(np.asarray(images[:shown]).mean(-1)), 1)
-        axes.imshow(strip, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(strip, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
         axes.set(xticks=[], yticks=[])
-        axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
-        axes.text(1.01, 0.5, score, transform=axes.transAxes, va="center", fontsize=9)
+        axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
+        axes.text(1.01, 0.5, score, transform=axes.transAxes, va="center", fontsize=10)
         axes.spines[:].set_visible(False)
-    figure.suptitle("right: median MSE over all victims", fontsize=8, x=1, ha="right")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=100)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import fedpriv as fp
 from fedpriv.attacks.transcript import least_squares
 from fedpriv.attacks.views import View, by_models
 from fedpriv.codecs import UNCODED, Codec
+from fedpriv.consensus import Norm
 from fedpriv.types import Algorithm, LossFn, Params, PyTree
 
 RATE = 0.2
@@ -81,7 +82,7 @@ def _updates(loss: LossFn, victims: int) -> dict[str, Seen]:
     smp = fp.fed_smp(loss, **own, sparsifier=rand, clip_norm=1.0, noise_multiplier=1.0)
     ldp = fp.ldp_fed_avg(loss, **own, mechanism=fp.gaussian(1.0, 1.0))
     return {
-        "FedAvg, one step (the gradient)": plain(),
+        "FedAvg, one step (gradient)": plain(),
         "FedAvg, five local steps": Seen(fp.fed_avg(loss, **common(victims, 5)), steps=5),
         "FedAvg, QSGD 8 bits": plain(fp.qsgd(8)),
         "FedAvg, QSGD 4 bits": plain(fp.qsgd(4)),
@@ -135,24 +136,25 @@ def split(
     factor: float = 0.3,
     bits: int | None = None,
     epsilon: float | None = None,
-    exchanges: int | None = None,
+    exchanges: int = 10,
+    gamma: float = COUPLING.gamma,
+    norm: Norm = "frobenius",
 ) -> Algorithm:
-    """MSP-FL with K = 4; with `bits` MSPDQ-FL with K = 10 or `exchanges`; with `epsilon` MSP + Lap.
+    """MSP-FL with K = 4; with `epsilon` MSP + Lap; with `bits` MSPDQ-FL, of so many exchanges and interval by `norm`.
 
     The noise of MSP + Lap is as experiments.msp trains it: of the sensitivity 2 C / n for C = 100 and n = 600 images.
     """
     splitting = fp.splitting.uniform(factor)
     if epsilon is not None:
         splitting = fp.splitting.laplace(2 * 100 / 600, epsilon)
-    count = exchanges or (4 if bits is None else 10)
     options = common(victims) | {
         "splitting": splitting,
-        "coupling": COUPLING,
-        "exchanges": fp.consensus.constant(count),
+        "coupling": COUPLING._replace(gamma=gamma),
+        "exchanges": fp.consensus.constant(4 if bits is None else exchanges),
     }
     if bits is None:
         return fp.msp_fl(loss, **options)
-    return fp.mspdq_fl(loss, bits=bits, **options)
+    return fp.mspdq_fl(loss, bits=bits, norm=norm, **options)
 
 
 class Victims(NamedTuple):

@@ -131,10 +131,10 @@ def local_update(
 def infer_labels(view: View, params: Params, last: Callable[[Params], PyTree]) -> jax.Array:
     """i32[slots]: the label of the one example behind each update, by what was sent of the last layer.
 
-    As `inversion.infer_label`, with the weights beside the bias: those of class i have the gradient (p_i - 1{i = label})
-    h, and h >= 0 after a sigmoid or ReLU. So the mean of what was sent for a class is negative for the label alone;
-    noise averages out, and a bias that was not sent is not missed. A class of which nothing was sent is never the
-    answer.
+    As `inversion.infer_label`, with the weights beside the bias: those of class i have the gradient h (p_i - 1{i =
+    label}), and h >= 0 after a sigmoid or ReLU. So the mean of what was sent for a class is negative for the label
+    alone; noise averages out, and a bias that was not sent is not missed. A class of which nothing was sent is never
+    the answer.
 
     Args:
       last: picks the last layer's parameters, leaves [..., classes], out of all.
