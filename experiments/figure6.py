@@ -1,8 +1,8 @@
 """Figure 6 of the MSPDQ paper: defence score against splitting factor, bits and epsilon, with accuracy.
 
-python -m experiments.inversion --figure6 --data mnist --victims 20 [--rounds 8]. The defence score is the MSE of iDLG
-on one image and step per client, in the first round from a freshly drawn SigmoidLeNet (the setting of iDLG). Accuracy is
-of a small CNN trained as in configs/mspdq_mnist.py with one local epoch, and the same splitting, quantization and
+python -m experiments.inversion --figure6 --data mnist --victims 20 [--rounds 6]. The defence score is the MSE of iDLG
+on one image and step per client, in the first round from a freshly drawn SigmoidLeNet (the setting of iDLG). Accuracy
+is of a small CNN trained as in configs/mspdq_mnist.py with one local epoch, and the same splitting, quantization and
 noise. Leaves figure6.json and figure6.png. Epsilons here are settings: none of these methods has a finite certificate.
 """
 
@@ -255,21 +255,11 @@ def picture(found: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _draw(above: Any, below: Any, rows: list[dict[str, Any]], curve: str, color: str) -> None:
-    for row_filter, line, name in (
-        ("main", "o-", curve),
-        ("transcript", "s--", f"{curve}, transcript attack"),
-    ):
-        kept = [
-            r
-            for r in rows
-            if r["what"] == "mse"
-            and (r["main"] if row_filter == "main" else r["reading"] == "transcript")
-        ]
-        if kept:
-            x, y, low, high = (
-                np.array([r[n] for r in kept]) for n in ("x", "value", "low", "high")
-            )
-            above.errorbar(x, y, (y - low, high - y), fmt=line, capsize=2, label=name, color=color)
-    trained = [r for r in rows if r["what"] == "accuracy"]
-    values = [np.nan if r["value"] is None else r["value"] for r in trained]
-    below.plot([r["x"] for r in trained], values, "o-", label=curve, color=color)
+    scores = [row for row in rows if row["what"] == "mse"]
+    by_transcript = [row for row in scores if row["reading"] == "transcript"]
+    for kept, line in (([r for r in scores if r["main"]], "o-"), (by_transcript, "s--")):
+        x, y, low, high = (np.array([r[n] for r in kept]) for n in ("x", "value", "low", "high"))
+        above.errorbar(x, y, (y - low, high - y), fmt=line, capsize=2, color=color)
+    trained = [row for row in rows if row["what"] == "accuracy"]
+    values = [np.nan if row["value"] is None else row["value"] for row in trained]
+    below.plot([row["x"] for row in trained], values, "o-", label=curve, color=color)
