@@ -51,7 +51,7 @@ class Point(NamedTuple):
       name: how experiments.msp calls the algorithm.
       options: fields of `Msp` for training.
       attacked: further arguments of `inversion_views.split`.
-      readings: of what the server sees; the first is drawn as the curve.
+      readings: of what the server sees; the first is drawn as the curve, the last dashed.
     """
 
     group: str
@@ -92,9 +92,8 @@ def _quantized(x: float) -> list[Point]:
                 options |= {"interval": "columns", "gamma": 0.3}
                 attacked |= {"norm": "columns", "gamma": 0.3}
             curve = f"MSPDQ-FL, {bits} bits"
-            found.append(
-                Point(group, curve, x, "mspdq_fl", options, attacked, ("last", "transcript"))
-            )
+            readings: tuple[Reading, ...] = ("last", "transcript", "sum")
+            found.append(Point(group, curve, x, "mspdq_fl", options, attacked, readings))
     return found
 
 
@@ -143,7 +142,7 @@ def defence(data: Dataset, options: argparse.Namespace) -> list[dict[str, Any]]:
                     "curve": point.curve,
                     "x": point.x,
                     "reading": reading,
-                    "main": reading == point.readings[0],
+                    "drawn": _drawn(point, reading),
                     "value": middle,
                     "low": low,
                     "high": high,
@@ -154,6 +153,12 @@ def defence(data: Dataset, options: argparse.Namespace) -> list[dict[str, Any]]:
             )
             _say(rows[-1])
     return rows
+
+
+def _drawn(point: Point, reading: Reading) -> str | None:
+    if reading == point.readings[0]:
+        return "solid"
+    return "dashed" if reading == point.readings[-1] else None
 
 
 def accuracies(data: Dataset, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -229,7 +234,7 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def picture(found: Sequence[dict[str, Any]], path: Path) -> None:
-    """Defence scores above accuracies; dashed what the transcript attack leaves."""
+    """Defence scores above accuracies; dashed what an attack on the whole transcript leaves."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -256,8 +261,8 @@ def picture(found: Sequence[dict[str, Any]], path: Path) -> None:
 
 def _draw(above: Any, below: Any, rows: list[dict[str, Any]], curve: str, color: str) -> None:
     scores = [row for row in rows if row["what"] == "mse"]
-    by_transcript = [row for row in scores if row["reading"] == "transcript"]
-    for kept, line in (([r for r in scores if r["main"]], "o-"), (by_transcript, "s--")):
+    for drawn, line in (("solid", "o-"), ("dashed", "s--")):
+        kept = [row for row in scores if row["drawn"] == drawn]
         x, y, low, high = (np.array([r[n] for r in kept]) for n in ("x", "value", "low", "high"))
         above.errorbar(x, y, (y - low, high - y), fmt=line, capsize=2, color=color)
     trained = [row for row in rows if row["what"] == "accuracy"]

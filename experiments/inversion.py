@@ -141,6 +141,7 @@ _TITLES: dict[Reading, str] = {
     "first": "first submodel",
     "last": "last submodel",
     "transcript": "by transcript",
+    "sum": "by state sum",
 }
 
 

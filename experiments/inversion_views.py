@@ -11,11 +11,12 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from fedpriv.attacks.transcript import least_squares
+from fedpriv.attacks.transcript import least_squares, unmixed
 from fedpriv.attacks.views import View, by_models
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.consensus import Norm
 from fedpriv.types import Algorithm, LossFn, Params, PyTree
+from fedpriv.vectors import flatten
 
 RATE = 0.2
 """The clients' step size, the first of the MSPDQ paper's 1 / (5 (t + 1))."""
@@ -23,9 +24,9 @@ RATE = 0.2
 COUPLING = fp.consensus.coupling(0.5, 0.1)
 """e, which that paper does not print, and its gamma."""
 
-Reading = Literal["update", "first", "last", "transcript"]
+Reading = Literal["update", "first", "last", "transcript", "sum"]
 """What is taken for the client's model: what was sent; with model splitting the first or the last visible submodel, or
-what `least_squares` makes of all of them."""
+what `least_squares` or `unmixed` (for one invisible submodel) make of all of them."""
 
 
 class Seen(NamedTuple):
@@ -50,9 +51,10 @@ def read(view: View, params: Params, reading: Reading) -> View:
         return view
     if reading == "last":
         return by_models(view, params, view.transcript[-1])
-    return by_models(
-        view, params, least_squares(view.transcript, COUPLING.step, COUPLING.decay).model
-    )
+    if reading == "sum":
+        return view._replace(update=unmixed(view.transcript, flatten(params), COUPLING.step))
+    found = least_squares(view.transcript, COUPLING.step, COUPLING.decay)
+    return by_models(view, params, found.model)
 
 
 def all_seen(loss: LossFn, victims: int) -> dict[str, Seen]:
@@ -117,9 +119,11 @@ def _by_record(loss: LossFn, victims: int) -> dict[str, Seen]:
 
 
 def _split(loss: LossFn, victims: int) -> dict[str, Seen]:
+    by_columns = split(loss, victims, bits=8, gamma=0.3, norm="columns")  # what trains
     return {
         "MSP-FL": Seen(split(loss, victims), ("first", "last", "transcript")),
-        "MSPDQ-FL, 8 bits": Seen(split(loss, victims, bits=8), ("last", "transcript")),
+        "MSPDQ-FL, 8 bits": Seen(split(loss, victims, bits=8), ("last", "transcript", "sum")),
+        "MSPDQ-FL, gamma 0.3": Seen(by_columns, ("last", "sum")),
         "MSP + Lap, eps = 10": Seen(split(loss, victims, epsilon=10.0), ("first", "transcript")),
     }
 
