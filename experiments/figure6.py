@@ -124,10 +124,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def defence(data: Dataset, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row per point and reading: median, quartiles and mean of the victims' MSE."""
+    """A row per point and reading: median, quartiles and mean of the victims' MSE; first that of the mean image."""
     victims = draw_victims(data, options.victims, options.seed)
     attack = attacker(victims, options.steps, options.seed)
-    rows = []
+    blind = float(np.median(mse(victims.guess, victims.images)))
+    rows = [{"what": "mse", "group": "", "curve": "mean image", "x": 0.0, "value": blind}]
     for point in points():
         seen = Seen(point.algorithm(victims.model.loss, options.victims), point.readings)
         view = views(victims, seen, options.seed)
@@ -222,7 +223,9 @@ def text(found: Sequence[dict[str, Any]]) -> str:
             line = [r for r in own if (r["curve"], r.get("reading")) == (curve, reading)]
             rows.append([curve, reading or "accuracy", *(_cell(row) for row in line)])
         lines += ["| " + " | ".join(row) + " |" for row in rows] + [""]
-    lines += [f"accuracy of FedAvg: {_cell(row)}" for row in found if row["curve"] == "FedAvg"]
+    for row in found:
+        if not row["group"]:
+            lines.append(f"{row['what']} of {row['curve']}: {row['value']:.2g}")
     words = "median over the victims of the MSE of images clipped to [0, 1] (quartiles), cosine of what was read"
     return "\n".join([*lines, f"{words} and the true update"])
 
@@ -247,14 +250,18 @@ def picture(found: Sequence[dict[str, Any]], path: Path) -> None:
             color = f"C{number + {'printed': 0, 'columns': 1, 'noise': 4}[group]}"
             _draw(above, below, [row for row in own if row["curve"] == curve], curve, color)
         for row in found:
-            if row["curve"] == "FedAvg":
-                below.axhline(row["value"], color="gray", linestyle=":", label="FedAvg")
+            if not row["group"]:
+                axes = above if row["what"] == "mse" else below
+                axes.axhline(row["value"], color="gray", linestyle=":", label=row["curve"])
         above.set(title=title)
         below.set(xlabel=label, xscale="log" if group == "noise" else "linear")
         below.set_xticks(xs, [f"{x:g}" for x in xs], minor=False)
         below.minorticks_off()
         below.legend(fontsize=8)
-    panels[0, 0].set(ylabel="defence score (MSE)", ylim=(0, None))
+    for label, line in (("one message", "o-"), ("whole transcript", "s--")):
+        panels[0, 0].plot([], [], line, color="black", label=label)
+    panels[0, 0].legend(fontsize=8, loc="center right")
+    panels[0, 0].set(ylabel="defence score (MSE)", ylim=(-0.01, 0.5))
     panels[1, 0].set(ylabel="test accuracy", ylim=(0, 1))
     figure.savefig(path, dpi=110)
 
