@@ -91,6 +91,25 @@ def state_sum(messages: jax.Array, step: float, number: jax.Array | float) -> ja
     return messages[-1] - drift / (1 + jnp.broadcast_to(number, messages.shape[1:2])[:, None])
 
 
+def unmixed(
+    messages: jax.Array, received: jax.Array, step: float, number: jax.Array | float = 1.0
+) -> jax.Array:
+    """f32[M, d]: theta - w of each client up to its length, where quantization leaves `least_squares` nothing.
+
+    `state_sum` undoes the mixing with the others' submodels exactly. What it leaves of the first message, an unknown
+    multiple of a[0] - w, is taken out as the part along a[0] - theta, on which a model close to theta has hardly any.
+
+    Args:
+      messages, step, number: as `state_sum`.
+      received: f32[d], theta, the model that clients trained from.
+    """
+    update = received - state_sum(messages, step, number)
+    start = received - messages[0]
+    tiny = jnp.finfo(jnp.float32).tiny
+    share = jnp.sum(update * start, 1) / jnp.maximum(jnp.sum(start**2, 1), tiny)
+    return update - share[:, None] * start
+
+
 def _moved(messages: jax.Array, step: float) -> jax.Array:
     """x[k] = a[k + 1] - a[k] - e (w[k] - a[k]), f32[K, M, d]."""
     now = messages[:-1]

@@ -132,7 +132,7 @@ def test_the_wavelet_mechanism_does_not_hide_what_is_claimed():
         used = mechanism(flat(), shape, clip_norm=1.0, noise_multiplier=1.0)
         made = release(used, records, 40, unit="record")
         certified = certify_releases([made], 1e-5, made.view).epsilon
-        scores = draw_scores([made], made.view, draws=20_000, dimension=M)
+        scores = draw_scores([made], made.view, draws=50_000, dimension=M)
         bounds[name] = lower_bounds(scores, 1e-5, significance=1e-6).least
         assert bounds[name] <= certified
     assert certified < 6.38 < bounds["haar"]  # certified: with isotropic noise

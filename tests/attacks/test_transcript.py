@@ -7,7 +7,7 @@ import pytest
 
 import fedpriv as fp
 from fedpriv import splitting
-from fedpriv.attacks.transcript import least_squares, state_sum
+from fedpriv.attacks.transcript import least_squares, state_sum, unmixed
 from fedpriv.consensus import DECAYS, agree, constant, coupling, dynamic, fixed, full_precision
 from fedpriv.quantization import Quantized
 from fedpriv.splitting import Submodels
@@ -72,6 +72,34 @@ def test_quantization_blunts_it(make):
         for bits in (22, 8)
     }
     assert off[22] < 0.2 < 0.5 < off[8]
+
+
+def cosines(found, true):
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(true, axis=1)
+    return np.sum(found * true, 1) / lengths
+
+
+@pytest.mark.parametrize("transmission", [None, dynamic(8, "columns")], ids=["exact", "8 bits"])
+def test_unmixing_finds_the_direction_of_the_updates(transmission):
+    """Also under the dynamic quantizer, where least squares and the last message have nothing of it."""
+    theta = 0.3 * jax.random.normal(jax.random.key(4), (3000,))
+    updates = 0.05 * jax.random.normal(jax.random.key(5), (M, 3000))
+    one = jnp.ones(M, jnp.int32)
+    transmission = transmission or full_precision()
+    draw = splitting.uniform(0.3).draw
+    a = jax.vmap(draw)(jax.random.split(jax.random.key(1), M), theta - updates, one)
+    if transmission.common:
+        a = jnp.broadcast_to(a[0], a.shape)
+    start = Submodels(a, (2 * (theta - updates) - a)[:, None], jnp.ones((M, 1), bool))
+    sent = Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
+    used = coupling(0.5, 0.3, "linear")
+    seen = agree(jax.random.key(3), start, sent, used, transmission, 10, 10, keep=True).messages
+    assert np.min(cosines(unmixed(seen, theta, 0.5), updates)) > 0.8
+    assert np.max(cosines(unmixed(seen, theta, 0.1), updates)) < 0.8  # another e than was used
+    assert np.max(cosines(theta - seen[-1], updates)) < 0.7
+    if transmission.common:
+        by_least_squares = theta - least_squares(seen, 0.5, DECAYS["linear"]).model
+        assert np.max(cosines(by_least_squares, updates)) < 0.5
 
 
 def test_one_exchange_is_not_enough():

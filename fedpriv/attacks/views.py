@@ -1,0 +1,184 @@
+"""What a server has of each client after one round of any algorithm, and gradient inversion from there.
+
+The scale of what a client sends is often lost: clipping divides by an unknown norm, rand_k multiplies by d / k. Its
+direction is not, so that directions are matched, of a dummy image's update and of what was seen: 2 - 2 cos of the angle
+between them, as in J. Geiping, H. Bauermeister, H. Dröge, M. Moeller, "Inverting Gradients", NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from fedpriv import streams
+from fedpriv.attacks.inversion import Reconstruction, invert
+from fedpriv.cohort import Cohort
+from fedpriv.federation import Federation
+from fedpriv.probe import probed
+from fedpriv.types import Algorithm, Key, LossFn, Params, PyTree
+from fedpriv.vectors import dimension, flatten, unflatten
+
+
+class View(NamedTuple):
+    """What the server sees of every client of a cohort.
+
+    Attributes:
+      update: f32[slots, d], theta - theta_i as far as it is seen (theta what clients received), so that it points along
+        the gradient; 0 where nothing was sent and in empty slots.
+      sent: bool[d], the coordinates that were sent.
+      cohort: who is in which slot.
+      transcript: f32[K + 1, slots, d], the visible submodels as sent, for `fedpriv.attacks.transcript`; None without
+        model splitting.
+    """
+
+    update: jax.Array
+    sent: jax.Array
+    cohort: Cohort
+    transcript: jax.Array | None = None
+
+
+def server_view(
+    algorithm: Algorithm,
+    key: Key,
+    state: Any,
+    federation: Federation,
+    *,
+    of: Callable[[PyTree], PyTree] = lambda messages: messages,
+) -> View:
+    """The view of `algorithm.round(key, state, federation)`; to be jitted as a whole.
+
+    Where an algorithm draws the clients' noise for their sum, a message gets a share of its own here, of 1 / s of the
+    variance for the s clients of the cohort. Where the ledger counts no noise for the server's view (it decodes first
+    and adds the noise itself; or a share of Laplace noise, which has another law) the message stays bare. With model
+    splitting the update is by the first visible submodel, see `by_models` for others.
+
+    Args:
+      state: of the algorithm, with the model in `params`.
+      of: messages (leaves [slots, ...]) -> updates theta - theta_i, for algorithms that send something else: minus it
+        for `dp_sgd`, minus the first of two for `dp_scaffold`, the first for `adaptive_fed_avg`.
+    """
+    _, seen = probed(algorithm.round)(key, state, federation)
+    cohort, d = seen["cohort"], dimension(state.params)
+    if "transcript" in seen:
+        transcript = seen["transcript"]
+        view = View(jnp.zeros(transcript.shape[1:]), jnp.ones(d, bool), cohort, transcript)
+        return by_models(view, state.params, transcript[0])
+    updates = of(seen["messages"])
+    if "perturb" in seen and _noisy(algorithm):
+        updates = _with_shares(
+            jax.random.fold_in(key, streams.OWN_NOISE), updates, cohort, seen["perturb"]
+        )
+    update = jax.vmap(flatten)(updates)
+    if "kept" not in seen:
+        return View(update, jnp.ones(d, bool), cohort)
+    everywhere = jnp.zeros((len(update), d)).at[:, seen["kept"]].set(update)
+    return View(everywhere, jnp.zeros(d, bool).at[seen["kept"]].set(True), cohort)
+
+
+def by_models(view: View, params: Params, models: jax.Array) -> View:
+    """The view of who takes `models` (f32[slots, d]) for the clients' own: the last of a transcript, or what an attack
+    on it found. `params` is what clients received."""
+    return view._replace(update=flatten(params) - models)
+
+
+def _noisy(algorithm: Algorithm) -> bool:
+    return any(r.view == "server" and r.multiplier > 0 for r in algorithm.releases(1))
+
+
+def _with_shares(
+    key: Key, updates: PyTree, cohort: Cohort, perturb: Callable[[Key, PyTree], PyTree]
+) -> PyTree:
+    size = jnp.maximum(jnp.sum(cohort.mask), 1)
+
+    def one(key: Key, update: PyTree, real: jax.Array) -> PyTree:
+        noise = perturb(key, jax.tree.map(jnp.zeros_like, update))
+        return jax.tree.map(
+            lambda u, z: u + jnp.where(real, z, 0.0) / jnp.sqrt(size), update, noise
+        )
+
+    return jax.vmap(one)(jax.random.split(key, len(cohort.mask)), updates, cohort.mask)
+
+
+def local_update(
+    loss: LossFn, params: Params, optimizer: optax.GradientTransformation, steps: int = 1
+) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """(image, label) -> f32[d], theta - theta_i of a client that takes so many steps on that one example.
+
+    The simulated training is part of what the attack differentiates: an update of several steps is no gradient.
+    """
+
+    def update(image: jax.Array, label: jax.Array) -> jax.Array:
+        example = {"image": image, "label": label}
+
+        def step(carry: tuple, _: None) -> tuple[tuple, None]:
+            model, state = carry
+            updates, state = optimizer.update(jax.grad(loss)(model, example), state, model)
+            return (optax.apply_updates(model, updates), state), None
+
+        start = (params, optimizer.init(params))
+        (model, _), _ = lax.scan(step, start, length=steps)
+        return flatten(params) - flatten(model)
+
+    return update
+
+
+def infer_labels(view: View, params: Params, last: Callable[[Params], PyTree]) -> jax.Array:
+    """i32[slots]: the label of the one example behind each update, by what was sent of the last layer.
+
+    As `inversion.infer_label`, with the weights beside the bias: those of class i have the gradient h (p_i - 1{i =
+    label}), and h >= 0 after a sigmoid or ReLU. So the mean of what was sent for a class is negative for the label
+    alone; noise averages out, and a bias that was not sent is not missed. A class of which nothing was sent is never
+    the answer.
+
+    Args:
+      last: picks the last layer's parameters, leaves [..., classes], out of all.
+    """
+    numbers = unflatten(jnp.arange(view.sent.size), params)
+    layer = [leaf.reshape(-1, leaf.shape[-1]) for leaf in jax.tree.leaves(last(numbers))]
+    where = jnp.concatenate(layer)
+    sent = view.sent[where]
+    mean = jnp.sum(view.update[:, where], 1) / jnp.maximum(jnp.sum(sent, 0), 1)
+    return jnp.argmin(jnp.where(sent.any(0), mean, math.inf), -1).astype(jnp.int32)
+
+
+def invert_view(
+    view: View,
+    observe: Callable[[jax.Array, jax.Array], jax.Array],
+    labels: jax.Array,
+    image_shape: tuple[int, ...],
+    key: Key,
+    *,
+    steps: int = 300,
+    optimizer: optax.GradientTransformationExtraArgs | None = None,
+) -> Reconstruction:
+    """`invert` of every client of a view by direction, on the coordinates that were sent.
+
+    The distance is 2 - 2 cos of the angle between the update seen and the reconstructed image's.
+
+    Args:
+      observe: as `local_update` makes it, the clients' own training.
+      labels: i32[slots], such as from `infer_labels`.
+      image_shape, key, steps: as `invert`.
+      optimizer: by default Adam(0.1), which bears noise.
+    """
+
+    def direction(update: jax.Array) -> jax.Array:
+        sent = jnp.where(view.sent, update, 0.0)
+        tiny = jnp.finfo(jnp.float32).tiny
+        return sent * lax.rsqrt(jnp.maximum(jnp.sum(sent**2), tiny))
+
+    return invert(
+        lambda image, label: direction(observe(image, label)),
+        jax.vmap(direction)(view.update),
+        labels,
+        image_shape,
+        key,
+        steps=steps,
+        optimizer=optimizer or optax.adam(0.1),
+    )

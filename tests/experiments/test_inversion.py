@@ -1,0 +1,123 @@
+"""The inversion command at tiny size: what it writes, what it says, wrong input."""
+
+import json
+
+import jax
+import pytest
+
+from experiments import figure6, inversion
+from experiments.inversion_views import all_seen, draw_victims, read
+from fedpriv import datasets
+from fedpriv.vectors import dimension
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+SMALL = ["--data", "digits", "--victims", "2"]
+
+
+def kept(*names):
+    """Some of the rows only."""
+    return lambda loss, victims: {
+        name: seen for name, seen in all_seen(loss, victims).items() if name in names
+    }
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        inversion, "all_seen", kept("FedAvg, one step (gradient)", "MSP-FL", "DP-SGD, sigma = 1")
+    )
+    assert inversion.main([*SMALL, "--steps", "120", "--output", str(tmp_path)]) == 0
+    table = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
+    names = [row[0].strip("| ") for row in table[2:]]
+    assert names == [
+        "nothing (mean image)",
+        "FedAvg, one step (gradient)",
+        "DP-SGD, sigma = 1",
+        "MSP-FL, first submodel",
+        "MSP-FL, last submodel",
+        "MSP-FL, by transcript",
+    ]
+    assert (tmp_path / "victims.png").read_bytes().startswith(b"\x89PNG")
+    written = json.loads((tmp_path / "inversion.json").read_text())
+    assert written["settings"] == {"data": "digits", "victims": 2, "steps": 120, "seed": 0}
+    rows = {row["view"]: row for row in written["views"]}
+    gradient, transcript = rows["FedAvg, one step (gradient)"], rows["MSP-FL, by transcript"]
+    assert max(gradient["mse"]) < 0.05 < min(rows["MSP-FL, first submodel"]["mse"])
+    assert transcript["mse"] == pytest.approx(gradient["mse"], abs=0.02)
+    assert gradient["cosine"] == pytest.approx([1, 1], abs=1e-4)
+    assert gradient["label_accuracy"] == transcript["label_accuracy"] == 1
+    assert gradient["certificate"]["epsilon"] == transcript["certificate"]["epsilon"] == "inf"
+    private = rows["DP-SGD, sigma = 1"]["certificate"]
+    assert private["unit"] == "record"
+    assert private["view"] == "server"
+    assert 4 < private["epsilon"] < 5
+    assert "ssim" not in gradient  # eight pixels
+
+
+def test_every_row_can_be_seen_and_read():
+    """By shapes: the update of every client, on the model's coordinates."""
+    victims = draw_victims(datasets.load("digits"), 3, 1)
+    d = dimension(victims.params)
+    for name, seen in all_seen(victims.model.loss, 3).items():
+        view = jax.eval_shape(lambda seen=seen: inversion.views(victims, seen, 1))
+        split = "MSP" in name
+        assert (view.transcript is not None) == split == (seen.readings != ("update",)), name
+        for reading in seen.readings:
+            shown = jax.eval_shape(lambda view, r=reading: read(view, victims.params, r), view)
+            assert shown.update.shape == (3, d), name
+            assert shown.sent.shape == (d,), name
+
+
+def test_figure_6(tmp_path, capsys, monkeypatch):
+    (chosen,) = (p for p in figure6.points() if p.x == 10 and p.curve == "MSP + Lap")
+    monkeypatch.setattr(figure6, "points", lambda: [chosen])
+    args = ["--figure6", *SMALL, "--steps", "100", "--rounds", "1", "--output", str(tmp_path)]
+    assert inversion.main(args) == 0
+    printed = capsys.readouterr().out
+    assert "accuracy of FedAvg: " in printed
+    assert (tmp_path / "figure6.png").read_bytes().startswith(b"\x89PNG")
+    rows = json.loads((tmp_path / "figure6.json").read_text())["figure"]
+    scores = {r.get("reading"): r["value"] for r in rows if r["what"] == "mse"}
+    assert scores["transcript"] < 0.05 < scores["first"]
+    trained = [r for r in rows if r["what"] == "accuracy"]
+    assert [r["curve"] for r in trained] == ["FedAvg", "MSP + Lap"]
+    assert all(0 <= r["value"] <= 1 for r in trained)
+
+
+def test_all_of_figure_6_is_there():
+    found = figure6.points()
+    assert len({(p.group, p.curve, p.x) for p in found}) == len(found) == 3 * 7 + 4 * 2
+    quantized = [p for p in found if p.name == "mspdq_fl"]
+    for p in quantized:  # attacked as trained
+        assert p.attacked["bits"] == p.options["bits"]
+        assert (
+            p.attacked["exchanges"]
+            == p.options["exchanges"]
+            == figure6.EXCHANGES[p.options["bits"]]
+        )
+        assert p.attacked.get("norm") == p.options.get("interval")
+        assert p.attacked.get("gamma") == p.options.get("gamma")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--victims", "1"], "--victims: 1 is not in 2..1000"),
+        (["--steps", "0"], "--steps: 0 is not at least 1"),
+        (["--seed", "-1"], "--seed: -1 is not 0 or more"),
+        (["--figure6", "--rounds", "-1"], "--rounds: -1 is not 0 or more"),
+        (["--data", "mnist", "--data-dir", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_wrong_input(args, said, capsys, tmp_path):
+    assert inversion.main([*args, "--output", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_unknown_data(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        inversion.main(["--data", "imagenet"])
+    assert stopped.value.code == 2
+    assert "imagenet" in capsys.readouterr().err
