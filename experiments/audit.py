@@ -22,6 +22,7 @@ from experiments import config as configuration
 from experiments.audit_mechanisms import audit_mechanisms
 from experiments.audit_picture import picture
 from experiments.audit_report import Report, as_json, text
+from experiments.audit_training import audit_runs, infer
 from experiments.config import Run
 from experiments.record import new_folder
 from experiments.run import check, config_name, listing, one_line, parse
@@ -118,8 +119,6 @@ def _audit(module: ModuleType, config: Run, options: argparse.Namespace) -> Repo
             ledger, config.rounds, options.draws, options.audit_seed
         )
     if training:
-        from experiments.audit_training import audit_runs, infer
-
         if "run" in options.parts:
             parts["runs"] = audit_runs(experiment, config, strategy, options.canaries)
         if "membership" in options.parts:

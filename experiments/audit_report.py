@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from experiments.audit_mechanisms import Audited, Undrawn
+from experiments.audit_training import Canaried, Inferred, Skipped
 from experiments.record import plain
 from experiments.show import NAMES, epsilon
 from fedpriv.privacy import Certificate, Claim
-
-if TYPE_CHECKING:
-    from experiments.audit_training import Canaried, Inferred
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Report:
 
     delta: float
     mechanisms: Sequence[Audited | Undrawn] | None = None
-    runs: Sequence[Canaried] | None = None
+    runs: Sequence[Canaried | Skipped] | None = None
     inferred: Sequence[Inferred] | None = None
 
     @property
@@ -39,9 +37,17 @@ class Report:
         return [row for row in self.mechanisms or () if isinstance(row, Undrawn)]
 
     @property
+    def trained(self) -> list[Canaried]:
+        return [row for row in self.runs or () if isinstance(row, Canaried)]
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        return [row for row in self.runs or () if isinstance(row, Skipped)]
+
+    @property
     def refuted(self) -> bool:
         """Whether a certificate is."""
-        return any(row.refuted for row in [*self.drawn, *(self.runs or ())])
+        return any(row.refuted for row in [*self.drawn, *self.trained])
 
 
 def text(report: Report) -> str:
@@ -50,7 +56,7 @@ def text(report: Report) -> str:
     if report.mechanisms is not None:
         parts.append(_mechanisms(report))
     if report.runs is not None:
-        parts.append(_runs(report.runs))
+        parts.append(_runs(report.trained, report.skipped))
     if report.inferred is not None:
         parts.append(_inferred(report.inferred))
     return "\n\n".join(parts)
@@ -90,8 +96,11 @@ def _mechanisms(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _runs(runs: Sequence[Canaried]) -> str:
+def _runs(runs: Sequence[Canaried], skipped: Sequence[Skipped]) -> str:
     lines = ["2. Training runs: canaries with random directions, each there by a fair coin"]
+    lines += [f"{_named([one.name])}: {one.reason}" for one in skipped]
+    if not runs and skipped:
+        return "\n".join(lines)
     if not runs:
         return "\n".join([*lines, "no algorithm adds noise to what its models or sums show"])
     head = ["algorithm", "view", "neighbours", "claimed", "certified", "audited", "estimate"]
@@ -214,8 +223,9 @@ def as_json(config: str, report: Report) -> dict[str, Any]:
                 "audited": {"least": one.least, "significance": 0.05, "estimate": one.estimate},
                 **_judged(one),
             }
-            for one in report.runs
+            for one in report.trained
         ]
+        found["not_run"] = [one._asdict() for one in report.skipped]
     if report.inferred is not None:
         found["membership"] = [
             {"algorithm": one.name, "seeds": [m._asdict() for m in one.seeds]}

@@ -12,7 +12,13 @@ import numpy as np
 
 from experiments.audit_mechanisms import refutes
 from experiments.config import Entry, Experiment, Run
-from fedpriv.attacks.canaries import VIEWS, epsilon_estimate, epsilon_one_run, with_canaries
+from fedpriv.attacks.canaries import (
+    VIEWS,
+    NoPlaceError,
+    epsilon_estimate,
+    epsilon_one_run,
+    with_canaries,
+)
 from fedpriv.attacks.membership import Membership, infer_membership, losses
 from fedpriv.privacy import Certificate, Claim, Release, certify
 from fedpriv.simulate import simulate
@@ -66,6 +72,13 @@ class Canaried(NamedTuple):
         return max(1, self.canaries * self.runs // 2)
 
 
+class Skipped(NamedTuple):
+    """An algorithm that no canary fits into, and why."""
+
+    name: str
+    reason: str
+
+
 class Inferred(NamedTuple):
     """Membership inference on the models of a run, one for each seed."""
 
@@ -75,14 +88,16 @@ class Inferred(NamedTuple):
 
 def audit_runs(
     experiment: Experiment, config: Run, strategy: Strategy, canaries: int | None
-) -> list[Canaried]:
+) -> list[Canaried | Skipped]:
     """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
-    return [
-        row
-        for name, entry in experiment.entries.items()
-        if _used(entry.algorithm)
-        for row in _canaried(name, entry, experiment, config, strategy, canaries)
-    ]
+    found: list[Canaried | Skipped] = []
+    for name, entry in experiment.entries.items():
+        try:
+            if _used(entry.algorithm):
+                found += _canaried(name, entry, experiment, config, strategy, canaries)
+        except NoPlaceError as error:
+            found.append(Skipped(name, str(error)))
+    return found
 
 
 def _used(algorithm: Algorithm) -> Release | None:

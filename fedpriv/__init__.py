@@ -1,6 +1,7 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
 from fedpriv import (
+    attacks,
     clipping,
     consensus,
     datasets,
@@ -83,6 +84,7 @@ __all__ = [
     "Strategy",
     "Wire",
     "adaptive_fed_avg",
+    "attacks",
     "calibrate_noise",
     "calibrate_rounds",
     "capacity_for",

@@ -49,11 +49,12 @@ def probed(
     """`fn` that also gives back what was shown while it ran: (result, name -> value).
 
     `for_each_client` shows "cohort" and "messages" (with a leading axis of slots), Fed-SMP "kept" (the coordinates),
-    model splitting "transcript" (f32[K + 1, M, d]), and what adds up the clients' shares of noise "perturb" (the
+    model splitting "transcript" (f32[K + 1, M, d]), and what perturbs the sum of messages "perturb" (the
     mechanism's function).
 
     Args:
-      impostors: who takes whose place; messages are then not kept, and "impostors" is shown if there was a place.
+      impostors: who takes whose place; messages are then not kept, and "impostor clients" or "impostor records"
+        shown where there was a place for them.
     """
 
     def both(*args: Any) -> tuple[Any, dict[str, Any]]:
@@ -107,7 +108,7 @@ def trained(received: Params, model: Params) -> Params:
     probe = _ACTIVE.get()
     if probe is None or probe.impostors is None or probe.client is None:
         return model
-    probe.seen["impostors"] = True
+    probe.seen["impostor clients"] = True
     return probe.impostors.train(probe.client, received, model)
 
 
@@ -118,5 +119,5 @@ def records(
     probe = _ACTIVE.get()
     if probe is None or probe.impostors is None or probe.client is None:
         return mask, None
-    probe.seen["impostors"] = True
+    probe.seen["impostor records"] = True
     return probe.impostors.records(probe.client, positions, mask, mechanism, like)

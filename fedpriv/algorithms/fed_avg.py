@@ -72,7 +72,8 @@ def fed_avg(
 
         total, seen = for_each_client(client_update, local_key, cohort, federation)
         # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
-        probe.show("perturb", now.perturb)
+        if mechanism is not UNPERTURBED:
+            probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
         theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
         return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), seen)

@@ -151,7 +151,8 @@ def fed_avg_sparse(
 
         total, seen = for_each_client(client_update, local_key, cohort, federation)
         # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
-        probe.show("perturb", now.perturb)
+        if mechanism is not UNPERTURBED:
+            probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
         step = scatter(total / sampler.expected_size, kept, theta)
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13

@@ -47,8 +47,8 @@ _SOLVED = (
     "model exactly (fedpriv.attacks.transcript)"
 )
 _NEARLY_SOLVED = (
-    "least squares on the visible ones (fedpriv.attacks.transcript) find less of the trained model for fewer bits and "
-    "exchanges, which nobody has bounded"
+    "the sum of its visible ones points along the client's update, the closer the more bits and exchanges and the "
+    "narrower the intervals (fedpriv.attacks.transcript), which nobody has bounded"
 )
 
 

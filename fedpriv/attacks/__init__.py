@@ -1,11 +1,16 @@
 """Attacks: what an adversary learns from what it sees, measured instead of trusted."""
 
-from fedpriv.attacks.canaries import epsilon_estimate, epsilon_one_run, with_canaries
+from fedpriv.attacks.canaries import (
+    NoPlaceError,
+    epsilon_estimate,
+    epsilon_one_run,
+    with_canaries,
+)
 from fedpriv.attacks.inversion import Reconstruction, infer_label, invert
 from fedpriv.attacks.mechanism import LowerBounds, Scores, draw_scores, lower_bounds
 from fedpriv.attacks.membership import Membership, infer_membership, losses
 from fedpriv.attacks.scores import mse, psnr, ssim
-from fedpriv.attacks.transcript import Recovered, least_squares, state_sum
+from fedpriv.attacks.transcript import Recovered, least_squares, state_sum, unmixed
 from fedpriv.attacks.views import (
     View,
     by_models,
@@ -18,6 +23,7 @@ from fedpriv.attacks.views import (
 __all__ = [
     "LowerBounds",
     "Membership",
+    "NoPlaceError",
     "Reconstruction",
     "Recovered",
     "Scores",
@@ -40,5 +46,6 @@ __all__ = [
     "server_view",
     "ssim",
     "state_sum",
+    "unmixed",
     "with_canaries",
 ]

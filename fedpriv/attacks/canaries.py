@@ -9,7 +9,7 @@ Training Run", NeurIPS 2023, arXiv:2305.08846) a single run bounds epsilon from 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,10 @@ from fedpriv.vectors import dimension, flatten, unflatten
 
 VIEWS = ("third_party", "server_secagg")
 """Whose scores are kept: of whom sees the models alone, and of whom also knows the cohorts."""
+
+
+class NoPlaceError(ValueError):
+    """The algorithm lets nobody take the place of a client, or of a record."""
 
 
 class CanaryState(NamedTuple):
@@ -53,16 +57,17 @@ def with_canaries(
 
     Canary j takes the place of client j; or, with `per_client` = q > 0, of the record at position j mod q of client j
     div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own random direction, which
-    the algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute. So the runs differ as
-    neighbours do, under every sampling.
+    the algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute, or sends no more than
+    its own noise where clients add that themselves. So the runs differ as neighbours do, under every sampling.
 
     Args:
       clip_norm: about the clip norm; canaries are 100 times as long.
       seed: of the directions, which are those of all runs.
 
     Raises:
-      ValueError: at `init`, more canaries than places; when it is traced, an algorithm that trains without
-        `fedpriv.train` and without `LocalSteps`.
+      ValueError: at `init`, more canaries than places.
+      NoPlaceError: when it is traced, an algorithm that trains clients without `fedpriv.train`, or records without
+        `LocalSteps`.
     """
 
     def init(params: Params, federation: Federation) -> CanaryState:
@@ -77,12 +82,12 @@ def with_canaries(
         coins = jax.random.bernoulli(jax.random.fold_in(key, streams.CANARIES), 0.5, (count,))
         present = jnp.where(state.round == 0, coins, state.present)
         directions = Directions(jax.random.key(seed), dimension(state.params))
-        played = _impostors(present, directions, 100 * clip_norm, per_client)
+        summed = "perturb" in _shown(algorithm, key, state.inner, federation)
+        played = _impostors(present, directions, 100 * clip_norm, per_client, summed)
         (inner, metrics), seen = probed(algorithm.round, played)(key, state.inner, federation)
-        if "impostors" not in seen:
-            raise ValueError(
-                "algorithm: canaries find no place in it; train clients with fedpriv.train or LocalSteps"
-            )
+        if ("impostor records" if per_client else "impostor clients") not in seen:
+            by = "records with LocalSteps" if per_client else "clients with fedpriv.train"
+            raise NoPlaceError(f"algorithm: canaries find no place in it; train {by}")
         clients = jnp.arange(count) // max(per_client, 1)
         cosines = directions.cosines(_moved(state.params, inner.params), count)
         drawn = _drawn(seen["cohort"], federation.num_clients)[clients]
@@ -109,20 +114,32 @@ class Directions(NamedTuple):
         return lax.map(lambda j: jnp.vdot(self.at(j), u), jnp.arange(count)) / length
 
 
+def _shown(algorithm: Algorithm, key: Key, state: State, federation: Federation) -> set[str]:
+    names: set[str] = set()
+
+    def look(*args: Any) -> None:
+        names.update(probed(algorithm.round)(*args)[1])
+
+    jax.eval_shape(look, key, state, federation)
+    return names
+
+
 def _impostors(
-    present: jax.Array, directions: Directions, length: float, per_client: int
+    present: jax.Array, directions: Directions, length: float, per_client: int, summed: bool
 ) -> Impostors:
+    """`summed`: noise is added to the sum, so that who does not contribute takes none away."""
     count = len(present)
 
     def keep_out(ids: jax.Array) -> jax.Array:
-        if per_client:
+        if per_client or not summed:
             return jnp.zeros(ids.shape, bool)
         return (ids < count) & ~present[jnp.minimum(ids, count - 1)]
 
     def train(i: jax.Array, received: Params, model: Params) -> Params:
         if per_client:
             return model
-        away = unflatten(length * directions.at(i), received)  # the update is received - sent
+        there = present[jnp.minimum(i, count - 1)]
+        away = unflatten(there * length * directions.at(i), received)  # the update is this
         return jax.tree.map(lambda x, u, y: jnp.where(i < count, x - u, y), received, away, model)
 
     def records(

@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import classification
+from small import assert_normal, classification
 
 import fedpriv as fp
 from fedpriv.attacks.canaries import (
     Directions,
+    NoPlaceError,
     epsilon_estimate,
     epsilon_one_run,
     with_canaries,
@@ -204,5 +205,17 @@ def test_what_has_no_place_for_them():
         fp.nothing_hidden(sampler.accounting, "none"),
     )
     audited = with_canaries(other, 2)
-    with pytest.raises(ValueError, match="canaries find no place"):
+    with pytest.raises(NoPlaceError, match="canaries find no place"):
         audited.round(jax.random.key(0), audited.init(PARAMS, FEDERATION), FEDERATION)
+    with pytest.raises(NoPlaceError, match="train clients with"):
+        one_round(with_canaries(records(1.0), 2))
+
+
+def test_clients_with_noise_of_their_own_send_that_when_they_are_away():
+    """Local noise: absent canaries change the sum by their update alone, not by its noise."""
+    loud = fp.gaussian(1e-3, 1000.0)
+    algorithm = fp.ldp_fed_avg(MODEL.loss, sampler=fp.everyone(CLIENTS), mechanism=loud, **COMMON)
+    every = [one_round(with_canaries(algorithm, CLIENTS), key) for key in range(1, 31)]
+    moves = [flatten(jax.tree.map(jnp.subtract, PARAMS, after.params)) for after in every]
+    # CLIENTS numbers of variance 1 in every sum, whoever is there; C is too small to matter.
+    assert_normal(np.stack(moves) * np.sqrt(CLIENTS), 1.0)
