@@ -23,6 +23,7 @@ from experiments.audit_mechanisms import audit_mechanisms
 from experiments.audit_picture import picture
 from experiments.audit_report import Report, as_json, text
 from experiments.audit_training import audit_runs, infer
+from experiments.command_line import own_options
 from experiments.config import Run
 from experiments.record import new_folder
 from experiments.run import check, config_name, listing, one_line, parse
@@ -88,13 +89,7 @@ def _options(name: str, args: list[str]) -> tuple[argparse.Namespace, list[str]]
         help="in each run (default: half the clients, 500 at most; of records 500, at most 10 of a client)",
     )
     parser.add_argument("--audit-seed", type=int, default=0, metavar="S", help="of the draws")
-    if {"-h", "--help"} & set(args):
-        parser.print_help()
-        print()
-    try:
-        options, rest = parser.parse_known_args(args)
-    except argparse.ArgumentError as error:
-        raise ValueError(f"{error.argument_name}: {error.message}") from None
+    options, rest = own_options(parser, args)
     if options.draws < 100:
         raise ValueError(f"--draws: {options.draws} is too few to say anything; give 100 or more")
     if options.canaries is not None and options.canaries < 1:

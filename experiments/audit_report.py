@@ -11,7 +11,7 @@ import numpy as np
 from experiments.audit_mechanisms import Audited, Undrawn
 from experiments.audit_training import Canaried, Inferred, Skipped
 from experiments.record import plain
-from experiments.show import NAMES, epsilon
+from experiments.show import NAMES, columns, epsilon
 from fedpriv.privacy import Certificate, Claim
 
 
@@ -80,7 +80,7 @@ def _mechanisms(report: Report) -> str:
         )
     lines = ["1. The mechanism: draws of what a view sees, of a unit in the worst direction"]
     if report.drawn:
-        lines += [*_table(rows), ""]
+        lines += [*columns(rows), ""]
         lines.append(
             f"epsilon of all rounds at delta = {report.delta:.3g}; audited: wrong with probability "
             f"{report.drawn[0].bounds.significance:.0%} at most, by Clopper-Pearson intervals for any mechanism, or by "
@@ -115,7 +115,7 @@ def _runs(runs: Sequence[Canaried], skipped: Sequence[Skipped]) -> str:
                 str(one.runs),
             ]
         )
-    lines += [*_table(rows), ""]
+    lines += [*columns(rows), ""]
     lines.append(
         f"epsilon at delta = {runs[0].certificate.delta:.3g}; audited: by guesses of who was there, from the "
         "models' moves along its direction, wrong with probability 5% at most; estimate: as if scores were normal, no "
@@ -138,7 +138,7 @@ def _inferred(inferred: Sequence[Inferred]) -> str:
     return "\n".join(
         [
             "3. Membership inference: records of the clients against those of the test set, by their loss",
-            *_table(rows),
+            *columns(rows),
             "",
             "mean and standard deviation over the models; a coin has an AUC of 0.5 and a TPR equal to the FPR",
         ]
@@ -181,15 +181,6 @@ def _verdicts(found: Sequence[tuple[str, Audited | Canaried]]) -> list[str]:
             "no power, so that nothing speaks for these (less than a tenth seen of what may be there): "
             + "; ".join(weak)
         )
-    return lines
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    lines.insert(1, "  ".join("-" * w for w in widths))
     return lines
 
 

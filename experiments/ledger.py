@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.config import Ledger
 from experiments.record import plain
-from experiments.show import NAMES, epsilon
+from experiments.show import NAMES, columns, epsilon
 from fedpriv.privacy import VIEWS, Certificate, Claim, certify
 from fedpriv.types import Algorithm
 
@@ -90,13 +90,10 @@ def table(account: Account, delta: float) -> str:
     names = ", ".join(NAMES.get(name, name) for name in account.names)
     rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
     rows += [_row(account, certificate) for certificate in account.certificates]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
-    lines.insert(1, "  ".join("-" * w for w in widths))
     head = f"{names}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
         head += f", {account.honest:.4g} of the noise's shares counted on"
-    return "\n".join([head, "", *(line.rstrip() for line in lines), "", *_legend(account)])
+    return "\n".join([head, "", *columns(rows), "", *_legend(account)])
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import config as configuration
+from experiments.command_line import own_options
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
 from experiments.run import config_name, listing, one_line, parse
@@ -98,13 +99,7 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="H",
         help="fraction of each cohort that adds its share of the noise and does not collude (default: 1)",
     )
-    if {"-h", "--help"} & set(args):
-        parser.print_help()
-        print()
-    try:
-        options, rest = parser.parse_known_args(args)
-    except argparse.ArgumentError as error:
-        raise ValueError(f"{error.argument_name}: {error.message}") from None
+    options, rest = own_options(parser, args)
     if options.solve and options.target_epsilon is None:
         raise ValueError(f"--solve {options.solve}: needs --target-epsilon E")
     given = {

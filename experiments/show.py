@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,15 @@ def table(summary: dict[str, Any]) -> str:
     header = ["algorithm", "best acc.", "final acc.", "unit", "eps claimed"]
     header += [*(f"eps {view}" for view in VIEWS), "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name) for name in summary["rounds"])]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    return "\n".join([*columns(rows), "", *_legend(summary)])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the cells of each column below each other, and a rule below the first row."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     lines.insert(1, "  ".join("-" * w for w in widths))
-    return "\n".join([*(line.rstrip() for line in lines), "", *_legend(summary)])
+    return [line.rstrip() for line in lines]
 
 
 def _row(summary: dict[str, Any], name: str) -> list[str]:
