@@ -25,7 +25,7 @@ from experiments.audit_report import Report, as_json, text
 from experiments.audit_training import audit_runs, infer
 from experiments.command_line import own_options
 from experiments.config import Run
-from experiments.record import new_folder
+from experiments.record import new_folder, versions
 from experiments.run import check, config_name, listing, one_line, parse
 from fedpriv.simulate import DivergedError
 from fedpriv.strategy import split_cpu
@@ -54,11 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
-    found = json.dumps(as_json(name, report), indent=2)
-    print(found if options.json else text(report))
+    settings = {"settings": config, "options": vars(options), "versions": versions()}
+    found = as_json(name, report, settings)
+    print(json.dumps(found, indent=2) if options.json else text(report))
     if folder:
-        (folder / "audit.json").write_text(found + "\n")
-        picture(json.loads(found), folder / "audit.png")
+        (folder / "audit.json").write_text(json.dumps(found, indent=2) + "\n")
+        picture(found, folder / "audit.png")
     return int(report.refuted)
 
 
@@ -77,7 +78,7 @@ def _options(name: str, args: list[str]) -> tuple[argparse.Namespace, list[str]]
         nargs="+",
         choices=PARTS,
         default=PARTS,
-        help="which audits (default: all); only the first needs no data",
+        help="which audits (default: all); the first needs no data, the others train every algorithm once each",
     )
     parser.add_argument(
         "--draws", type=int, default=100_000, metavar="N", help="of each neighbour (default 1e5)"
@@ -94,6 +95,8 @@ def _options(name: str, args: list[str]) -> tuple[argparse.Namespace, list[str]]
         raise ValueError(f"--draws: {options.draws} is too few to say anything; give 100 or more")
     if options.canaries is not None and options.canaries < 1:
         raise ValueError(f"--canaries: {options.canaries} is not at least 1")
+    if options.audit_seed < 0:
+        raise ValueError(f"--audit-seed: {options.audit_seed} is not 0 or more")
     return options, rest
 
 

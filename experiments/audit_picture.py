@@ -23,14 +23,13 @@ def picture(found: dict[str, Any], path: Path) -> None:
     if not panels:
         return
     rows = sum(map(len, panels.values()))
-    figure = Figure(figsize=(8, 1.2 * len(panels) + 0.34 * rows), layout="constrained")
+    figure = Figure(figsize=(8, 1.2 * len(panels) + 0.42 * rows), layout="constrained")
     FigureCanvasAgg(figure)
     heights = [len(lines) + 1.5 for lines in panels.values()]
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (part, lines) in zip(axes, panels.items(), strict=True):
         _panel(axis, lines)
-        delta = lines[0]["certified"]["delta"]
-        axis.set_title(f"{TITLES[part]} (delta = {delta:.2g})", fontsize=10)
+        axis.set_title(TITLES[part], fontsize=10)
     axes[-1].set_xlabel("epsilon")
     handles = {
         label: handle
@@ -47,7 +46,7 @@ def _panel(axis: Any, lines: list[dict[str, Any]]) -> None:
     for y, line in enumerate(lines):
         _line(axis, y, line, low, high)
     axis.set(xscale="log", xlim=(low / 1.3, high * 1.3), ylim=(len(lines) - 0.4, -0.6))
-    axis.set_yticks(range(len(lines)), [_label(line) for line in lines], fontsize=8)
+    axis.set_yticks(range(len(lines)), [_label(line) for line in lines], fontsize=7)
     axis.grid(axis="x", alpha=0.3)
 
 
@@ -81,4 +80,7 @@ def _label(line: dict[str, Any]) -> str:
     names = line.get("algorithms") or [line["algorithm"]]
     views = line.get("views") or [line["certified"]["view"]]
     first = NAMES.get(names[0], names[0]) + (" and alike" if len(names) > 1 else "")
-    return f"{first}; {', '.join(views) if len(views) < 3 else 'all views'}"
+    seen_by = ", ".join(views) if len(views) < 3 else "all views"
+    said = line["certified"]
+    about = f"{said['unit']}, {said['relation'].replace('_', '-')}, delta {said['delta']:.1g}"
+    return f"{first}; {seen_by}\n{about}"

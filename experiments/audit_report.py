@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from experiments.audit_mechanisms import Audited, Undrawn
 from experiments.audit_training import Canaried, Inferred, Skipped
+from experiments.ledger import claimed
 from experiments.record import plain
 from experiments.show import NAMES, columns, epsilon
 from fedpriv.privacy import Certificate, Claim
@@ -70,7 +72,7 @@ def _mechanisms(report: Report) -> str:
         rounds = f"{one.drawn_rounds} of {one.rounds}"
         rows.append(
             [
-                *_said(_named(one.names), one.views, one.claim, one.certificate),
+                *_said(one.names, one.views, one.claim, one.certificate),
                 f">= {one.least:.3g}",
                 f"{bounds.clopper_pearson:.3g}",
                 f"{bounds.gaussian:.3g}" if bounds.gaussian else "-",
@@ -78,51 +80,53 @@ def _mechanisms(report: Report) -> str:
                 str(one.rounds) if one.drawn_rounds == one.rounds else rounds,
             ]
         )
-    lines = ["1. The mechanism: draws of what a view sees, of a unit in the worst direction"]
+    lines = [
+        "1. The mechanism: draws of what the certificate takes a view to see, of a unit in the worst direction"
+    ]
     if report.drawn:
         lines += [*columns(rows), ""]
         lines.append(
-            f"epsilon of all rounds at delta = {report.delta:.3g}; audited: wrong with probability "
-            f"{report.drawn[0].bounds.significance:.0%} at most, by Clopper-Pearson intervals for any mechanism, or by "
-            "those of Gaussian privacy where nothing but Gaussian noise is random"
+            f"epsilon of all rounds at delta = {report.delta:.3g}; audited: each row wrong with probability 5% at most,"
+            " by counts (Clopper-Pearson intervals, for any mechanism; of n draws up to about log n) or as Gaussian "
+            "(where nothing but Gaussian noise is random)"
         )
-    named = [(f"{_named(one.names)}, {', '.join(one.views)}", one) for one in report.drawn]
-    lines += _verdicts(named)
+    lines += _verdicts([(_who(one.names, one.views), one) for one in report.drawn])
     for bare in report.undrawn:
-        claimed = f"claimed {epsilon(plain(bare.claim.epsilon))}; " if bare.claim else ""
         lines.append(
-            f"{_named(bare.names)}: {claimed}epsilon = inf and nothing to draw: {bare.reason}"
+            f"{_named(bare.names)}: certified inf towards every view, nothing to draw: {bare.reason}"
         )
+        if bare.claim:
+            lines.append(f"  {bare.claim}")
     return "\n".join(lines)
 
 
 def _runs(runs: Sequence[Canaried], skipped: Sequence[Skipped]) -> str:
     lines = ["2. Training runs: canaries with random directions, each there by a fair coin"]
     lines += [f"{_named([one.name])}: {one.reason}" for one in skipped]
-    if not runs and skipped:
-        return "\n".join(lines)
     if not runs:
-        return "\n".join([*lines, "no algorithm adds noise to what its models or sums show"])
+        nothing = "no algorithm adds noise to what its models or sums show"
+        return "\n".join(lines if skipped else [*lines, nothing])
     head = ["algorithm", "view", "neighbours", "claimed", "certified", "audited", "estimate"]
-    rows = [[*head, "canaries", "runs"]]
+    rows = [[*head, "delta", "canaries", "runs"]]
     for one in runs:
         rows.append(
             [
-                *_said(_named([one.name]), [one.certificate.view], one.claim, one.certificate),
+                *_said([one.name], [one.certificate.view], one.claim, one.certificate),
                 f">= {one.least:.3g}",
                 f"{one.estimate:.3g}",
+                f"{one.certificate.delta:.2g}",
                 str(one.canaries),
                 str(one.runs),
             ]
         )
     lines += [*columns(rows), ""]
     lines.append(
-        f"epsilon at delta = {runs[0].certificate.delta:.3g}; audited: by guesses of who was there, from the "
-        "models' moves along its direction, wrong with probability 5% at most; estimate: as if scores were normal, no "
-        "bound"
+        "audited: by guesses of who was there, from the models' moves along each canary's direction, each row wrong "
+        "with probability 5% at most; estimate: as if scores were normal, no bound"
     )
-    named = [(f"{_named([one.name])}, {one.certificate.view}", one) for one in runs]
-    return "\n".join([*lines, *_verdicts(named)])
+    return "\n".join(
+        [*lines, *_verdicts([(_who([one.name], [one.certificate.view]), one) for one in runs])]
+    )
 
 
 def _inferred(inferred: Sequence[Inferred]) -> str:
@@ -140,7 +144,8 @@ def _inferred(inferred: Sequence[Inferred]) -> str:
             "3. Membership inference: records of the clients against those of the test set, by their loss",
             *columns(rows),
             "",
-            "mean and standard deviation over the models; a coin has an AUC of 0.5 and a TPR equal to the FPR",
+            "mean and standard deviation over the models; a coin has an AUC of 0.5 and a TPR equal to the FPR; near "
+            "that, this attack found nothing, which is no proof that there is nothing",
         ]
     )
 
@@ -149,44 +154,46 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(NAMES.get(name, name) for name in names)
 
 
+def _who(names: Sequence[str], views: Sequence[str]) -> str:
+    return f"{_named(names)} [{', '.join(views)}]"
+
+
 def _said(
-    name: str, views: Sequence[str], claim: Claim | None, certificate: Certificate
+    names: Sequence[str], views: Sequence[str], claim: Claim | None, certificate: Certificate
 ) -> list[str]:
-    claimed = "-" if claim is None else epsilon(plain(claim.epsilon))
     return [
-        name,
+        _named(names),
         ", ".join(views) if len(views) < 3 else "all",
         f"{certificate.unit}, {certificate.relation.replace('_', '-')}",
-        claimed + (" (*)" if claim is not None and not claim.sound else ""),
+        claimed(claim, views),
         epsilon(plain(certificate.epsilon)),
     ]
 
 
 def _verdicts(found: Sequence[tuple[str, Audited | Canaried]]) -> list[str]:
-    """In words: what is refuted, and which audits have no power."""
+    """In words: what is refuted, which audits have no power, why a certificate is infinite."""
     lines = []
     for who, one in found:
         if one.refuted:
+            lines.append(f"{who}: THE CERTIFICATE IS REFUTED, which is a bug; please report it")
+        if one.claim_refuted:
+            by_step = one.certificate.unit == "record" and isinstance(one, Audited)
+            seen = ", for whoever sees every noisy step" if by_step else ""
+            lines.append(f"{who}: REFUTED{seen}, epsilon is at least {one.least:.3g}: {one.claim}")
+        if one.powerless:
             lines.append(
-                f"{who}: THE CERTIFICATE IS REFUTED: epsilon is at least {one.least:.3g}; this is a bug"
+                f"{who}: no power: less than a tenth seen of what may be there, which speaks neither for nor against it"
             )
-        if one.claim_refuted and one.claim is not None:
-            lines.append(
-                f"{who}: the claim of {epsilon(plain(one.claim.epsilon))} ({one.claim.source}) is refuted: epsilon is "
-                f"at least {one.least:.3g}"
-            )
-    weak = [who for who, one in found if one.powerless]
-    if weak:
-        lines.append(
-            "no power, so that nothing speaks for these (less than a tenth seen of what may be there): "
-            + "; ".join(weak)
-        )
+        if math.isinf(one.certificate.epsilon):
+            lines.append(f"{who}: certified inf: {'; '.join(one.certificate.assumptions)}")
+    if any(one.claim is not None and not one.claim.sound for _, one in found):
+        lines.append("(*) not proved for this run: see python -m experiments.privacy")
     return lines
 
 
-def as_json(config: str, report: Report) -> dict[str, Any]:
+def as_json(config: str, report: Report, settings: dict[str, Any]) -> dict[str, Any]:
     """The object that `--json` prints; infinity is the string "inf"."""
-    found: dict[str, Any] = {"config": config, "delta": report.delta}
+    found: dict[str, Any] = {"config": config, "delta": report.delta, **settings}
     if report.mechanisms is not None:
         found["mechanisms"] = [
             {

@@ -12,18 +12,14 @@ import numpy as np
 
 from experiments.audit_mechanisms import refutes
 from experiments.config import Entry, Experiment, Run
-from fedpriv.attacks.canaries import (
-    VIEWS,
-    NoPlaceError,
-    epsilon_estimate,
-    epsilon_one_run,
-    with_canaries,
-)
+from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
+from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
+from fedpriv.federation import Federation
 from fedpriv.privacy import Certificate, Claim, Release, certify
 from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy
-from fedpriv.types import Algorithm, Example
+from fedpriv.types import Algorithm, Example, State
 
 MOST_RECORDS = 10_000
 """Whose losses are looked at, of members and of others."""
@@ -65,7 +61,7 @@ class Canaried(NamedTuple):
             np.arange(2 * self.guesses) >= self.guesses,
             self.certificate.delta,
         )
-        return self.least < 0.1 * min(self.certificate.epsilon, best)
+        return best == 0 or self.least < 0.1 * min(self.certificate.epsilon, best)
 
     @property
     def guesses(self) -> int:
@@ -92,41 +88,33 @@ def audit_runs(
     """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
     found: list[Canaried | Skipped] = []
     for name, entry in experiment.entries.items():
+        release = _hiding(entry.algorithm)
         try:
-            if _used(entry.algorithm):
-                found += _canaried(name, entry, experiment, config, strategy, canaries)
+            if release and release.mechanism:
+                count, per_client = _places(canaries, entry.federations[0], release.unit)
+                longest = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
+                audited = with_canaries(
+                    entry.algorithm, count, per_client=per_client, clip_norm=longest
+                )
+                state = _trained(experiment, entry, audited, config, strategy)
+                found += _canaried(name, entry.algorithm, experiment.delta, config, state)
         except NoPlaceError as error:
             found.append(Skipped(name, str(error)))
     return found
 
 
-def _used(algorithm: Algorithm) -> Release | None:
+def _hiding(algorithm: Algorithm) -> Release | None:
     """What an audit of a run can look at: noise that is added to sums, or to records' gradients."""
     seen = [r for r in algorithm.releases(1) if r.view in VIEWS and r.mechanism is not None]
     return next((r for r in seen if r.multiplier > 0), None)
 
 
-def _canaried(
-    name: str,
-    entry: Entry,
-    experiment: Experiment,
-    config: Run,
-    strategy: Strategy,
-    canaries: int | None,
-) -> Iterator[Canaried]:
-    release = _used(entry.algorithm)
-    assert release is not None
-    assert release.mechanism is not None
-    clients = entry.federations[0].num_clients
-    count, per_client = _places(canaries, clients, release.unit)
-    audited = with_canaries(
-        entry.algorithm,
-        count,
-        per_client=per_client,
-        clip_norm=float(np.max(jax.tree.leaves(release.mechanism.clip_norm))),
-    )
-    state = simulate(
-        audited,
+def _trained(
+    experiment: Experiment, entry: Entry, algorithm: Algorithm, config: Run, strategy: Strategy
+) -> State:
+    """The state in which a run ends, with a leading axis of seeds."""
+    return simulate(
+        algorithm,
         experiment.model.init,
         entry.federations,
         experiment.test,
@@ -136,29 +124,36 @@ def _canaried(
         seeds=range(config.seeds),
         strategy=strategy,
     ).state
+
+
+def _canaried(
+    name: str, algorithm: Algorithm, delta: float, config: Run, state: CanaryState
+) -> Iterator[Canaried]:
     present, scores = np.asarray(state.present), np.asarray(state.scores)
-    delta = _delta(experiment.delta, present.size)
-    claim = entry.algorithm.claim(config.rounds, delta)
+    delta = _delta(delta, present.size)
+    claim = algorithm.claim(config.rounds, delta)
     for v, view in enumerate(VIEWS):
         yield Canaried(
             name,
-            count,
+            present.shape[1],
             config.seeds,
             claim if claim is not None and claim.view == view else None,
-            certify(entry.algorithm, config.rounds, delta, view=view),
+            certify(algorithm, config.rounds, delta, view=view),
             epsilon_one_run(scores[:, v], present, delta),
             epsilon_estimate(scores[:, v], present, delta),
         )
 
 
-def _places(canaries: int | None, clients: int, unit: str) -> tuple[int, int]:
+def _places(canaries: int | None, federation: Federation, unit: str) -> tuple[int, int]:
     """(canaries, records of a client that are canaries, 0 where clients are).
 
     By default half the clients, 500 at most; or 500 records, at most 10 of a client.
     """
+    clients = federation.num_clients
     if unit == "client":
         return canaries or max(1, min(500, clients // 2)), 0
-    per_client = math.ceil(canaries / clients) if canaries else min(10, math.ceil(500 / clients))
+    most = min(10, int(np.min(federation.size)), math.ceil(500 / clients))
+    per_client = math.ceil(canaries / clients) if canaries else most
     return canaries or per_client * clients, per_client
 
 
@@ -171,17 +166,7 @@ def infer(experiment: Experiment, config: Run, strategy: Strategy) -> list[Infer
     """Trains every algorithm as the config says, and tries to tell its records from the test set's."""
     found = []
     for name, entry in experiment.entries.items():
-        state = simulate(
-            entry.algorithm,
-            experiment.model.init,
-            entry.federations,
-            experiment.test,
-            score=experiment.model.score,
-            rounds=config.rounds,
-            every=config.rounds,
-            seeds=range(config.seeds),
-            strategy=strategy,
-        ).state
+        state = _trained(experiment, entry, entry.algorithm, config, strategy)
         seeds = []
         for seed in range(config.seeds):
             params = jax.tree.map(lambda leaf, s=seed: jnp.asarray(leaf[s]), state.params)

@@ -3,7 +3,7 @@
 iDLG (Zhao, Mopuri, Bilen 2020) on clients with one image each, in the first round from a freshly drawn SigmoidLeNet:
 the label by the last layer's gradient, then Adam(0.1) on a dummy image until its update points as what was seen does.
 Prints a table, leaves inversion.json and victims.png in a folder. With --figure6: Figure 6 of the MSPDQ paper, see
-experiments.figure6. Exit code 2: something given was wrong.
+experiments.figure6. Exit code 2: something given was wrong; 130: interrupted.
 """
 
 from __future__ import annotations
@@ -12,65 +12,30 @@ import argparse
 import io
 import json
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import fedpriv as fp
+from experiments import figure6
 from experiments.command_line import Parser
-from experiments.inversion_views import RATE, Reading, Seen, Victims, all_seen, draw_victims, read
+from experiments.inversion_attack import Attacked, attacker, views
+from experiments.inversion_views import RATE, Reading, Victims, all_seen, draw_victims, read
 from experiments.record import plain
 from experiments.run import one_line
 from experiments.show import epsilon
-from fedpriv.attacks.scores import mse, psnr, ssim
-from fedpriv.attacks.views import View, infer_labels, invert_view, local_update, server_view
-from fedpriv.privacy import Certificate
 
 DELTA = 1e-5
 DATA = ("fashion_mnist", "mnist", "digits")
-
-
-class Attacked(NamedTuple):
-    """What an attack made of one view.
-
-    Attributes:
-      name: of the view.
-      images: f32[victims, height, width, channels], clipped to [0, 1].
-      labels: bool[victims], whether they were inferred.
-      cosine: f32[victims], of the angle between what was seen and the client's update, on the coordinates sent.
-      seconds: that the attack took, without compilation where another view had the same shape.
-      certificate: of one round towards the server.
-    """
-
-    images: jax.Array
-    labels: np.ndarray
-    cosine: np.ndarray
-    seconds: float
-    name: str = ""
-    certificate: Certificate | None = None
-
-    def scores(self, true: jax.Array) -> dict[str, np.ndarray]:
-        """Name -> f32[victims]; images of less than 11 pixels have no SSIM."""
-        large = min(true.shape[1:3]) >= 11
-        found = {"mse": mse(self.images, true), "psnr": psnr(self.images, true)}
-        return {
-            name: np.asarray(x)
-            for name, x in (found | ({"ssim": ssim(self.images, true)} if large else {})).items()
-        }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _options(argv)
         if options.figure6:
-            from experiments import figure6
-
             return figure6.run(options)
         data = fp.datasets.load(options.data, options.data_dir)
         options.output.mkdir(parents=True, exist_ok=True)
@@ -79,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
     written = as_json(options, victims, found)
     (options.output / "inversion.json").write_text(json.dumps(written, indent=2) + "\n")
     picture(victims, found, options.output / "victims.png")
@@ -146,42 +114,6 @@ _TITLES: dict[Reading, str] = {
 }
 
 
-def views(victims: Victims, seen: Seen, seed: int) -> View:
-    """What the server sees in the first round."""
-    state = seen.algorithm.init(victims.params, victims.federation)
-    key = jax.random.fold_in(jax.random.key(seed), 1)
-
-    def view(key: jax.Array, state: Any, federation: fp.Federation) -> View:
-        return server_view(seen.algorithm, key, state, federation, of=seen.of)
-
-    return jax.jit(view)(key, state, victims.federation)
-
-
-def attacker(victims: Victims, steps: int, seed: int) -> Callable[..., Attacked]:
-    """(view, the clients' local steps = 1) -> what iDLG makes of it; compiled once for each number of steps."""
-    loss, params, shape = victims.model.loss, victims.params, victims.images.shape[1:]
-    key = jax.random.fold_in(jax.random.key(seed), 2)
-
-    def attack(view: View, local_steps: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        labels = infer_labels(view, params, lambda p: p["params"]["Dense_0"])
-        observe = local_update(loss, params, optax.sgd(RATE), local_steps)
-        found = invert_view(view, observe, labels, shape, key, steps=steps)
-        true = jax.vmap(observe)(victims.images, victims.labels) * view.sent
-        lengths = jnp.linalg.norm(true, axis=1) * jnp.linalg.norm(view.update, axis=1)
-        cosine = jnp.sum(true * view.update, 1) / jnp.maximum(lengths, 1e-30)
-        return found.image.clip(0, 1), labels == victims.labels, cosine
-
-    compiled = jax.jit(attack, static_argnums=1)
-
-    def run(view: View, local_steps: int = 1) -> Attacked:
-        began = time.perf_counter()
-        # Everyone takes part: slot i is client i.
-        found = jax.device_get(compiled(view._replace(transcript=None), local_steps))
-        return Attacked(*found, time.perf_counter() - began)
-
-    return run
-
-
 def as_json(
     options: argparse.Namespace, victims: Victims, found: Sequence[Attacked]
 ) -> dict[str, Any]:
@@ -211,7 +143,7 @@ def text(victims: Victims, found: Sequence[Attacked]) -> str:
         "PSNR",
         "SSIM",
         "eps",
-        "of a",
+        "unit",
     ]
     rows = [head, ["---"] * len(head), *(_row(victims, one) for one in found)]
     relations = sorted({c.relation.replace("_", "-") for one in found if (c := one.certificate)})

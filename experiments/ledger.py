@@ -101,16 +101,16 @@ def _row(account: Account, certificate: Certificate) -> list[str]:
     by = {name: epsilon(plain(value)) for name, value in certificate.epsilons.items()}
     return [
         certificate.view,
-        _claimed(account.claim, certificate.view),
+        claimed(account.claim, (certificate.view,)),
         _hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
         by.get("PLD", nothing),
     ]
 
 
-def _claimed(claim: Claim | None, view: str) -> str:
-    """Epsilon with its own adjacency, which need not be the certificate's."""
-    if claim is None or claim.view != view:
+def claimed(claim: Claim | None, views: Sequence[str]) -> str:
+    """Epsilon towards one of `views`, with its own adjacency, which need not be the certificate's."""
+    if claim is None or claim.view not in views:
         return "-"
     return f"{epsilon(plain(claim.epsilon))} {_hyphenated(claim.relation)}" + (
         "" if claim.sound else " (*)"

@@ -122,7 +122,7 @@ class Recorder:
             },
             "privacy_notes": experiment.notes,
             "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},
-            "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
+            "versions": versions(),
             "device": device(),
             "git_revision": git_revision(),
         }
@@ -143,6 +143,11 @@ def rounds_per_second(history: History) -> float:
     before = history.evaluations[0].round if len(history.evaluations) > 1 else 0
     rounds = history.evaluations[-1].round - before
     return rounds * len(history.seeds) / sum(e.seconds for e in timed)
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that numbers depend on."""
+    return {"python": platform.python_version()} | {p: version(p) for p in PACKAGES}
 
 
 def device() -> dict[str, Any]:

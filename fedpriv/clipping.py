@@ -35,8 +35,10 @@ class Clipping(NamedTuple):
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
         than sqrt(m) times `length`, which always bounds it.
       worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
-        isotropic noise and (where d is a power of two) by noise on Haar coefficients.
+        isotropic noise and by noise on Haar coefficients. Where d is no power of two, `coefficients` and Haar noise
+        have a somewhat larger bound than it reaches.
       dimension: number of coordinates d, if it is for one number only.
+      tensors: that contributions have, if they are clipped one by one.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
         norms (trees of f32[...]); None for other clipping.
     """
@@ -46,6 +48,7 @@ class Clipping(NamedTuple):
     worst: Callable[[int], PyTree]
     weighted_length: float = math.inf
     dimension: int | None = None
+    tensors: int = 1
     scales: Callable[[PyTree, Bound], PyTree] | None = None
 
 
@@ -76,7 +79,7 @@ def per_layer(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(tensors**-0.5, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), 1.0, worst, scales=scales)
+    return Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales)
 
 
 def separately(tensors: int) -> Clipping:
@@ -101,7 +104,7 @@ def separately(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, scales=scales)
+    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales)
 
 
 def coefficients(d: int) -> Clipping:

@@ -30,10 +30,11 @@ class Mechanism(NamedTuple):
       noise_multiplier: sigma, by which papers name their noise; `multiplier` is what is proved.
       scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
         needs more than norms.
-      worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates; None where
-        nothing is hidden.
+      worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
+        `fedpriv.clipping.Clipping`; None where nothing is hidden.
       whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
       dimension: number of coordinates, if the mechanism is for one number only.
+      tensors: least number of them: one for each tensor that is clipped by itself.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
     """
 
@@ -48,6 +49,7 @@ class Mechanism(NamedTuple):
     worst: Callable[[int], PyTree] | None = None
     whiten: Callable[[PyTree], jax.Array] | None = None
     dimension: int | None = None
+    tensors: int = 1
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
 
     def in_round(self, t: jax.Array | int) -> Mechanism:
@@ -113,6 +115,7 @@ def mechanism(
             worst=None if silent else lambda d: _times(clipping.worst(d), bound),
             whiten=None if silent else lambda u: noise.whiten(_divided(u, bound)) / strength,
             dimension=noise.dimension or clipping.dimension,
+            tensors=clipping.tensors,
             at=at,
         )
 

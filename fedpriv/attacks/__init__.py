@@ -1,13 +1,14 @@
 """Attacks: what an adversary learns from what it sees, measured instead of trusted."""
 
-from fedpriv.attacks.canaries import (
-    NoPlaceError,
+from fedpriv.attacks.bounds import (
+    LowerBounds,
     epsilon_estimate,
     epsilon_one_run,
-    with_canaries,
+    lower_bounds,
 )
+from fedpriv.attacks.canaries import NoPlaceError, with_canaries
 from fedpriv.attacks.inversion import Reconstruction, infer_label, invert
-from fedpriv.attacks.mechanism import LowerBounds, Scores, draw_scores, lower_bounds
+from fedpriv.attacks.mechanism import Scores, draw_scores
 from fedpriv.attacks.membership import Membership, infer_membership, losses
 from fedpriv.attacks.scores import mse, psnr, ssim
 from fedpriv.attacks.transcript import Recovered, least_squares, state_sum, unmixed

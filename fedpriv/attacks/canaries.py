@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from fedpriv import streams
@@ -58,19 +57,23 @@ def with_canaries(
     Canary j takes the place of client j; or, with `per_client` = q > 0, of the record at position j mod q of client j
     div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own random direction, which
     the algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute, or sends no more than
-    its own noise where clients add that themselves. So the runs differ as neighbours do, under every sampling.
+    its own noise where clients add that themselves. So the runs differ by a unit that becomes zero.
 
     Args:
       clip_norm: about the clip norm; canaries are 100 times as long.
       seed: of the directions, which are those of all runs.
 
     Raises:
-      ValueError: at `init`, more canaries than places.
+      ValueError: at `init`, more canaries than clients or records.
       NoPlaceError: when it is traced, an algorithm that trains clients without `fedpriv.train`, or records without
         `LocalSteps`.
     """
 
     def init(params: Params, federation: Federation) -> CanaryState:
+        if per_client > (least := int(jnp.min(federation.size))):
+            raise ValueError(
+                f"per_client: a client has {least} records, not {per_client} to give up"
+            )
         places = federation.num_clients * max(per_client, 1)
         if not 1 <= count <= places:
             raise ValueError(f"canaries: {count} do not fit into {places} places; give 1 to that")
@@ -167,36 +170,3 @@ def _moved(before: Params, after: Params) -> jax.Array:
 def _drawn(cohort: Cohort, clients: int) -> jax.Array:
     """bool[clients]: who is in a cohort."""
     return jnp.zeros(clients, bool).at[cohort.ids].max(cohort.mask, mode="drop")
-
-
-def epsilon_one_run(
-    scores: np.ndarray, present: np.ndarray, delta: float, significance: float = 0.05
-) -> float:
-    """Lower bound on epsilon from the scores of canaries that were there by fair coins (Steinke et al., Theorem 5.2).
-
-    Canaries of several independent runs count as those of one.
-
-    Args:
-      scores, present: of the same shape.
-    """
-    from jax_privacy.auditing import CanaryScoreAuditor
-
-    heads = np.asarray(present, bool)
-    auditor = CanaryScoreAuditor(np.asarray(scores)[heads], np.asarray(scores)[~heads])
-    return float(auditor.epsilon_one_run(significance, delta))
-
-
-def epsilon_estimate(scores: np.ndarray, present: np.ndarray, delta: float) -> float:
-    """Estimate of epsilon, no bound: as if scores were normal with one variance (after Andrew et al., Section 3)."""
-    import dp_accounting
-
-    heads = np.asarray(present, bool)
-    there, away = np.asarray(scores, np.float64)[heads], np.asarray(scores, np.float64)[~heads]
-    apart = there.mean() - away.mean()
-    spread = np.sqrt(
-        (there.var(ddof=1) * (len(there) - 1) + away.var(ddof=1) * (len(away) - 1))
-        / (len(there) + len(away) - 2)
-    )
-    if apart <= 0:
-        return 0.0
-    return float(dp_accounting.get_epsilon_gaussian(spread / apart, delta))

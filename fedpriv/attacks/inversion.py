@@ -51,7 +51,6 @@ def invert(
     *,
     steps: int = 300,
     optimizer: optax.GradientTransformationExtraArgs | None = None,
-    weights: PyTree = 1.0,
 ) -> Reconstruction:
     """Fits one image per victim: the least ||observe(image, label) - observed||^2 from a random start.
 
@@ -65,15 +64,13 @@ def invert(
       key: of the starts, N(0, 1) each pixel as in the paper.
       steps: of the optimiser.
       optimizer: by default L-BFGS with a line search, as in the paper; `optax.adam(0.1)` where gradients are noisy.
-      weights: of the coordinates, broadcast against a victim's `observed`; 0 for those that were not sent.
     """
     optimizer = optimizer or optax.lbfgs()
 
     def attack(key: Key, seen: PyTree, label: jax.Array) -> Reconstruction:
         def distance(image: jax.Array) -> jax.Array:
             off = jax.tree.map(jnp.subtract, observe(image, label), seen)
-            pairs = zip(_spread(weights, off), jax.tree.leaves(off), strict=True)
-            return sum((jnp.sum(w * leaf**2) for w, leaf in pairs), jnp.float32(0))
+            return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(off)), jnp.float32(0))
 
         value_and_grad = jax.value_and_grad(distance)
 
@@ -95,8 +92,3 @@ def invert(
 
     keys = jax.random.split(key, len(labels))
     return jax.vmap(attack)(keys, observed, labels)
-
-
-def _spread(weights: PyTree, like: PyTree) -> list:
-    leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(weights))
-    return jax.tree.leaves(jax.tree.map(lambda _: weights, like) if leaf else weights)

@@ -1,9 +1,7 @@
 """White-box audit of what a view sees: draws of the release on two neighbours, and what tells them apart.
 
-A distinguisher that beats an (epsilon, delta)-private mechanism refutes its privacy: the lower bounds on epsilon are
-those of Clopper-Pearson intervals (M. Jagielski, J. Ullman, A. Oprea, NeurIPS 2020, arXiv:2006.07709), as
-`jax_privacy.auditing` computes them, and of Gaussian differential privacy (M. Nasr et al., USENIX Security 2023,
-arXiv:2302.07956).
+A distinguisher that beats an (epsilon, delta)-private mechanism refutes its privacy; `fedpriv.attacks.bounds` turns the
+scores into lower bounds on epsilon.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from jax import lax
 
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.sampling import WithReplacement
+from fedpriv.privacy.sampling import Poisson, Sampling, WithReplacement
 from fedpriv.types import Key, PyTree
 
 _CHUNK = 2**18  # coordinates side by side
@@ -31,36 +29,14 @@ class Scores(NamedTuple):
     Attributes:
       present: f64[draws], where the unit was there.
       absent: f64[draws], where it was not, or another in its place.
-      relation: of the two neighbours, as the certificate's.
       noise: kinds of noise in them.
       certain: whether nothing but noise is random.
     """
 
     present: np.ndarray
     absent: np.ndarray
-    relation: str
     noise: frozenset[str]
     certain: bool
-
-
-class LowerBounds(NamedTuple):
-    """On epsilon, each wrong with probability `significance` at most.
-
-    Attributes:
-      clopper_pearson: for any mechanism; of n draws never above about log n.
-      gaussian: for a Gaussian mechanism of any multiplier; 0 where it is none, because of other noise or of random
-        participation, or delta is 0.
-      significance: 1 - confidence.
-    """
-
-    clopper_pearson: float
-    gaussian: float
-    significance: float
-
-    @property
-    def least(self) -> float:
-        """What epsilon is at least."""
-        return max(self.clopper_pearson, self.gaussian)
 
 
 def draw_scores(
@@ -69,13 +45,15 @@ def draw_scores(
     """Runs the mechanisms of `releases` on a unit in their worst direction, and without it.
 
     What is drawn is the mechanism's own code, clipping included, once per step of every draw; the rest of the cohort is
-    known to the adversary and cancels. Scores are exact log-likelihood ratios of what the view sees (with noise on Haar
-    coefficients of a d that is no power of two nearly so), which is the best there is.
+    known to the adversary and cancels. Scores are log-likelihood ratios of what the certificate takes the view to see:
+    of noisy local steps each one, whatever the view. So the mechanism and the accounting of its releases are audited,
+    not how an algorithm uses it, which `with_canaries` looks at; and of d coordinates that are no power of two the
+    worst direction of Haar coefficients is only nearly that.
 
     Args:
       view: one of `fedpriv.privacy.VIEWS`.
       draws: of each neighbour.
-      dimension: coordinates, where the mechanism does not fix them.
+      dimension: coordinates, where the mechanism does not fix them; at least one for each tensor that is clipped.
 
     Raises:
       ValueError: a release of the view that brings no mechanism, or one without noise.
@@ -103,60 +81,24 @@ def draw_scores(
     with_key, without_key = jax.random.split(jax.random.key(seed))
     noise = frozenset(release.noise for release in seen)
     certain = all(_certain(release) for release in seen)
-    return Scores(drawn(with_key, True), drawn(without_key, False), relation, noise, certain)
-
-
-def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> LowerBounds:
-    """Lower bounds on epsilon at `delta` from scores."""
-    from jax_privacy.auditing import CanaryScoreAuditor, Split
-
-    auditor = CanaryScoreAuditor(scores.present, scores.absent)
-    options = {"one_sided": False, "threshold_strategy": Split(seed=0)}
-    by_counts = float(auditor.epsilon_clopper_pearson(significance, delta, **options))
-    gaussian = scores.noise == {"gaussian"} and scores.certain and delta > 0
-    as_gaussian = _as_gaussian(scores, delta, significance) if gaussian else 0.0
-    return LowerBounds(by_counts, as_gaussian, significance)
-
-
-def _as_gaussian(scores: Scores, delta: float, significance: float) -> float:
-    """Epsilon of the Gaussian mechanism whose mu is a lower bound on that of the scores.
-
-    The threshold is chosen on one half of the scores, the error rates there are bounded on the other. This is not
-    `epsilon_from_gdp` of jax_privacy 2.0, which takes |mu| of upper bounds on both rates: where one of these is near 1
-    that is large, whatever the mechanism.
-    """
-    import dp_accounting
-
-    half_present, half_absent = len(scores.present) // 2, len(scores.absent) // 2
-    candidates = np.unique(scores.present[:half_present])
-    first = _mu(
-        scores.present[:half_present], scores.absent[:half_absent], candidates, significance
-    )
-    best = candidates[np.argmax(first)]
-    mu = _mu(scores.present[half_present:], scores.absent[half_absent:], best, significance)
-    return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu > 0 else 0.0
-
-
-def _mu(
-    present: np.ndarray, absent: np.ndarray, thresholds: np.ndarray, significance: float
-) -> np.ndarray:
-    """Lower bounds on mu, each by itself, from guessing "present" at or above a threshold."""
-    from scipy.stats import beta, norm
-
-    missed = np.searchsorted(np.sort(present), thresholds, side="left")
-    false = len(absent) - np.searchsorted(np.sort(absent), thresholds, side="left")
-
-    def most(count: np.ndarray, n: int) -> np.ndarray:
-        return np.where(
-            count < n, beta.isf(significance / 2, count + 1, np.maximum(n - count, 0.5)), 1
-        )
-
-    return norm.isf(most(false, len(absent))) - norm.ppf(most(missed, len(present)))
+    return Scores(drawn(with_key, True), drawn(without_key, False), noise, certain)
 
 
 def _certain(release: Release) -> bool:
     drawn = [release.sampling, release.participation]
-    return all(sampling is None or sampling.rate >= 1 for sampling in drawn)
+    return all(sampling is None or _joining(sampling) >= 1 for sampling in drawn)
+
+
+def _joining(sampling: Sampling) -> float:
+    """Probability that a unit takes part, after the cut of a cohort that is too large."""
+    if not isinstance(sampling, Poisson) or not sampling.can_be_cut:
+        return sampling.rate
+    from scipy.stats import binom
+
+    others = np.arange(sampling.population)
+    kept = np.minimum(1, sampling.most / (1 + others))
+    law = binom(sampling.population - 1, sampling.rate)
+    return float(sampling.rate * law.pmf(others) @ kept)
 
 
 def _part(
@@ -168,36 +110,47 @@ def _part(
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
     hidden = view == "third_party" or release.unit == "record"
-    own = release.sampling.rate if hidden else 1.0
-    known = release.participation if hidden else release.sampling
     copies = release.sampling if isinstance(release.sampling, WithReplacement) else None
+    secret = hidden and copies is None
+    own = _joining(release.sampling) if secret else 1.0
+    rounds_of = release.participation or (None if secret or copies else release.sampling)
+    known = 1.0 if rounds_of is None else _joining(rounds_of)
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
-    strength = float(used.multiplier) / release.multiplier / (copies.size if copies else 1)
-    d = used.dimension or dimension
+    strength = float(used.multiplier) / release.multiplier
+    summed = (
+        copies is not None and strength > 1
+    )  # each copy moves the sum; else all are the same message
+    if copies is not None and summed:
+        strength /= copies.size
+    d = used.dimension or max(dimension, used.tensors)
     bound = used.clip(jax.tree.map(lambda u: 10 * u, used.worst(d)))[0]
     ratios = (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
         used.perturb, used.whiten, jax.tree.map(lambda u: strength * u, bound)
     )
 
-    def step(key: Key, present: jax.Array, times: jax.Array) -> jax.Array:
-        noise_key, own_key = jax.random.split(key)
+    def drawn(key: Key) -> jax.Array:
+        """How often a step takes the unit, as the view knows."""
+        if copies is None:
+            return jnp.float32(1)
+        times = jax.random.binomial(key, copies.size, copies.largest)
+        return times if summed else jnp.minimum(times, 1.0)
+
+    def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
+        noise_key, own_key, copies_key = jax.random.split(key, 3)
         joins = jax.random.bernoulli(own_key, own) if own < 1 else jnp.bool_(True)
+        times = there * drawn(copies_key)
         sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
-        there, replaced = ratios(noise_key, times * jnp.where(joins, sign, 0.0), times)
+        ratio, replaced = ratios(noise_key, times * jnp.where(joins, sign, 0.0), times)
         if relation == "replace_one":
-            return _mixed(there, own) - _mixed(replaced, own)
-        return _mixed(there, own)
+            return _mixed(ratio, own) - _mixed(replaced, own)
+        return _mixed(ratio, own)
 
     def round(key: Key, present: jax.Array) -> jax.Array:
         part_key, steps_key = jax.random.split(key)
-        if copies is not None:
-            times = jax.random.binomial(part_key, copies.size, copies.largest)
-        elif known is not None and known.rate < 1:
-            times = jax.random.bernoulli(part_key, known.rate).astype(jnp.float32)
-        else:
-            times = jnp.float32(1)
+        there = jax.random.bernoulli(part_key, known) if known < 1 else jnp.bool_(True)
         keys = jax.random.split(steps_key, release.repeats)
-        total, _ = lax.scan(lambda s, k: (s + step(k, present, times), None), jnp.zeros(()), keys)
+        there = there.astype(jnp.float32)
+        total, _ = lax.scan(lambda s, k: (s + step(k, present, there), None), jnp.zeros(()), keys)
         return total
 
     def all_rounds(key: Key, present: jax.Array) -> jax.Array:

@@ -5,7 +5,8 @@ import math
 import pytest
 from test_protocol import ALGORITHMS
 
-from fedpriv.attacks.mechanism import draw_scores, lower_bounds
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.mechanism import draw_scores
 from fedpriv.privacy import VIEWS, certify
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -44,18 +44,13 @@ def test_images_are_recovered(optimizer):
 
 def test_without_what_matters_nothing_is_recovered():
     """Only the last bias was sent: it says the label and hardly more."""
-    weights = jax.tree.map(jnp.zeros_like, PARAMS)
-    weights["params"]["Dense_0"]["bias"] += 1
-    seen = jax.tree.map(lambda leaf: leaf[:6], SEEN)
+
+    def bias(image, label):
+        return gradient(image, label)["params"]["Dense_0"]["bias"]
+
+    seen = SEEN["params"]["Dense_0"]["bias"][:6]
     found = invert(
-        gradient,
-        seen,
-        LABELS[:6],
-        (8, 8, 1),
-        jax.random.key(1),
-        steps=100,
-        optimizer=optax.adam(0.1),
-        weights=weights,
+        bias, seen, LABELS[:6], (8, 8, 1), jax.random.key(1), steps=100, optimizer=optax.adam(0.1)
     )
     assert np.median(mse(found.image, IMAGES[:6])) > 0.2
 

@@ -11,7 +11,6 @@ from experiments import config as configuration
 from experiments.audit_mechanisms import Audited, audit_mechanisms, refutes
 from experiments.audit_report import Report, text
 from experiments.config import Ledger, untrained
-from fedpriv.attacks.mechanism import LowerBounds
 from fedpriv.privacy import Claim, Everyone
 
 TINY = ["--rounds", "2", "--seeds", "2", "--clients", "40", "--cohort", "10", "--local.epochs", "1"]
@@ -60,7 +59,9 @@ def test_the_tables_say_what_they_are_about(capsys, tmp_path):
         assert words in shown.out
     for words in ("client, add-or-remove", "claimed", "certified", "audited", "AUC", "delta = 0."):
         assert words in shown.out
-    assert "FedAvg: epsilon = inf and nothing to draw: no noise is added" in shown.out
+    assert (
+        "FedAvg: certified inf towards every view, nothing to draw: no noise is added" in shown.out
+    )
     assert "no power" in shown.out
 
 
@@ -74,8 +75,8 @@ def test_records_are_canaries_where_records_are_protected(capsys):
 
 
 def overstated(says: float, does: float) -> Ledger:
-    """A ledger of one step that says more noise than its mechanism has."""
-    used = fp.gaussian(1.0, does)
+    """A ledger of one step whose mechanism says to have another noise than it has."""
+    used = fp.gaussian(1.0, does)._replace(multiplier=says)
 
     def releases(rounds):
         return tuple(
@@ -87,14 +88,18 @@ def overstated(says: float, does: float) -> Ledger:
 
 
 def test_a_certificate_that_is_wrong_is_refuted():
-    """A release scales what its mechanism adds to what it says: here the mechanism itself says too much."""
     (honest, *_) = audit_mechanisms(overstated(2.0, 2.0), 1, 20_000, 0)
     assert not honest.refuted
-    wrong = honest._replace(bounds=LowerBounds(9.0, 0.0, 0.05))
-    report = Report(1e-3, mechanisms=[wrong])
+    (wrong, *_) = audit_mechanisms(overstated(2.0, 1.0), 1, 20_000, 0)
     assert wrong.refuted
-    assert report.refuted
-    assert "THE CERTIFICATE IS REFUTED: epsilon is at least 9" in text(report)
+    assert Report(1e-3, mechanisms=[wrong]).refuted
+
+
+def test_a_refuted_certificate_is_exit_code_1(capsys, monkeypatch):
+    monkeypatch.setattr(configuration, "ledger_of", lambda module, config: overstated(2.0, 1.0))
+    code, shown = ask(capsys, *TINY, "--parts", "mechanism", "--draws", "20000")
+    assert code == 1
+    assert "THE CERTIFICATE IS REFUTED" in shown.out
 
 
 def test_a_refuted_claim_is_said_in_words():
@@ -111,8 +116,8 @@ def test_a_refuted_claim_is_said_in_words():
     assert row.claim_refuted
     assert not row.refuted
     said = text(Report(1e-5, mechanisms=[row]))
-    assert "DP-SGD-WAV, third_party, server, server_secagg: the claim of" in said
-    assert f"is refuted: epsilon is at least {row.least:.3g}" in said
+    refuted = f"REFUTED, for whoever sees every noisy step, epsilon is at least {row.least:.3g}"
+    assert f"DP-SGD-WAV [third_party, server, server_secagg]: {refuted}" in said
 
 
 def claim(**changes) -> Claim:
@@ -141,6 +146,7 @@ def test_what_refutes_a_claim():
         (["--draws", "many"], "--draws"),
         (["--canaries", "0"], "--canaries: 0 is not at least 1"),
         (["--parts", "all"], "--parts"),
+        (["--audit-seed", "-1"], "--audit-seed: -1 is not 0 or more"),
         (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),
         ([*TINY, "--parts", "run", "--canaries", "41"], "canaries: 41 do not fit into 40 places"),
         (
