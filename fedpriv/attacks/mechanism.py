@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jax import lax
 
+from fedpriv.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.sampling import Poisson, Sampling, WithReplacement
@@ -105,7 +106,7 @@ def _part(
     release: Release, view: str, relation: str, dimension: int
 ) -> Callable[[Key, jax.Array], jax.Array]:
     """(key, present) -> log-likelihood ratio of all steps of one release."""
-    used = release.mechanism
+    used: Mechanism | None = release.mechanism
     if used is None or used.worst is None or used.whiten is None or not release.multiplier > 0:
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")

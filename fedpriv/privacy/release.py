@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fedpriv.privacy._checks import require, require_count, require_multiplier
 from fedpriv.privacy.sampling import Sampling
-
-if TYPE_CHECKING:
-    from fedpriv.mechanisms import Mechanism
 
 VIEWS = ("third_party", "server", "server_secagg")
 UNITS = ("client", "record")
@@ -60,8 +57,9 @@ class Release:
             that those who drop out or collude take theirs away.
         by_server: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
         reason: where `multiplier` is 0: why, in words (no noise, no clip, ...).
-        mechanism: the code that bounds a contribution and perturbs the sum, for audits; its own multiplier may differ,
-            where the view sees a share of the noise or a unit moves the sum by more than one contribution.
+        mechanism: the `fedpriv.mechanisms.Mechanism` that bounds a contribution and perturbs the sum, for audits; its
+            own multiplier may differ, where the view sees a share of the noise or a unit moves the sum by more than
+            one contribution.
 
     Raises:
         ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number
@@ -79,7 +77,7 @@ class Release:
     participation: Sampling | None = None
     reason: str = ""
     by_server: bool = False
-    mechanism: Mechanism | None = field(default=None, compare=False, repr=False)
+    mechanism: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require(self.view in VIEWS, "view", self.view, f"give one of {', '.join(VIEWS)}")
