@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from small import assert_close, assert_normal, classification, filled
 
 import fedpriv as fp
 from fedpriv.attacks.scores import mse
@@ -18,7 +19,6 @@ from fedpriv.attacks.views import (
     server_view,
 )
 from fedpriv.vectors import flatten
-from tests.small import assert_close, assert_normal, classification, filled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -109,7 +109,7 @@ def noise(algorithm, norm, draws=400):
 
 
 def test_each_message_has_its_share_of_the_noise():
-    """C sigma / sqrt(r) of independent noise, false alarms as tests.small says."""
+    """C sigma / sqrt(r) of independent noise, false alarms as `small` says."""
     made = fp.dp_fed_avg(MODEL.loss, **OWN, clip_norm=0.1, noise_multiplier=3.0)
     found = noise(made, 0.1)
     assert_normal(found, 0.3 / np.sqrt(COHORT))
