@@ -140,7 +140,6 @@ def test_bounds_keep_below_the_certificate(algorithm, per_client):
         certified = fp.certify(algorithm, 4, 1e-9, view=view).epsilon
         assert epsilon_one_run(scores[:, v], present, 1e-9, significance=1e-6) <= certified
         assert epsilon_estimate(scores[:, v], present, 1e-9) > 0.3
-        print(certified, epsilon_estimate(scores[:, v], present, 1e-9))
 
 
 def test_too_little_noise_is_seen():
