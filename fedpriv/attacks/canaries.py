@@ -66,7 +66,7 @@ def with_canaries(
     Raises:
       ValueError: at `init`, more canaries than clients or records.
       NoPlaceError: when it is traced, an algorithm that trains clients without `fedpriv.train`, or records without
-        `LocalSteps`.
+        `LocalSteps`, or that draws its cohorts inside a loop or a condition.
     """
 
     def init(params: Params, federation: Federation) -> CanaryState:
@@ -76,7 +76,9 @@ def with_canaries(
             )
         places = federation.num_clients * max(per_client, 1)
         if not 1 <= count <= places:
-            raise ValueError(f"canaries: {count} do not fit into {places} places; give 1 to that")
+            raise ValueError(
+                f"canaries: {count} do not fit into {places} places; give 1 to {places}"
+            )
         inner = algorithm.init(params, federation)
         absent = jnp.zeros(count, bool)
         return CanaryState(inner.params, inner.round, inner, absent, jnp.zeros((2, count)))
@@ -90,7 +92,9 @@ def with_canaries(
         (inner, metrics), seen = probed(algorithm.round, played)(key, state.inner, federation)
         if ("impostor records" if per_client else "impostor clients") not in seen:
             by = "records with LocalSteps" if per_client else "clients with fedpriv.train"
-            raise NoPlaceError(f"algorithm: canaries find no place in it; train {by}")
+            raise NoPlaceError(
+                f"algorithm: canaries find no place in it; train {by}, not inside a lax.cond of rounds"
+            )
         clients = jnp.arange(count) // max(per_client, 1)
         cosines = directions.cosines(_moved(state.params, inner.params), count)
         drawn = _drawn(seen["cohort"], federation.num_clients)[clients]

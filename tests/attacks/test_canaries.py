@@ -231,3 +231,19 @@ def test_clients_with_noise_of_their_own_send_that_when_they_are_away():
     moves = [flatten(jax.tree.map(jnp.subtract, PARAMS, after.params)) for after in every]
     # CLIENTS numbers of variance 1 in every sum, whoever is there; C is too small to matter.
     assert_normal(np.stack(moves) * np.sqrt(CLIENTS), 1.0)
+
+
+def test_cohorts_inside_a_condition_are_not_seen():
+    local = fp.dp_scaffold_steps(
+        fp.per_example(MODEL.loss),
+        fp.everyone(RECORDS),
+        1,
+        0.1,
+        clip_norm=CLIP,
+        noise_multiplier=1.0,
+    )
+    opened = fp.dp_scaffold(
+        local, sampler=fp.fixed_size(CLIENTS, 10), warm_start=1, everyone_first=True
+    )
+    with pytest.raises(NoPlaceError, match=r"not inside a lax\.cond"):
+        one_round(with_canaries(opened, 5, per_client=1))
