@@ -17,14 +17,14 @@ from jax.interpreters import ad, batching
 from fedpriv._primitive import primitive_of
 from fedpriv.strategy import current
 
-_SMALL_BATCH, _LARGE_MATRIX = 32, 2**18  # where the transposed form was measured to win
+_SMALL_BATCH, LARGE_MATRIX = 32, 2**18  # where the transposed form was measured to win
 
 
 def dot_general(x: jax.Array, w: jax.Array, dimensions: Any, **kwargs: Any) -> jax.Array:
     """`lax.dot_general` for `flax.linen.Dense(dot_general=...)`: fast for one vector x (f32[i]) times w (f32[i, o])."""
-    large = w.ndim == 2 and w.size >= _LARGE_MATRIX and jax.default_backend() == "cpu"
-    if x.ndim == 1 and large and current().convolution == "canonical":
-        return _product.bind(x[None], w)[0]
+    large = w.ndim == 2 and w.size >= LARGE_MATRIX and jax.default_backend() == "cpu"
+    if x.ndim == 1 and large and current().dense == "auto":
+        return product.bind(x[None], w)[0]
     return lax.dot_general(x, w, dimensions, **kwargs)
 
 
@@ -41,11 +41,11 @@ def _batched(args: Sequence[jax.Array], dims: Sequence[int | None]) -> tuple[jax
     (x, w), (x_dim, w_dim) = args, dims
     if w_dim is None:
         x = jnp.moveaxis(x, x_dim or 0, 0)
-        out = _product.bind(x.reshape(-1, x.shape[-1]), w)
+        out = product.bind(x.reshape(-1, x.shape[-1]), w)
         return out.reshape(*x.shape[:2], -1), 0
     return jax.vmap(jnp.matmul, in_axes=tuple(dims))(x, w), 0
 
 
-_product = primitive_of(_dense)
-ad.defbilinear(_product, lambda dy, _, w: dy @ w.T, lambda dy, x, _: x.T @ dy)
-batching.primitive_batchers[_product] = _batched
+product = primitive_of(_dense)
+ad.defbilinear(product, lambda dy, _, w: dy @ w.T, lambda dy, x, _: x.T @ dy)
+batching.primitive_batchers[product] = _batched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ from jax import lax
 
 from fedpriv import probe
 from fedpriv.cohort import Shard
+from fedpriv.low_rank import Batch, Steps, low_rank_steps
+from fedpriv.strategy import current
 from fedpriv.types import Example, Key, LossFn, Params
 
 Schedule: TypeAlias = Callable[[jax.Array], optax.GradientTransformation]
@@ -22,10 +24,17 @@ GradFn: TypeAlias = Callable[[Params, Example, jax.Array], Params]
 
 
 class Plan(NamedTuple):
-    """The batches one client takes: `steps` of them (i32[]), batch s being `at(s) -> (positions i32[B], mask)`."""
+    """The batches one client takes.
+
+    Attributes:
+      steps: i32[], their number.
+      at: s -> (positions i32[B], mask bool[B]) of batch s, from 0.
+      most: bound on their number, if one is known before the client is: lets large layers be kept in a cheaper form.
+    """
 
     steps: jax.Array
     at: Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+    most: int | None = None
 
 
 Batches: TypeAlias = Callable[[Key, jax.Array, int], Plan]
@@ -48,7 +57,7 @@ def epochs(count: int, batch_size: int) -> Batches:
             positions = lax.dynamic_slice(orders, (epoch, batch * width), (1, width))[0]
             return positions, batch * width + jnp.arange(width) < size
 
-        return Plan(count * per_epoch, at)
+        return Plan(count * per_epoch, at, count * -(-capacity // width))
 
     return plan
 
@@ -65,7 +74,7 @@ def steps(count: int, batch_size: int) -> Batches:
             order = _order(jax.random.fold_in(key, step), size, capacity)
             return order[:width], jnp.arange(width) < size
 
-        return Plan(jnp.int32(count), at)
+        return Plan(jnp.int32(count), at, count)
 
     return plan
 
@@ -75,7 +84,7 @@ def full_batch() -> Batches:
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         positions = jnp.arange(capacity, dtype=jnp.int32)
-        return Plan(jnp.int32(1), lambda step: (positions, positions < size))
+        return Plan(jnp.int32(1), lambda step: (positions, positions < size), 1)
 
     return plan
 
@@ -118,12 +127,27 @@ def train(
     capacity = jax.tree.leaves(shard.examples)[0].shape[0]
     plan = batches(key, shard.size, capacity)
 
-    def step(s: jax.Array, carry: tuple) -> tuple:
-        params, opt_state = carry
+    def batch_at(s: jax.Array) -> Batch:
         positions, mask = plan.at(s)
-        batch = jax.tree.map(lambda leaf: leaf[positions], shard.examples)
-        updates, opt_state = optimizer.update(grad(params, batch, mask), opt_state, params)
+        return jax.tree.map(lambda leaf: leaf[positions], shard.examples), mask
+
+    steps = None
+    if plan.most is not None and current().dense == "auto":
+        shapes = jax.eval_shape(batch_at, jnp.int32(0))
+        steps = low_rank_steps(grad, optimizer, params, shapes, plan.most)
+    steps = steps or _plain_steps(grad, optimizer, params)
+
+    def step(s: jax.Array, carry: Any) -> Any:
+        return steps.step(s, carry, batch_at(s))
+
+    trained = steps.trained(lax.fori_loop(0, plan.steps, step, steps.start))
+    return probe.trained(params, trained)
+
+
+def _plain_steps(grad: GradFn, optimizer: optax.GradientTransformation, params: Params) -> Steps:
+    def step(s: jax.Array, carry: tuple, batch: Batch) -> tuple:
+        params, opt_state = carry
+        updates, opt_state = optimizer.update(grad(params, *batch), opt_state, params)
         return optax.apply_updates(params, updates), opt_state
 
-    trained = lax.fori_loop(0, plan.steps, step, (params, optimizer.init(params)))[0]
-    return probe.trained(params, trained)
+    return Steps((params, optimizer.init(params)), step, lambda carry: carry[0])

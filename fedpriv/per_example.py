@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
 from fedpriv.clipping import over_tensors, separately
 from fedpriv.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.noise import isotropic
+from fedpriv.stacked import EXACT, Stacked, counted, stacked_gradients
 from fedpriv.types import Example, Key, LossFn, Params, PyTree
 
 
@@ -34,12 +34,12 @@ class PerExample(NamedTuple):
 Gradients: TypeAlias = Callable[[Params, Example], PerExample]
 """(params, batch with leading axis B) -> PerExample."""
 
-EXACT = lax.Precision.HIGHEST
-"""Of products that a bound on a record rests on: elsewhere than on CPU the default rounds to ten bits or fewer."""
-
 
 def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
-    """Gradients of `loss + l2 / 2 ||params||^2` of any model, by `vmap`; their memory grows with the batch.
+    """Gradients of `loss + l2 / 2 ||params||^2` of any model.
+
+    Those of a dense layer stay factors, so that their memory does not grow with the batch times the layer; of other
+    tensors they are formed by `vmap`. The regulariser forms them all.
 
     Args:
       loss: of ONE example.
@@ -47,26 +47,40 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
     """
 
     def regularised(params: Params, example: Example) -> jax.Array:
-        return loss(params, example) + l2 / 2 * optax.tree.norm(params, squared=True)
+        penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0
+        return loss(params, example) + penalty
 
     def gradients(params: Params, batch: Example) -> PerExample:
-        each = jax.vmap(jax.grad(regularised), in_axes=(None, 0))(params, batch)
+        each = stacked_gradients(regularised, params, batch)
+        tree = jax.tree.structure(params)
 
         def weighted(weights: PyTree) -> Params:
-            def total(g: jax.Array, w: jax.Array) -> jax.Array:
-                return jnp.tensordot(w, counted(g, w), 1, precision=EXACT)
+            pairs = zip(each, jax.tree.leaves(weights), strict=True)
+            return jax.tree.unflatten(tree, [_weighted(g, w) for g, w in pairs])
 
-            return jax.tree.map(total, each, weights)
-
-        norms = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(g.shape[0], -1), axis=1), each)
-        return PerExample(norms, weighted, lambda: each)
+        return PerExample(
+            jax.tree.unflatten(tree, [_norms(g) for g in each]),
+            weighted,
+            lambda: jax.tree.unflatten(tree, [_formed(g) for g in each]),
+        )
 
     return gradients
 
 
-def counted(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """values [B, ...] with zeros where the weight is 0: 0 times NaN would be NaN."""
-    return jnp.where(weights.reshape(-1, *[1] * (values.ndim - 1)) != 0, values, 0.0)
+def _norms(g: jax.Array | Stacked) -> jax.Array:
+    if isinstance(g, Stacked):
+        return g.norms()
+    return jnp.linalg.norm(g.reshape(g.shape[0], -1), axis=1)
+
+
+def _weighted(g: jax.Array | Stacked, weights: jax.Array) -> jax.Array:
+    if isinstance(g, Stacked):
+        return g.weighted(weights)
+    return jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT)
+
+
+def _formed(g: jax.Array | Stacked) -> jax.Array:
+    return g.formed() if isinstance(g, Stacked) else g
 
 
 class MedianClipping(NamedTuple):

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.models import as_float
-from fedpriv.per_example import EXACT, Gradients, PerExample, counted
+from fedpriv.per_example import Gradients, PerExample
+from fedpriv.stacked import EXACT, ROUNDING, counted
 from fedpriv.types import Example, Params, PyTree
-
-# Relative: sums of squares and products have errors of a few float32 roundings.
-_ROUNDING = 4e-6
 
 
 def per_example_dense(l2: float = 0.0) -> Gradients:
@@ -18,7 +16,7 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
 
     A layer z = W^T x + b whose output has the error e = dloss / dz has the gradients x e^T + l2 W and e + l2 b, with
     the squared norms ||x||^2 ||e||^2 + 2 l2 e.(W^T x) + l2^2 ||W||^2 and ||e||^2 + 2 l2 e.b + l2^2 ||b||^2
-    (I. Goodfellow, arXiv:1510.01799). The sums may cancel: `_ROUNDING` of the terms is added, so that no norm comes out
+    (I. Goodfellow, arXiv:1510.01799). The sums may cancel: `ROUNDING` of the terms is added, so that no norm comes out
     too small. In all products the batch is the last, long axis, twice as fast on CPU.
 
     Args:
@@ -94,7 +92,7 @@ def _norms(
     kernel = jnp.sum(x**2, 1) * bias
     if l2:
         sizes = [l2**2 * jnp.sum(layer[name] ** 2) for name in ("kernel", "bias")]
-        above = [_ROUNDING * (s + size) for s, size in zip((kernel, bias), sizes, strict=True)]
+        above = [ROUNDING * (s + size) for s, size in zip((kernel, bias), sizes, strict=True)]
         kernel += 2 * l2 * jnp.sum(e * _along(layer, x), 0) + sizes[0] + above[0]
         bias += 2 * l2 * jnp.sum(layer["bias"][:, None] * e, 0) + sizes[1] + above[1]
     return {"bias": jnp.sqrt(bias), "kernel": jnp.sqrt(kernel)}

@@ -33,11 +33,14 @@ class Strategy:
       devices: number of local devices the cohort is divided over.
       convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.conv`) or `"xla"`
         (`lax.conv_general_dilated` with XLA's own gradients).
+      dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.dense` and `fedpriv.low_rank`) or
+        `"plain"`.
     """
 
     clients: Literal["map", "vmap"] | int = "map"
     devices: int = 1
     convolution: Literal["canonical", "xla"] = "canonical"
+    dense: Literal["auto", "plain"] = "auto"
 
     def __post_init__(self) -> None:
         if self.clients not in ("map", "vmap") and not (
@@ -52,6 +55,8 @@ class Strategy:
             )
         if self.convolution not in ("canonical", "xla"):
             raise ValueError(f"convolution: {self.convolution!r} is not 'canonical' or 'xla'")
+        if self.dense not in ("auto", "plain"):
+            raise ValueError(f"dense: {self.dense!r} is not 'auto' or 'plain'")
 
     @property
     def mesh(self) -> Mesh:

@@ -69,5 +69,5 @@ def test_the_gradient_of_a_mean_is_one_product(data):
 
 def test_the_strategy_can_leave_it_to_xla(data):
     x, w, _ = data
-    with use(Strategy(convolution="xla")):
+    with use(Strategy(dense="plain")):
         assert "_dense" not in str(jax.make_jaxpr(fast)(x[0], w))

@@ -149,6 +149,7 @@ def test_what_is_in_force():
         ({"devices": 0}, "devices: 0 is not between 1 and the 2 local"),
         ({"devices": 3}, r"devices: 3 is not between 1 and the 2 local .*split_cpu"),
         ({"convolution": "fft"}, "convolution: 'fft' is not 'canonical' or 'xla'"),
+        ({"dense": "sparse"}, "dense: 'sparse' is not 'auto' or 'plain'"),
     ],
 )
 def test_errors(given, message):

@@ -1,0 +1,63 @@
+"""Programs evaluated on values that are not arrays: a matrix kept as factors, a gradient that is never formed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+Rule: TypeAlias = Callable[[JaxprEqn, list[Any]], Any]
+"""(equation, its inputs) -> its outputs, or NotImplemented where JAX's own primitive is to be used."""
+
+
+class NotInterpretedError(Exception):
+    """A value that is no array reaches an operation that is not known for it."""
+
+
+def evaluate(program: ClosedJaxpr, args: Sequence[Any], rule: Rule) -> list[Any]:
+    """The outputs of `program` for `args`, arrays or whatever else `rule` takes care of."""
+    return _evaluate(program.jaxpr, program.consts, args, rule)
+
+
+def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], rule: Rule) -> list[Any]:
+    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        values = [read(v) for v in eqn.invars]
+        out = rule(eqn, values)
+        if out is NotImplemented:
+            out = _bind(eqn, values)
+        known.update(zip(eqn.outvars, out, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def inlined(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
+    """The outputs of a call of a jitted function, its body evaluated like the rest.
+
+    Raises:
+      NotInterpretedError: `eqn` is no such call.
+    """
+    if eqn.primitive.name not in ("jit", "pjit"):
+        raise NotInterpretedError(eqn.primitive.name)
+    inner = eqn.params["jaxpr"]
+    return _evaluate(inner.jaxpr, inner.consts, values, rule)
+
+
+def _bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+    given = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = given if isinstance(given, tuple) else ((), given)  # by JAX's version
+    out = eqn.primitive.bind(*functions, *values, **params)
+    return out if eqn.primitive.multiple_results else [out]
+
+
+def reached(jaxpr: Jaxpr, starts: Sequence[Any]) -> set[Any]:
+    """The variables that depend on `starts`, equations with bodies of their own taken as a whole."""
+    found = set(starts)
+    for eqn in jaxpr.eqns:
+        if any(not isinstance(v, Literal) and v in found for v in eqn.invars):
+            found.update(eqn.outvars)
+    return found

@@ -1,0 +1,110 @@
+"""Optimisers run on coefficients against the same optimisers of optax run on the tensors themselves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import assert_close
+
+from fedpriv.interpret import NotInterpretedError
+from fedpriv.linear_optimizer import Coefficients, LinearOptimizer
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+STEPS = 4
+MATRICES = [1, 2]  # "v" and "w" among the leaves "b", "v", "w"
+
+
+def of_matrices(tree):
+    return jax.tree.map(lambda x: x.ndim == 2, tree)
+
+
+LINEAR = {
+    "sgd": optax.sgd(0.1),
+    "momentum": optax.sgd(0.1, momentum=0.5),
+    "Nesterov, weight decay": optax.chain(
+        optax.add_decayed_weights(0.1), optax.sgd(0.1, momentum=0.9, nesterov=True)
+    ),
+    "a schedule": optax.sgd(lambda count: 0.1 / (1 + count), momentum=0.9),
+    "decay of matrices only": optax.chain(
+        optax.add_decayed_weights(0.1, mask=of_matrices), optax.sgd(0.1)
+    ),
+    "a moving average": optax.chain(optax.ema(0.9), optax.scale(-0.1)),
+    "hyperparameters in the state": optax.inject_hyperparams(optax.sgd)(0.1, momentum=0.3),
+    "a rate for each tensor": optax.partition(
+        {"all": optax.sgd(0.1), "w": optax.sgd(0.3)}, {"b": "all", "v": "all", "w": "w"}
+    ),
+}
+
+OTHERS = {
+    "adam": optax.adam(0.1),
+    "a clip of all": optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1)),
+    "a clip of each entry": optax.chain(optax.clip(1.0), optax.sgd(0.1)),
+    "signs": optax.sign_sgd(0.1),
+    "a rate by layer": optax.lars(0.1),
+}
+
+
+@pytest.fixture(scope="module")
+def run():
+    """The parameters, and the gradients of the steps."""
+    rng = np.random.default_rng(0)
+
+    def drawn():
+        return {
+            "b": rng.normal(size=4).astype(np.float32),
+            "v": rng.normal(size=(3, 4)).astype(np.float32),
+            "w": rng.normal(size=(3, 4)).astype(np.float32),
+        }
+
+    return drawn(), [drawn() for _ in range(STEPS)]
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_coefficients_give_what_the_optimiser_gives(name, run):
+    params, gradients = run
+    linear = LinearOptimizer(LINEAR[name], params, MATRICES, STEPS)
+    values, states = linear.start(jax.tree.leaves(params))
+    expected, state = params, LINEAR[name].init(params)
+    for s, gradient in enumerate(gradients):
+        values, states = linear.step(s, jax.tree.leaves(gradient), states, values)
+        updates, state = LINEAR[name].update(gradient, state, expected)
+        expected = optax.apply_updates(expected, updates)
+    assert [isinstance(v, Coefficients) for v in values] == [False, True, True]
+
+    def formed(value, key):
+        if not isinstance(value, Coefficients):
+            return value
+        basis = [params[key], *(g[key] for g in gradients)]
+        return sum(c * x for c, x in zip(np.asarray(value.values), basis, strict=True))
+
+    got = {key: formed(v, key) for key, v in zip("bvw", values, strict=True)}
+    assert_close(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_optimisers_are_refused(name, run):
+    with pytest.raises(NotInterpretedError):
+        LinearOptimizer(OTHERS[name], run[0], MATRICES, STEPS)
+
+
+def test_a_tensor_that_moves_another_is_refused(run):
+    def update(gradient, state, params=None):
+        return {**gradient, "w": gradient["w"] + gradient["v"]}, state
+
+    mixing = optax.GradientTransformation(lambda params: (), update)
+    with pytest.raises(NotInterpretedError):
+        LinearOptimizer(mixing, run[0], MATRICES, STEPS)
+
+
+def test_a_start_that_is_no_multiple_of_the_tensor_is_refused(run):
+    def init(params):
+        return jax.tree.map(jnp.ones_like, params)
+
+    def update(gradient, state, params=None):
+        state = jax.tree.map(lambda s, g: 0.5 * s + g, state, gradient)
+        return state, state
+
+    with pytest.raises(NotInterpretedError):
+        LinearOptimizer(optax.GradientTransformation(init, update), run[0], MATRICES, STEPS)

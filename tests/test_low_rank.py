@@ -1,0 +1,178 @@
+"""Local training with large matrices as low-rank sums against the same with the matrices themselves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import assert_close
+
+from fedpriv import Federation, Strategy, epochs, fed_avg, fixed_size, mean_grad, models, train
+from fedpriv.cohort import Shard
+from fedpriv.local import Plan
+from fedpriv.low_rank import low_rank_steps
+from fedpriv.strategy import spmd, use
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+I, O = 1024, 256  # noqa: E741  the smallest matrix that counts as large
+SGD = optax.sgd(0.3, momentum=0.5)
+
+
+@pytest.fixture(scope="module")
+def shard():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(9, I)).astype(np.float32)
+    return Shard({"x": jnp.asarray(x), "y": jnp.asarray(rng.integers(0, 3, 9))}, jnp.int32(9))
+
+
+def start(shape=(I, O)):
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=shape) / 30
+    return {
+        "b": jnp.zeros(O),
+        "out": jnp.asarray(rng.normal(size=(O, 3)) / 16, jnp.float32),
+        "w": jnp.asarray(w, jnp.float32),
+    }
+
+
+def cross_entropy(z, example):
+    return optax.softmax_cross_entropy_with_integer_labels(z, example["y"])
+
+
+def usual(p, example):
+    return cross_entropy(jnp.tanh(example["x"] @ p["w"] + p["b"]) @ p["out"], example)
+
+
+def transposed(p, example):
+    return cross_entropy(p["out"].T @ jnp.tanh(p["w"].T @ example["x"] + p["b"]), example)
+
+
+def twice(p, example):
+    """Used on two inputs, so that its gradient is no single product."""
+    x = example["x"]
+    return usual(p, example) + usual(p, {**example, "x": x[::-1]})
+
+
+def regularised(p, example):
+    return usual(p, example) + 1e-3 * jnp.sum(p["w"] ** 2)
+
+
+def inside_jit(p, example):
+    return jax.jit(usual)(p, example)
+
+
+def sequence(p, example):
+    return cross_entropy((jnp.tanh(example["x"].reshape(1, I) @ p["w"]) @ p["out"])[0], example)
+
+
+def trained(loss, dense, *shards, optimizer=SGD, batches=None):
+    """What training on each of the shards gives."""
+
+    def run(shard):
+        return train(
+            jax.random.key(0),
+            start(),
+            shard,
+            grad=mean_grad(loss),
+            optimizer=optimizer,
+            batches=batches or epochs(2, 4),
+        )
+
+    with use(Strategy(dense=dense)):
+        program = jax.jit(run)
+        return [program(shard) for shard in shards]
+
+
+def is_low_rank(loss, optimizer=SGD, most=6, batch=4, params=None):
+    shapes = {"x": jnp.zeros((batch, I)), "y": jnp.zeros(batch, int)}, jnp.ones(batch, bool)
+    params = params or start()
+    return low_rank_steps(mean_grad(loss), optimizer, params, shapes, most) is not None
+
+
+DECAYING = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.3))
+
+
+@pytest.mark.parametrize(
+    ("loss", "optimizer"),
+    [(usual, SGD), (usual, DECAYING), (transposed, SGD), (sequence, SGD)],
+    ids=["usual", "weight decay", "transposed", "sequence"],
+)
+def test_it_is_the_plain_training(loss, optimizer, shard):
+    """The last batch of an epoch is smaller; a smaller client takes fewer steps than the most there could be."""
+    assert is_low_rank(loss, optimizer)
+    shards = shard, shard._replace(size=jnp.int32(3))
+    plain = trained(loss, "plain", *shards, optimizer=optimizer)
+    assert float(jnp.abs(plain[0]["w"] - start()["w"]).max()) > 1e-3
+    assert_close(trained(loss, "auto", *shards, optimizer=optimizer), plain)
+
+
+@pytest.mark.parametrize("loss", [twice, regularised, inside_jit], ids=lambda f: f.__name__)
+def test_what_it_cannot_do_is_done_plainly(loss, shard):
+    assert not is_low_rank(loss)
+    assert_close(trained(loss, "auto", shard), trained(loss, "plain", shard))
+
+
+def test_other_optimisers_are_run_plainly(shard):
+    adam = optax.adam(0.01)
+    assert not is_low_rank(usual, adam)
+    auto, plain = (trained(usual, d, shard, optimizer=adam) for d in ("auto", "plain"))
+    np.testing.assert_array_equal(auto[0]["w"], plain[0]["w"])
+
+
+def test_it_is_chosen_by_cost():
+    assert is_low_rank(usual)
+    assert not is_low_rank(usual, most=1)  # one step writes the weights once anyhow
+    assert not is_low_rank(usual, batch=32, most=100)
+    assert not is_low_rank(
+        usual, params=start((I, O - 1)) | {"b": jnp.zeros(O - 1)} | {"out": jnp.zeros((O - 1, 3))}
+    )  # small
+
+
+def test_a_plan_without_a_bound_is_run_plainly(shard):
+    def unbounded(key, size, capacity):
+        bounded = epochs(2, 4)(key, size, capacity)
+        return Plan(bounded.steps, bounded.at)
+
+    auto = trained(usual, "auto", shard, batches=unbounded)
+    np.testing.assert_array_equal(auto[0]["w"], trained(usual, "plain", shard)[0]["w"])
+
+
+@pytest.mark.parametrize("strategy", [Strategy(), Strategy("vmap"), Strategy(2, 2)], ids=str)
+def test_a_round_of_a_network_in_every_layout(strategy):
+    rng = np.random.default_rng(0)
+    examples = {
+        "image": rng.integers(0, 256, (12, 32, 32, 1), np.uint8),
+        "label": rng.integers(0, 3, 12, np.int32),
+    }
+    federation = Federation.from_arrays(examples, np.arange(12).reshape(4, 3))
+    model = models.classifier(models.MLP((O,), 3), (32, 32, 1))
+    algorithm = fed_avg(
+        model.loss,
+        sampler=fixed_size(4, 3),
+        optimizer=lambda t: optax.sgd(0.05 * 0.9**t, momentum=0.5),
+        batches=epochs(3, 2),
+    )
+    state = algorithm.init(model.init(jax.random.key(0)), federation)
+
+    def result(strategy):
+        with use(strategy):
+            given = jax.random.key(0), state, federation
+            program = jax.jit(lambda *given: spmd(algorithm.round)(*given))
+            return program.lower(*given).as_text(), jax.device_get(program(*given))
+
+    text, got = result(strategy)
+    plain_text, expected = result(Strategy(dense="plain"))
+    assert f"tensor<12x{I}xf32>" in text or f"x12x{I}xf32>" in text  # the rows of six steps of two
+    assert f"12x{I}xf32>" not in plain_text
+    assert_close(got, expected, rtol=1e-4)
+
+
+def test_the_weights_are_written_once():
+    """No product as large as the matrix in the loop over the steps: only thin ones."""
+    shapes = {"x": jnp.zeros((4, I)), "y": jnp.zeros(4, int)}, jnp.ones(4, bool)
+    steps = low_rank_steps(mean_grad(usual), SGD, start(), shapes, 6)
+    program = jax.make_jaxpr(lambda carry: steps.step(0, carry, shapes))(steps.start)
+    made = [v.aval.shape for eqn in program.jaxpr.eqns for v in eqn.outvars]
+    assert (I, O) not in made
+    assert (O, I) not in made
