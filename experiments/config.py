@@ -48,16 +48,16 @@ class Layout:
 
     devices: int | None = None
     """Local devices to use; by default all of them (on CPU: one per core)."""
-    clients: Literal["map", "vmap"] | int | None = None
-    """`map`: one client after another; a number: chunks of that many side by side; `vmap`: the whole cohort. By default
-    `map` on CPU, 16 elsewhere."""
+    clients: Literal["map", "vmap", "fit"] | int | None = None
+    """`map`: one client after another; a number: chunks of at most that many side by side; `vmap`: the whole cohort;
+    `fit`: as many as fit the device's memory. By default `map` on CPU, `fit` elsewhere."""
 
     def __post_init__(self) -> None:
         if self.devices is not None:
             at_least_one(devices=self.devices)
         if isinstance(self.clients, int) and self.clients < 1:
             raise ValueError(
-                f"layout.clients: {self.clients} is not map, vmap or a number from 1 up"
+                f"layout.clients: {self.clients} is not map, vmap, fit or a number from 1 up"
             )
 
 

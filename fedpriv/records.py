@@ -21,9 +21,8 @@ def subsets(population: int, size: int) -> Sampler:
 
     Records are drawn with replacement; the first `size` different ones are a uniform subset. Enough are drawn for that
     nearly always, and all again where they are not, which favours no record. A draw is the remainder of 32 random bits,
-    which are rejected beyond the last multiple of `population`, so that no record is more likely than another. Slots
-    whose record was rejected, came before or is not needed are masked. Of more than half of the records, those left out
-    are drawn.
+    which are rejected beyond the last multiple of `population`, so that no record is more likely than another. Of more
+    than half of the records, those left out are drawn.
 
     Raises:
       ValueError: size is not between 1 and population.
@@ -31,28 +30,29 @@ def subsets(population: int, size: int) -> Sampler:
     accounting = FixedSize(population, size)
     if 2 * size > population:
         return Sampler(_without(population, population - size), population, float(size), accounting)
-    slots = _draws(population, size)
+    draws = _draws(population, size)
     last = 2**32 // population * population - 1
-    place = jnp.arange(slots, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
+    place = jnp.arange(draws, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
 
-    def attempt(key: Key) -> tuple[jax.Array, jax.Array, jax.Array]:
-        bits = jax.random.bits(key, (slots,), jnp.uint32)
+    def attempt(key: Key) -> tuple[jax.Array, jax.Array]:
+        bits = jax.random.bits(key, (draws,), jnp.uint32)
         ids = (bits % jnp.uint32(population)).astype(jnp.int32)
         valid = bits <= jnp.uint32(last)
         drawn_at = jnp.zeros(population, jnp.int32).at[ids].max(jnp.where(valid, place, 0))
         first = valid & (drawn_at.at[ids].get(mode="promise_in_bounds") == place)
         rank = jnp.cumsum(first)
-        return ids, first & (rank <= size), rank[-1] >= size
+        slot = jnp.where(first, rank - 1, size)  # beyond the last one: dropped
+        return jnp.zeros(size, jnp.int32).at[slot].set(ids, mode="drop"), rank[-1] >= size
 
     def draw(key: Key) -> Cohort:
         def again(state: tuple) -> tuple:
             key = jax.random.fold_in(state[0], 1)
             return key, *attempt(key)
 
-        _, ids, mask, _ = lax.while_loop(lambda s: ~s[3], again, (key, *attempt(key)))
-        return Cohort(jnp.where(mask, ids, population), mask)
+        _, ids, _ = lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))
+        return Cohort(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, slots, float(size), accounting)
+    return Sampler(draw, size, float(size), accounting)
 
 
 def _without(population: int, count: int) -> Callable[[Key], Cohort]:

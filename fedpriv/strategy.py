@@ -22,14 +22,17 @@ from jax.sharding import Mesh, PartitionSpec
 
 PyTree = Any
 
+UNFITTED = 8  # clients side by side where the memory was not looked at
+
 
 @dataclass(frozen=True)
 class Strategy:
     """Layout of the client axis. Results agree across strategies up to the order of floating-point sums.
 
     Attributes:
-      clients: `"map"` runs one client after another (fastest on CPU), an integer n runs chunks of n clients side by
-        side, `"vmap"` the whole cohort at once; the last two trade memory for parallel hardware.
+      clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
+        clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory, which
+        `simulate` finds out (see `fedpriv.fitting`); the last three trade memory for parallel hardware.
       devices: number of local devices the cohort is divided over.
       convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.conv`) or `"xla"`
         (`lax.conv_general_dilated` with XLA's own gradients).
@@ -37,16 +40,18 @@ class Strategy:
         `"plain"`.
     """
 
-    clients: Literal["map", "vmap"] | int = "map"
+    clients: Literal["map", "vmap", "fit"] | int = "map"
     devices: int = 1
     convolution: Literal["canonical", "xla"] = "canonical"
     dense: Literal["auto", "plain"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.clients not in ("map", "vmap") and not (
+        if self.clients not in ("map", "vmap", "fit") and not (
             isinstance(self.clients, int) and self.clients >= 1
         ):
-            raise ValueError(f"clients: {self.clients!r} is not 'map', 'vmap' or a chunk size >= 1")
+            raise ValueError(
+                f"clients: {self.clients!r} is not 'map', 'vmap', 'fit' or a chunk size >= 1"
+            )
         if not 1 <= self.devices <= jax.local_device_count():
             raise ValueError(
                 f"devices: {self.devices} is not between 1 and the {jax.local_device_count()} local "
@@ -64,8 +69,8 @@ class Strategy:
 
 
 def default() -> Strategy:
-    """All local devices; one client at a time on CPU, chunks of 16 elsewhere."""
-    clients: Literal["map"] | int = "map" if jax.default_backend() == "cpu" else 16
+    """All local devices; one client at a time on CPU, elsewhere as many as fit the memory."""
+    clients: Literal["map", "fit"] = "map" if jax.default_backend() == "cpu" else "fit"
     return Strategy(clients, jax.local_device_count())
 
 
@@ -152,7 +157,7 @@ def sum_over(
     strategy, axis, n = current(), _axis.get(), valid.shape[0]
     devices = strategy.devices if axis else 1
     share = -(-n // devices)
-    width = min(_width(strategy, share), share)
+    width = _width(strategy, share)
     share = -(-share // width) * width
     valid, xs = _pad((valid, xs), share * devices)
     if axis is None:
@@ -167,10 +172,11 @@ def sum_over(
 
 
 def _width(strategy: Strategy, share: int) -> int:
-    """Elements side by side on one device."""
-    if isinstance(strategy.clients, int):
-        return strategy.clients
-    return 1 if strategy.clients == "map" else share
+    """Elements side by side on one device: chunks of equal size, so that few places stay empty."""
+    if strategy.clients in ("map", "vmap"):
+        return 1 if strategy.clients == "map" else share
+    most = strategy.clients if isinstance(strategy.clients, int) else UNFITTED
+    return -(-share // -(-share // most))
 
 
 def _pad(tree: PyTree, length: int) -> PyTree:

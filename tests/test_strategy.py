@@ -143,7 +143,7 @@ def test_what_is_in_force():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"clients": 0}, "clients: 0 is not 'map', 'vmap' or a chunk size >= 1"),
+        ({"clients": 0}, "clients: 0 is not 'map', 'vmap', 'fit' or a chunk size >= 1"),
         ({"clients": "chunk"}, "clients: 'chunk' is not 'map'"),
         ({"clients": 2.5}, r"clients: 2\.5 is not 'map'"),
         ({"devices": 0}, "devices: 0 is not between 1 and the 2 local"),

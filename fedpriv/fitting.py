@@ -1,0 +1,48 @@
+"""How many clients fit side by side into a device's memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+
+from fedpriv.strategy import UNFITTED, Strategy, use
+
+_SHARE = 0.8  # of the free memory: allocators do not use the last of it
+
+
+def fitted(
+    strategy: Strategy, lower: Callable[[], jax.stages.Lowered], free: int | None = None
+) -> Strategy:
+    """`strategy` with as many clients side by side as fit the free memory, if it leaves that open (`clients="fit"`).
+
+    A program for a few clients is compiled and its temporary memory divided by them: not too little for one client, as
+    some of it serves all.
+
+    Args:
+      lower: the program, traced under the strategy in force.
+      free: bytes; by default `free_memory()`.
+    """
+    if strategy.clients != "fit":
+        return strategy
+    with use(replace(strategy, clients=UNFITTED)):
+        analysis = lower().compile().memory_analysis()
+    if analysis is None:  # a backend that does not tell
+        return replace(strategy, clients=UNFITTED)
+    each = max(analysis.temp_size_in_bytes / UNFITTED, 1)
+    room = _SHARE * (free_memory() if free is None else free)
+    return replace(strategy, clients=max(1, int(room / each)))
+
+
+def free_memory() -> int:
+    """Bytes that the least free of this process's devices has left; on CPU what the system has."""
+    free = []
+    for device in jax.local_devices():
+        about = device.memory_stats() or {}
+        if "bytes_limit" in about:
+            free.append(about["bytes_limit"] - about.get("bytes_in_use", 0))
+    if free:
+        return min(free)
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
