@@ -122,6 +122,7 @@ class Recorder:
             },
             "privacy_notes": experiment.notes,
             "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},
+            "compile_seconds": {n: h.compile_seconds for n, h in done.items()},
             "versions": versions(),
             "device": device(),
             "git_revision": git_revision(),
@@ -138,11 +139,9 @@ def spread(per_seed: np.ndarray) -> dict[str, Any]:
 
 
 def rounds_per_second(history: History) -> float:
-    """Rounds of all seeds per second, evaluation included; without the first stretch, which compiles."""
-    timed = history.evaluations[1:] or history.evaluations
-    before = history.evaluations[0].round if len(history.evaluations) > 1 else 0
-    rounds = history.evaluations[-1].round - before
-    return rounds * len(history.seeds) / sum(e.seconds for e in timed)
+    """Rounds of all seeds per second, evaluation included, compilation not."""
+    seconds = sum(e.seconds for e in history.evaluations)
+    return history.evaluations[-1].round * len(history.seeds) / seconds
 
 
 def versions() -> dict[str, str]:
