@@ -8,8 +8,10 @@ import math
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -94,11 +96,13 @@ class Recorder:
         experiment: Experiment,
         planned: dict[str, int],
         status: str,
+        remarks: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Writes and returns summary.json; every quantity is a mapping by algorithm.
 
         Args:
           planned: rounds that each algorithm was to train for.
+          remarks: further entries.
         """
         done = {name: h for name, h in histories.items() if h.evaluations}
         # A run that was cut short went on for up to `every` rounds after its last evaluation, and spent their epsilon.
@@ -126,6 +130,7 @@ class Recorder:
             "versions": versions(),
             "device": device(),
             "git_revision": git_revision(),
+            **remarks,
         }
         _write(self.folder / "summary.json", results)
         return plain(results)

@@ -127,4 +127,5 @@ def _like(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array):
         return leaf
     place = leaf.sharding if leaf.committed else None
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place, weak_type=leaf.weak_type)
+    weak = getattr(leaf, "weak_type", False)  # keys have no such type
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place, weak_type=weak)

@@ -210,12 +210,17 @@ def test_a_point_that_was_not_announced_costs_one_more_compilation():
     jax.tree.map(np.testing.assert_array_equal, first(X), jax.jit(flat(0.3, 1.25))(X))
 
 
-def test_python_numbers_among_the_arguments_need_no_other_compilation():
-    shared = SharedJit()
-    programs = [shared.trace(lambda x, i, a=a: x[i] * a, (X, 0)) for a in (2.0, 3.0)]
+def test_python_numbers_and_keys_among_the_arguments_need_no_other_compilation():
+    def make(a):
+        return lambda x, i, key: x[i] * a + jax.random.randint(key, (), 0, 100)
+
+    shared, key = SharedJit(), jax.random.key(0)
+    programs = [shared.trace(make(a), (X, 0, key)) for a in (2.0, 3.0)]
     for a, program in zip((2.0, 3.0), programs, strict=True):
         for i in (0, 2):
-            np.testing.assert_array_equal(program.compile()(X, i), X[i] * a)
+            other = jax.random.key(i)
+            expected = jax.jit(make(a))(X, i, other)
+            np.testing.assert_array_equal(program.compile()(X, i, other), expected)
     assert shared.compilations == 1
 
 
