@@ -22,6 +22,8 @@ from experiments.command_line import Parser
 from experiments.run import one_line
 from experiments.show import NAMES, claimed, epsilon, percent
 
+HEAD = ["algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
+HEAD += ["claimed", "certified, third party", "certified, server"]
 UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every")
 
 
@@ -93,20 +95,20 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def table(runs: Sequence[RunFolder]) -> str:
     """Markdown; what every epsilon means stands in its row and below."""
-    head = ["settings", "algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
-    head += ["claimed", "certified, third party", "certified, server"]
+    head = ["settings", *HEAD]
     rows, notes = [head, ["---"] * len(head)], {}
     for run, title in zip(runs, titles(runs), strict=True):
         if run.summary["status"] != "complete":
             title += f" ({run.summary['status']})"
         for name in run.summary["rounds"]:
-            rows.append([title, *_row(run.summary, name)])
+            rows.append([title, *cells(run.summary, name)])
         notes |= dict.fromkeys(run.summary.get("privacy_notes", ()))
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
 
 
-def _row(summary: dict[str, Any], name: str) -> list[str]:
+def cells(summary: dict[str, Any], name: str) -> list[str]:
+    """An algorithm's line, below `HEAD`."""
     claim, certified = (summary["privacy"][name][kind] for kind in ("claimed", "certified"))
     accuracy = [percent(summary["accuracy"][which][name]) for which in ("final", "best")]
     numbers = [certified[view] for view in ("third_party", "server")]

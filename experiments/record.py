@@ -8,8 +8,10 @@ import math
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -94,11 +96,13 @@ class Recorder:
         experiment: Experiment,
         planned: dict[str, int],
         status: str,
+        remarks: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Writes and returns summary.json; every quantity is a mapping by algorithm.
 
         Args:
           planned: rounds that each algorithm was to train for.
+          remarks: further entries.
         """
         done = {name: h for name, h in histories.items() if h.evaluations}
         # A run that was cut short went on for up to `every` rounds after its last evaluation, and spent their epsilon.
@@ -122,9 +126,11 @@ class Recorder:
             },
             "privacy_notes": experiment.notes,
             "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},
+            "compile_seconds": {n: h.compile_seconds for n, h in done.items()},
             "versions": versions(),
             "device": device(),
             "git_revision": git_revision(),
+            **remarks,
         }
         _write(self.folder / "summary.json", results)
         return plain(results)
@@ -138,11 +144,9 @@ def spread(per_seed: np.ndarray) -> dict[str, Any]:
 
 
 def rounds_per_second(history: History) -> float:
-    """Rounds of all seeds per second, evaluation included; without the first stretch, which compiles."""
-    timed = history.evaluations[1:] or history.evaluations
-    before = history.evaluations[0].round if len(history.evaluations) > 1 else 0
-    rounds = history.evaluations[-1].round - before
-    return rounds * len(history.seeds) / sum(e.seconds for e in timed)
+    """Rounds of all seeds per second, evaluation included, compilation not."""
+    seconds = sum(e.seconds for e in history.evaluations)
+    return history.evaluations[-1].round * len(history.seeds) / seconds
 
 
 def versions() -> dict[str, str]:

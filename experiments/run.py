@@ -183,7 +183,7 @@ def train(
         for algorithm in experiment.entries:
             histories[algorithm] = History(tuple(range(config.seeds)))
             one = replace(config, rounds=planned[algorithm])
-            _train_one(algorithm, experiment, one, strategy, recorder, histories[algorithm])
+            train_one(algorithm, experiment, one, strategy, recorder, histories[algorithm])
     except DivergedError as error:
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
@@ -198,17 +198,21 @@ def train(
     return code
 
 
-def _train_one(
+def train_one(
     algorithm: str,
     experiment: Experiment,
     config: Run,
     strategy: Strategy,
     recorder: Recorder,
     history: History,
+    simulation: Callable[..., History] | None = None,
 ) -> None:
-    """Trains one algorithm; what it has recorded is in `history` however it ends."""
-    entry = experiment.entries[algorithm]
-    privacy = Privacy(entry.algorithm, experiment.delta)
+    """Trains one algorithm; what it has recorded is in `history` however it ends.
+
+    Args:
+      simulation: what trains, by default `simulated`.
+    """
+    privacy = Privacy(experiment.entries[algorithm].algorithm, experiment.delta)
     progress = Progress(algorithm, config.rounds)
 
     def on_evaluation(e: Evaluation) -> None:
@@ -217,21 +221,37 @@ def _train_one(
         progress.update(e, privacy.certificate(e.round, "third_party"))
 
     try:
-        simulate(
-            entry.algorithm,
-            experiment.model.init,
-            entry.federations,
-            experiment.test,
-            score=experiment.model.score,
-            rounds=config.rounds,
-            every=config.every,
-            seeds=range(config.seeds),
-            strategy=strategy,
-            measure=experiment.measure and experiment.measure(),
-            on_evaluation=on_evaluation,
-        )
+        done = (simulation or simulated)(algorithm, experiment, config, strategy, on_evaluation)
+        history.compile_seconds = done.compile_seconds
+    except DivergedError as error:
+        history.compile_seconds = error.history.compile_seconds
+        raise
     finally:
         progress.close()
+
+
+def simulated(
+    algorithm: str,
+    experiment: Experiment,
+    config: Run,
+    strategy: Strategy,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+) -> History:
+    """`simulate` with the experiment's and the config's settings."""
+    entry = experiment.entries[algorithm]
+    return simulate(
+        entry.algorithm,
+        experiment.model.init,
+        entry.federations,
+        experiment.test,
+        score=experiment.model.score,
+        rounds=config.rounds,
+        every=config.every,
+        seeds=range(config.seeds),
+        strategy=strategy,
+        measure=experiment.measure and experiment.measure(),
+        on_evaluation=on_evaluation,
+    )
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def _legend(summary: dict[str, Any]) -> list[str]:
         "accuracy on the test set in %: mean (+- standard deviation) over "
         f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
         "best over the evaluations, chosen on the test set as papers do; MB: of the whole run, per client of "
-        "the population; rounds/s: of all seeds together",
+        "the population; rounds/s: of all seeds together, compilation not included",
         f"epsilon at delta = {first['third_party']['delta']:.3g} for one unit (client or record); inf: nothing is "
         "certified; of ONE model (one algorithm, one seed) released alone",
     ]
@@ -123,6 +123,10 @@ def _legend(summary: dict[str, Any]) -> list[str]:
             "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "
             "adjacency do not compare"
         )
+    compiled = {n: s for n, s in summary["compile_seconds"].items() if s is not None}
+    if compiled:
+        each = (f"{NAMES.get(name, name)} {seconds:.1f} s" for name, seconds in compiled.items())
+        lines.append(f"  compiled before the first round: {', '.join(each)}")
     lines += _stopped(summary)
     for name, claim in _claims(summary).items():
         adjacency = claim["relation"].replace("_", "-")

@@ -15,6 +15,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fedpriv.codecs import Wire
+from fedpriv.compilation import compiled
 from fedpriv.federation import Federation, stack
 from fedpriv.strategy import Strategy, default, spmd, sum_over, use
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
@@ -34,7 +35,7 @@ class Evaluation(NamedTuple):
       uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
       downlink_mb: f64[seeds], received so far, likewise.
       diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
-      seconds: wall-clock time of those rounds, evaluation and (the first time) compilation included.
+      seconds: wall-clock time of those rounds, evaluation included.
       measures: what `simulate`'s `measure` found: name -> f64[seeds].
     """
 
@@ -50,11 +51,15 @@ class Evaluation(NamedTuple):
 
 @dataclass
 class History:
-    """A run's evaluations, oldest first, and the state it ended in (leaves with a leading axis of seeds)."""
+    """A run's evaluations, oldest first, and the state it ended in (leaves with a leading axis of seeds).
+
+    `compile_seconds` is what tracing and compiling took, before the first round; None until that is done.
+    """
 
     seeds: tuple[int, ...]
     evaluations: list[Evaluation] = field(default_factory=list)
     state: State = None
+    compile_seconds: float | None = None
 
     @property
     def rounds(self) -> np.ndarray:
@@ -135,8 +140,13 @@ def simulate(
             (state, federations, roots, test), replicated
         )
         measure = measure or (lambda state, federation: {})
-        chunk = jax.jit(spmd(_chunk(algorithm, score, measure, rounds, every)), donate_argnums=0)
-        history = History(tuple(seeds))
+        history, began = History(tuple(seeds)), time.perf_counter()
+        chunk = compiled(
+            spmd(_chunk(algorithm, score, measure, rounds, every)),
+            (state, federations, roots, test, 0),
+            donate_argnums=[0],
+        )
+        history.compile_seconds = time.perf_counter() - began
         sent, received = [0] * len(seeds), [0] * len(seeds)
         for start in range(0, rounds, every):
             began = time.perf_counter()

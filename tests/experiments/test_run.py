@@ -63,6 +63,7 @@ def test_the_summary_agrees_with_the_metrics(finished):
         np.testing.assert_allclose(best["std"], accuracy.max(0).std(ddof=1))
         np.testing.assert_allclose(final["per_seed"], accuracy[-1])
         assert summary["rounds_per_second"][name] > 0
+        assert summary["compile_seconds"][name] > 0
     assert {"jax", "flax", "optax", "dp-accounting"} <= summary["versions"].keys()
     assert summary["device"]["platform"] == "cpu"
     assert summary["status"] == "complete"
@@ -97,6 +98,7 @@ def test_the_table_names_unit_view_and_adjacency(tmp_path, capsys):
         "third_party: certified",
         "adjacency",
         "claimed",
+        "compiled before the first round: Fed-SMP rand_k",
     ):
         assert word in shown
     assert "certified eps" in progress

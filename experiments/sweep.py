@@ -1,0 +1,154 @@
+"""python -m experiments.sweep [CONFIG] --grid field=a,b,c ... [--field value ...] [--output DIR] [--json]: many runs.
+
+Every point of the grid (the product of all --grid) is a run folder under DIR, as experiments.run leaves it. Points
+whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
+once. The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
+algorithm, in DIR/table.md and table.csv, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from experiments import config as configuration
+from experiments import sweep_table
+from experiments.command_line import own_options
+from experiments.record import plain
+from experiments.run import check, config_name, listing, one_line, parse, planned_rounds
+from experiments.sweep_grid import Point, axes, begun, described, ended, points
+from experiments.sweep_train import Interned, Prepared, Sweep
+from fedpriv.strategy import split_cpu
+
+EPILOG = """
+field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in
+quotes ("submodels=1 1,18 18"). Exit code 2 means that something given was wrong, 130 that it was interrupted.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    try:
+        if "--list" in args:
+            print(listing())
+            return 0
+        name = config_name(args)
+        module = configuration.load(name)
+        options, rest = _options(args)
+        if {"-h", "--help"} & set(rest):
+            parse(module, name, ["--help"], "sweep")
+        return _sweep(name, module, options, rest)
+    except (ValueError, OSError) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
+
+
+def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """This command's own options, and the config's."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.sweep [CONFIG]",
+        description=(__doc__ or "").partition("\n\n")[2],
+        epilog=EPILOG,
+        add_help=False,
+        exit_on_error=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--grid", nargs="+", action="extend", default=[], metavar="FIELD=A,B,C", help="what to vary"
+    )
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the sweep")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return own_options(parser, args)
+
+
+def _sweep(name: str, module: ModuleType, options: argparse.Namespace, rest: list[str]) -> int:
+    grid = axes(options.grid)
+    every = points(module, name, rest, grid)
+    folder = options.output or Path("runs") / f"sweep-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    wanted = described(name, grid, every)
+    again = begun(folder, wanted)
+    left = [p for p in every if not (again and ended(folder / p.name))]
+    if again:
+        print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
+    ready = _prepared(module, left)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps(wanted, indent=2) + "\n")
+    sweep = Sweep(name, folder)
+    if not _train(sweep, ready):
+        print(
+            f"error: interrupted; the same command with --output {folder} goes on", file=sys.stderr
+        )
+        return 130
+    _report(folder, every, sweep, wanted, options.json)
+    return 0
+
+
+def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
+    """Everything that can go wrong because of what was given does so here, before anything trains."""
+    devices = [p.config.layout.devices for p in left]
+    split_cpu(None if None in devices else max(devices, default=None))
+    interned, ready = Interned(), []
+    for point in left:
+        try:
+            strategy = configuration.strategy(point.config.layout)
+            experiment = interned.experiment(module.build(point.config))
+            check(experiment)
+            planned = planned_rounds(experiment, point.config)
+        except ValueError as error:
+            raise ValueError(f"{error} (at {point.title})") from None
+        ready.append(Prepared(point, strategy, experiment, planned))
+    return ready
+
+
+def _train(sweep: Sweep, ready: list[Prepared]) -> bool:
+    """False where it was interrupted. A point's experiment is let go of once it is trained."""
+    total = len(ready)
+    for prepared in ready:
+        sweep.announce(prepared)
+    while ready:
+        prepared = ready.pop(0)
+        print(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
+        status = sweep.train(prepared)
+        if status == "interrupted":
+            return False
+        if status != "complete":
+            print(status, file=sys.stderr)
+    return True
+
+
+def _report(
+    folder: Path, every: Sequence[Point], sweep: Sweep, wanted: dict[str, Any], as_json: bool
+) -> None:
+    """The table, on the disk and on the screen."""
+    found = sweep_table.summaries(folder, every)
+    rows = sweep_table.records(found)
+    sweep_table.write_csv(folder / "table.csv", rows)
+    shared = sweep.shared
+    cost = (
+        f"{shared.compilations} programs compiled for {sweep.trained} trainings, in {shared.seconds:.1f} s with tracing; "
+        f"{sweep.reused} more trainings had the result of another point (all since the command was last started)"
+    )
+    table = f"{sweep_table.markdown(found)}\n- {cost}\n"
+    (folder / "table.md").write_text(table)
+    if not as_json:
+        print(f"{table}\nsweep folder: {folder}")
+        return
+    counts = {"trained": sweep.trained, "reused": sweep.reused, "compiled": shared.compilations}
+    answer = {"config": wanted["config"], "grid": wanted["grid"], "output": str(folder)}
+    answer |= {"rows": rows, **counts, "compile_seconds": shared.seconds}
+    print(json.dumps(plain(answer), indent=2))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

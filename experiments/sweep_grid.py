@@ -1,0 +1,194 @@
+"""The points of a sweep: what --grid asks for, and what a sweep's folder says was asked for before."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from experiments.config import Run
+from experiments.record import plain
+from experiments.run import one_line, parse
+
+ELSEWHERE = ("output", "data_dir")  # where things are does not change what is found
+
+
+class Point(NamedTuple):
+    """One point of the grid.
+
+    Attributes:
+      values: swept field -> its value, as given.
+      config: the settings of this point.
+      name: of its run folder.
+    """
+
+    values: dict[str, str]
+    config: Run
+    name: str
+
+    @property
+    def title(self) -> str:
+        return title(self.values)
+
+
+def title(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{field} {value}" for field, value in values.items())
+
+
+def axes(grids: Sequence[str]) -> dict[str, list[str]]:
+    """Field (with underscores) -> its values, from texts "field=a,b,c".
+
+    Raises:
+      ValueError: a text of another form, a field or a value twice, or none at all.
+    """
+    found: dict[str, list[str]] = {}
+    for text in grids:
+        field, _, given = text.partition("=")
+        field = field.lstrip("-").replace("-", "_")
+        values = [value.strip() for value in given.split(",")]
+        if not field or not all(values):
+            raise ValueError(f"--grid: {text!r} is not field=a,b,c")
+        if field in found or len(set(values)) < len(values):
+            raise ValueError(f"--grid: {text!r} names a field or a value again; give each once")
+        if field == "output":
+            raise ValueError("--grid: every point has a folder of its own; leave output out")
+        found[field] = values
+    if not found:
+        raise ValueError("--grid: none is given; name fields and values, as in --grid rounds=10,20")
+    return found
+
+
+def points(
+    module: ModuleType, name: str, rest: list[str], grid: Mapping[str, Sequence[str]]
+) -> list[Point]:
+    """The product of the grid, the last field changing fastest, with the config's other fields from `rest`.
+
+    Raises:
+      ValueError: anything that the launcher would refuse, or two points that are the same.
+    """
+    given = {
+        arg.partition("=")[0].lstrip("-").replace("-", "_") for arg in rest if arg.startswith("--")
+    }
+    for field in grid:
+        if field in given:
+            raise ValueError(f"--{field.replace('_', '-')}: swept by --grid, too; give one of them")
+    found: list[Point] = []
+    seen: dict[str, str] = {}
+    for chosen in itertools.product(*grid.values()):
+        values = dict(zip(grid, chosen, strict=True))
+        flags = [flag for item in values.items() for flag in _flags(module.config, *item)]
+        try:
+            config = parse(module, name, [*rest, *flags], "sweep")
+        except ValueError as error:
+            raise ValueError(f"{error} (at {title(values)})") from None
+        same = seen.setdefault(json.dumps(plain(config)), title(values))
+        if same != title(values):
+            raise ValueError(f"--grid: {same} and {title(values)} are the same settings")
+        found.append(Point(values, config, _folder_name(values, len(found), found)))
+    return found
+
+
+def _flags(default: Any, field: str, value: str) -> list[str]:
+    """A field's value as the launcher takes it."""
+    *groups, last = field.split(".")
+    for group in groups:
+        default = getattr(default, group, None)
+    flag = ".".join([*groups, last]).replace("_", "-")
+    if not isinstance(getattr(default, last, None), bool):
+        return [f"--{flag}", *value.split()]
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"{field}: {value} is not true or false")
+    prefix, dot, end = flag.rpartition(".")
+    return [f"--{flag}" if value.lower() == "true" else f"--{prefix}{dot}no-{end}"]
+
+
+def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point]) -> str:
+    name = ",".join(f"{field}={value}" for field, value in values.items())
+    name = re.sub(r"[^\w.,=+-]", "-", name)
+    if len(name) > 120 or any(other.name == name for other in others):
+        return f"{name[:110]}-{index}"
+    return name
+
+
+def described(name: str, grid: Mapping[str, Sequence[str]], every: Sequence[Point]) -> dict:
+    """What sweep.json says."""
+    listed = [
+        {"folder": p.name, "values": p.values, "settings": _settings(p.config)} for p in every
+    ]
+    return {"config": name, "grid": plain(dict(grid)), "points": listed}
+
+
+def _settings(config: Run) -> dict[str, Any]:
+    return {k: v for k, v in plain(config).items() if k not in ELSEWHERE}
+
+
+def begun(folder: Path, wanted: dict) -> bool:
+    """Whether `folder` holds the sweep that is wanted, begun earlier.
+
+    Raises:
+      ValueError: it holds another one, or something else.
+    """
+    path = folder / "sweep.json"
+    if not path.exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ValueError(f"--output: {folder} is there and holds no sweep; choose another")
+        return False
+    try:
+        there = json.loads(path.read_text())
+        difference = _difference(there, wanted)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"--output: cannot read {path} ({one_line(error)})") from None
+    if difference:
+        raise ValueError(
+            f"--output: {folder} holds another sweep: {difference}; choose another folder"
+        )
+    return True
+
+
+def _difference(there: dict, wanted: dict) -> str | None:
+    """The first one, as text."""
+    for name in ("config", "grid"):
+        if there[name] != wanted[name]:
+            return f"{name} {_short(there[name])} there, {_short(wanted[name])} here"
+    for old, new in zip(there["points"], wanted["points"], strict=True):
+        if found := _differing(old["settings"], new["settings"]):
+            return found
+    return None
+
+
+def _differing(old: dict, new: dict, prefix: str = "") -> str | None:
+    for field in dict.fromkeys([*old, *new]):
+        a, b = old.get(field), new.get(field)
+        if isinstance(a, dict) and isinstance(b, dict):
+            if found := _differing(a, b, f"{prefix}{field}."):
+                return found
+        elif a != b:
+            return f"{prefix}{field} {_short(a)} there, {_short(b)} here"
+    return None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{k}={','.join(map(str, v))}" for k, v in value.items())
+    return str(value)
+
+
+def ended(folder: Path) -> bool:
+    """Whether a point's run got to its end, if only to diverge."""
+    try:
+        status = json.loads((folder / "summary.json").read_text())["status"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return status == "complete" or status.startswith("diverged")
+
+
+def cleared(folder: Path) -> Path:
+    """The folder of a point to train, without what an interrupted run has left there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "metrics.jsonl", "summary.json"):
+        (folder / name).unlink(missing_ok=True)
+    return folder

@@ -1,0 +1,202 @@
+"""Trains the points of a sweep: compiled once where they differ in numbers alone, trained once where in nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments.config import Experiment, Run
+from experiments.record import Recorder
+from experiments.run import simulated, train_one
+from experiments.sweep_grid import Point, cleared
+from fedpriv.compilation import compiling_with
+from fedpriv.program_numbers import as_bytes
+from fedpriv.shared_jit import Program, SharedJit
+from fedpriv.simulate import DivergedError, Evaluation, History
+from fedpriv.strategy import Strategy
+
+Simulation = Callable[..., History]
+
+
+class Prepared(NamedTuple):
+    """A point that is checked and ready to train; `planned` are the rounds of each algorithm."""
+
+    point: Point
+    strategy: Strategy
+    experiment: Experiment
+    planned: dict[str, int]
+
+
+class Known(NamedTuple):
+    """What is known of a training before it: its program, and a key equal for trainings with the same result."""
+
+    program: Program
+    key: tuple
+
+
+class Result(NamedTuple):
+    """How a training ended, and in which point."""
+
+    point: Point
+    history: History
+    error: str | None
+
+
+class _TracedError(Exception):
+    """Leaves `simulate` once its program is traced."""
+
+
+class Sweep:
+    """What the points of a sweep have in common.
+
+    Attributes:
+      shared: the programs; its counts are of this process.
+      trained, reused: trainings that were run, and those whose result was taken from another point.
+    """
+
+    def __init__(self, name: str, folder: Path):
+        self.shared = SharedJit()
+        self.trained = self.reused = 0
+        self._name, self._folder = name, folder
+        self._known: dict[tuple[str, str], Known] = {}
+        self._results: dict[tuple, Result] = {}
+
+    def announce(self, prepared: Prepared) -> None:
+        """Traces the point's programs, so that compiling the first of a kind serves this one, too."""
+        for algorithm in prepared.experiment.entries:
+            config = _own(prepared, algorithm)
+            known: list[Known] = []
+            with compiling_with(partial(self._trace, config, known)):
+                try:
+                    simulated(algorithm, prepared.experiment, config, prepared.strategy)
+                except _TracedError:
+                    self._known[prepared.point.name, algorithm] = known[0]
+
+    def _trace(
+        self,
+        config: Run,
+        known: list[Known],
+        fn: Callable[..., Any],
+        args: tuple,
+        donate_argnums: Sequence[int],
+    ) -> Any:
+        program = self.shared.trace(fn, args, donate_argnums)
+        digest = hashlib.sha256()
+        for leaf in jax.tree.leaves(args):
+            digest.update(as_bytes(leaf))
+        key = (program.identity, digest.digest(), config.rounds, config.every)
+        known.append(Known(program, key))
+        raise _TracedError
+
+    def train(self, prepared: Prepared) -> str:
+        """Trains all algorithms of an announced point into its run folder; returns the run's status.
+
+        One that diverges does not keep the others from being trained.
+        """
+        point, experiment = prepared.point, prepared.experiment
+        folder = cleared(self._folder / point.name)
+        recorder = Recorder(folder, self._name, replace(point.config, output=folder))
+        histories: dict[str, History] = {}
+        remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}
+        status = "complete"
+        try:
+            for algorithm in experiment.entries:
+                histories[algorithm] = History(tuple(range(point.config.seeds)))
+                self._train_one(algorithm, prepared, recorder, histories[algorithm], remarks)
+        except KeyboardInterrupt:
+            status = "interrupted"
+        if status == "complete" and remarks["diverged"]:
+            said = (f"{name}: {error}" for name, error in remarks["diverged"].items())
+            status = f"diverged: {'; '.join(said)}"
+        recorder.summary(histories, experiment, prepared.planned, status, remarks)
+        return status
+
+    def _train_one(
+        self,
+        algorithm: str,
+        prepared: Prepared,
+        recorder: Recorder,
+        history: History,
+        remarks: dict[str, dict[str, str]],
+    ) -> None:
+        known = self._known.pop((prepared.point.name, algorithm))
+        earlier = self._results.get(known.key)
+        simulation: Simulation = partial(_compiled, known.program)
+        if earlier:
+            remarks["reused_from"][algorithm] = earlier.point.name
+            simulation = partial(_replayed, earlier)
+            print(
+                f"{algorithm}: the same program, numbers and data as at {earlier.point.title}; its result is taken",
+                file=sys.stderr,
+            )
+        config, error = _own(prepared, algorithm), None
+        try:
+            train_one(
+                algorithm,
+                prepared.experiment,
+                config,
+                prepared.strategy,
+                recorder,
+                history,
+                simulation,
+            )
+        except DivergedError as diverged:
+            error = remarks["diverged"][algorithm] = str(diverged)
+        self._results.setdefault(known.key, Result(prepared.point, history, error))
+        self.reused += earlier is not None
+        self.trained += earlier is None
+
+
+def _own(prepared: Prepared, algorithm: str) -> Run:
+    return replace(prepared.point.config, rounds=prepared.planned[algorithm])
+
+
+def _compiled(program: Program, *args: Any) -> History:
+    """`simulated` with the program that was traced for it."""
+    with compiling_with(lambda *_: program.compile()):
+        return simulated(*args)
+
+
+def _replayed(
+    result: Result,
+    algorithm: str,
+    experiment: Experiment,
+    config: Run,
+    strategy: Strategy,
+    on_evaluation: Callable[[Evaluation], object],
+) -> History:
+    """A training's evaluations once more, or its end; in place of `simulated`."""
+    for evaluation in result.history.evaluations:
+        on_evaluation(evaluation)
+    again = History(result.history.seeds, compile_seconds=0.0)
+    if result.error:
+        raise DivergedError(result.error, again)
+    return again
+
+
+class Interned:
+    """Keeps arrays that are the same once, so that a grid's experiments share their data on the device."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[bytes, Any] = {}
+
+    def experiment(self, experiment: Experiment) -> Experiment:
+        entries = {
+            name: entry._replace(federations=[self._tree(f) for f in entry.federations])
+            for name, entry in experiment.entries.items()
+        }
+        return experiment._replace(entries=entries, test=self._tree(experiment.test))
+
+    def _tree(self, tree: Any) -> Any:
+        return jax.tree.map(self._one, tree)
+
+    def _one(self, array: Any) -> Any:
+        digest = hashlib.sha256(type(array).__name__.encode() + as_bytes(array)).digest()
+        return self._arrays.setdefault(digest, array)
