@@ -47,7 +47,7 @@ class Layout:
     """How the clients of a round are laid out on the machine (`fedpriv.Strategy`)."""
 
     devices: int | None = None
-    """Devices to use, of all processes together; by default all of them (on CPU: one per core and process)."""
+    """Devices of each process to use; by default all of them (on CPU: one per core)."""
     clients: Literal["map", "vmap"] | int | None = None
     """`map`: one client after another; a number: chunks of that many side by side; `vmap`: the whole cohort. By default
     `map` on CPU, 16 elsewhere."""
@@ -192,10 +192,12 @@ def ledger_of(module: ModuleType, config: Run) -> Ledger:
 
 def strategy(layout: Layout) -> Strategy:
     """The layout with its defaults filled in; starts the backend."""
+    import jax
+
     from fedpriv.strategy import default
 
     standard = default()
     return Strategy(
         standard.clients if layout.clients is None else layout.clients,
-        standard.devices if layout.devices is None else layout.devices,
+        standard.devices if layout.devices is None else layout.devices * jax.process_count(),
     )

@@ -60,7 +60,7 @@ def run(args: list[str], joined: Processes) -> int:
             name = config_name(args)
             module = configuration.load(name)
             config = parse(module, name, args)
-            strategy, experiment, planned = prepare(config, module, joined.count)
+            strategy, experiment, planned = prepare(config, module)
         if joined.count > 1:
             same = replace(config, output=None, data_dir=None)
             distributed.check_equal(settings=plain(same), rounds=planned)
@@ -191,14 +191,9 @@ def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
     return planned
 
 
-def prepare(
-    config: Run, module: ModuleType, processes: int
-) -> tuple[Strategy, Experiment, dict[str, int]]:
+def prepare(config: Run, module: ModuleType) -> tuple[Strategy, Experiment, dict[str, int]]:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
-    devices = config.layout.devices
-    if devices is not None and devices % processes:
-        raise ValueError(f"layout.devices: {devices} is not a multiple of {processes} processes")
-    split_cpu(devices and devices // processes)
+    split_cpu(config.layout.devices)
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
     check(experiment)
