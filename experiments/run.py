@@ -26,7 +26,7 @@ from typing import Any
 from experiments import config as configuration
 from experiments import processes
 from experiments.config import Experiment, Run
-from experiments.processes import Processes
+from experiments.processes import OthersGoneError, Processes
 from experiments.record import Privacy, Recorder, new_folder, plain
 from experiments.show import Progress, picture, table
 from fedpriv import distributed
@@ -69,6 +69,9 @@ def run(args: list[str], joined: Processes) -> int:
     except (ValueError, FileNotFoundError) as error:
         complain(one_line(error), joined)
         return 2
+    except OthersGoneError as error:
+        complain(one_line(error), joined)
+        return 1
     except KeyboardInterrupt:
         if joined.count == 1:
             raise
@@ -233,7 +236,7 @@ def train(
             print(f"error: {status}", file=sys.stderr)
         print(f"run folder: {Path(recorder.folder)}")
     if not joined.others_gone:
-        with contextlib.suppress(KeyboardInterrupt):  # the run is over
+        with contextlib.suppress(KeyboardInterrupt, OthersGoneError):  # the run is over
             joined.meet()  # the others wait while the first one writes
     return code
 

@@ -119,6 +119,20 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
     assert not folder.exists()
 
 
+def test_a_process_that_dies_before_training_ends_all(tmp_path):
+    folder, port = tmp_path / "never", free_port()
+    dying = (
+        "import os; from experiments import run; run.prepare = lambda *_: os._exit(9); run.main()"
+    )
+    command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
+    tasks = [slurm(i, 2, port) for i in range(2)]
+    with started([command, ["-c", dying]], tasks) as processes:
+        first, second = ended(processes)
+    assert (first.code, second.code) == (1, 9)
+    assert "error: another process ended: " in first.err
+    assert not folder.exists()
+
+
 def test_other_settings_in_one_process_end_all(tmp_path):
     folder = tmp_path / "never"
     one, other = two(folder, *SHORT)
