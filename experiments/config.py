@@ -47,7 +47,7 @@ class Layout:
     """How the clients of a round are laid out on the machine (`fedpriv.Strategy`)."""
 
     devices: int | None = None
-    """Local devices to use; by default all of them (on CPU: one per core)."""
+    """Devices of each process to use; by default all of them (on CPU: one per core)."""
     clients: Literal["map", "vmap", "fit"] | int | None = None
     """`map`: one client after another; a number: chunks of at most that many side by side; `vmap`: the whole cohort;
     `fit`: as many as fit the device's memory. By default `map` on CPU, `fit` elsewhere."""
@@ -199,5 +199,5 @@ def strategy(layout: Layout) -> Strategy:
     standard = default()
     return Strategy(
         standard.clients if layout.clients is None else layout.clients,
-        jax.local_device_count() if layout.devices is None else layout.devices,
+        standard.devices if layout.devices is None else layout.devices * jax.process_count(),
     )

@@ -158,7 +158,8 @@ def device() -> dict[str, Any]:
     import jax
 
     first = jax.local_devices()[0]
-    return {"platform": first.platform, "kind": first.device_kind, "count": jax.device_count()}
+    counts = {"count": jax.device_count(), "processes": jax.process_count()}
+    return {"platform": first.platform, "kind": first.device_kind} | counts
 
 
 def git_revision() -> str | None:

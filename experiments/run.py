@@ -2,6 +2,9 @@
 
 CONFIG names a file in configs/ (default: quickstart); --list lists them; CONFIG --help explains every field. Exit code
 2 means that something given was wrong, 1 that training failed, 130 that it was interrupted.
+
+Several processes, on one host or many, train together: start each with the same arguments, --coordinator HOST:PORT
+(where process 0 listens), --num-processes N and its own --process-id, or all at once by Slurm's srun.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ from types import ModuleType
 from typing import Any
 
 from experiments import config as configuration
+from experiments import processes
 from experiments.config import Experiment, Run
-from experiments.record import Privacy, Recorder, new_folder
+from experiments.processes import OthersGoneError, Processes
+from experiments.record import Privacy, Recorder, new_folder, plain
 from experiments.show import Progress, picture, table
+from fedpriv import distributed
 from fedpriv.privacy import calibrate_rounds, certify
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
@@ -35,14 +41,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--list" in args:
             print(listing())
             return 0
-        name = config_name(args)
-        module = configuration.load(name)
-        config = parse(module, name, args)
-        strategy, experiment, planned, recorder = prepare(name, config, module)
-    except (ValueError, FileNotFoundError) as error:
+        options, args = processes.take_options(args)
+        joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
+    except ValueError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
-    return train(experiment, config, planned, strategy, recorder)
+    with joined:
+        code = run(args, joined)
+        if joined.others_gone:
+            processes.leave(code)
+    return code
+
+
+def run(args: list[str], joined: Processes) -> int:
+    """What `args` ask for; returns the exit code."""
+    try:
+        with joined.agreed():
+            name = config_name(args)
+            module = configuration.load(name)
+            config = parse(module, name, args)
+            strategy, experiment, planned = prepare(config, module)
+        if joined.count > 1:
+            same = replace(config, output=None, data_dir=None)
+            distributed.check_equal(settings=plain(same), rounds=planned)
+        with joined.agreed():
+            recorder = Recorder(new_folder(config, name), name, config) if joined.first else None
+    except (ValueError, FileNotFoundError) as error:
+        complain(one_line(error), joined)
+        return 2
+    except OthersGoneError as error:
+        complain(one_line(error), joined)
+        return 1
+    except KeyboardInterrupt:
+        if joined.count == 1:
+            raise
+        complain("interrupted", joined)
+        return 130
+    return train(experiment, config, planned, strategy, recorder, joined)
+
+
+def complain(text: str, joined: Processes) -> None:
+    if joined.first:
+        print(f"error: {text}", file=sys.stderr)
 
 
 def config_name(args: list[str]) -> str:
@@ -154,16 +194,13 @@ def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
     return planned
 
 
-def prepare(
-    name: str, config: Run, module: ModuleType
-) -> tuple[Strategy, Experiment, dict[str, int], Recorder]:
+def prepare(config: Run, module: ModuleType) -> tuple[Strategy, Experiment, dict[str, int]]:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     split_cpu(config.layout.devices)
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
     check(experiment)
-    planned = planned_rounds(experiment, config)
-    return strategy, experiment, planned, Recorder(new_folder(config, name), name, config)
+    return strategy, experiment, planned_rounds(experiment, config)
 
 
 def train(
@@ -171,31 +208,44 @@ def train(
     config: Run,
     planned: dict[str, int],
     strategy: Strategy,
-    recorder: Recorder,
+    recorder: Recorder | None,
+    joined: Processes,
 ) -> int:
     """Trains every algorithm of the experiment, shows and records it; returns the exit code."""
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # a stopped run still gets its summary
+    if joined.count == 1:  # a stopped run still gets its summary
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     histories: dict[str, History] = {}
     status, code = "complete", 0
     try:
         for algorithm in experiment.entries:
             histories[algorithm] = History(tuple(range(config.seeds)))
             one = replace(config, rounds=planned[algorithm])
-            train_one(algorithm, experiment, one, strategy, recorder, histories[algorithm])
+            history = histories[algorithm]
+            train_one(algorithm, experiment, one, strategy, recorder, history, joined=joined)
     except DivergedError as error:
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
         status, code = "interrupted", 130
-    summary = recorder.summary(histories, experiment, planned, status)
+    except (ValueError, RuntimeError) as error:  # so JAX says that a collective has failed
+        if joined.count == 1:
+            raise
+        joined.others_gone = True
+        status, code = f"failed, perhaps because another process ended: {one_line(error)}", 1
+    if recorder:
+        _finish(recorder, recorder.summary(histories, experiment, planned, status), histories)
+        if code:
+            print(f"error: {status}", file=sys.stderr)
+        print(f"run folder: {Path(recorder.folder)}")
+    if not joined.others_gone:
+        with contextlib.suppress(KeyboardInterrupt, OthersGoneError):  # the run is over
+            joined.meet()  # the others wait while the first one writes
+    return code
+
+
+def _finish(recorder: Recorder, summary: dict[str, Any], histories: dict[str, History]) -> None:
     if summary["rounds"]:
         picture(histories, recorder.folder / "accuracy.png")
         print(table(summary))
-    if code:
-        print(f"error: {status}", file=sys.stderr)
-    print(f"run folder: {Path(recorder.folder)}")
-    return code
 
 
 def train_one(
@@ -203,22 +253,28 @@ def train_one(
     experiment: Experiment,
     config: Run,
     strategy: Strategy,
-    recorder: Recorder,
+    recorder: Recorder | None,
     history: History,
     simulation: Callable[..., History] | None = None,
+    joined: Processes | None = None,
 ) -> None:
     """Trains one algorithm; what it has recorded is in `history` however it ends.
 
     Args:
+      recorder: None in a process that leaves recording to another.
       simulation: what trains, by default `simulated`.
+      joined: the processes that train together, if there are several.
     """
     privacy = Privacy(experiment.entries[algorithm].algorithm, experiment.delta)
-    progress = Progress(algorithm, config.rounds)
+    progress = Progress(algorithm, config.rounds) if recorder else None
 
     def on_evaluation(e: Evaluation) -> None:
         history.evaluations.append(e)
-        recorder.evaluation(algorithm, e, privacy)
-        progress.update(e, privacy.certificate(e.round, "third_party"))
+        if recorder and progress:
+            recorder.evaluation(algorithm, e, privacy)
+            progress.update(e, privacy.certificate(e.round, "third_party"))
+        if joined:
+            joined.meet()
 
     try:
         done = (simulation or simulated)(algorithm, experiment, config, strategy, on_evaluation)
@@ -227,7 +283,8 @@ def train_one(
         history.compile_seconds = error.history.compile_seconds
         raise
     finally:
-        progress.close()
+        if progress:
+            progress.close()
 
 
 def simulated(

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec
 
+from fedpriv import distributed
 from fedpriv.codecs import Wire
 from fedpriv.compilation import compiled
 from fedpriv.federation import Federation, stack
@@ -113,6 +113,8 @@ def simulate(
     Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1), `fold_in(root, 0)`
     that of the initial parameters. The partition is not drawn here: pass one federation per seed to vary it.
 
+    With several processes (`fedpriv.distributed`) all call it with the same arguments, and all get the results.
+
     Args:
       algorithm: what to train.
       params: key -> initial parameters, or the parameters.
@@ -125,7 +127,8 @@ def simulate(
       on_evaluation: called with each `Evaluation` as soon as it is there.
 
     Raises:
-      ValueError: rounds, every or the number of seeds below 1, or what the algorithm's `init` finds wrong.
+      ValueError: rounds, every or the number of seeds below 1, what the algorithm's `init` finds wrong, or arguments
+        that are not the same in every process.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
     for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
@@ -135,9 +138,13 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
         state = _initial(algorithm, params, federations, roots)
-        replicated = NamedSharding(strategy.mesh, PartitionSpec())
-        state, federations, roots, test = jax.device_put(
-            (state, federations, roots, test), replicated
+        if strategy.mesh.is_multi_process:
+            settings = (rounds, every, list(seeds))
+            distributed.check_equal(
+                settings=settings, federation=federations, test=test, initial_state=state
+            )
+        state, federations, roots, test = distributed.replicate(
+            (state, federations, roots, test), strategy.mesh
         )
         measure = measure or (lambda state, federation: {})
         history, began = History(tuple(seeds)), time.perf_counter()
@@ -173,7 +180,7 @@ def simulate(
             history.evaluations.append(evaluation)
             if on_evaluation:
                 on_evaluation(evaluation)
-        history.state = state
+        history.state = distributed.local(state)
     return history
 
 

@@ -33,7 +33,7 @@ class Strategy:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
         clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory, which
         `simulate` finds out (see `fedpriv.fitting`); the last three trade memory for parallel hardware.
-      devices: number of local devices the cohort is divided over.
+      devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
       convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.conv`) or `"xla"`
         (`lax.conv_general_dilated` with XLA's own gradients).
       dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.dense` and `fedpriv.low_rank`) or
@@ -52,11 +52,16 @@ class Strategy:
             raise ValueError(
                 f"clients: {self.clients!r} is not 'map', 'vmap', 'fit' or a chunk size >= 1"
             )
-        if not 1 <= self.devices <= jax.local_device_count():
+        processes, most = jax.process_count(), most_devices()
+        if not 1 <= self.devices <= most:
+            whose = "local device(s)" if processes == 1 else f"devices of {processes} processes"
             raise ValueError(
-                f"devices: {self.devices} is not between 1 and the {jax.local_device_count()} local "
-                "device(s); on CPU call fedpriv.strategy.split_cpu(n) before JAX starts (it sets "
-                "jax_num_cpu_devices and a longer time-out)"
+                f"devices: {self.devices} is not between 1 and the {most} {whose}; on CPU call "
+                "fedpriv.strategy.split_cpu(n) before JAX starts (it sets jax_num_cpu_devices and a longer time-out)"
+            )
+        if self.devices > 1 and self.devices % processes:
+            raise ValueError(
+                f"devices: {self.devices} is not a multiple of the {processes} processes, nor 1"
             )
         if self.convolution not in ("canonical", "xla"):
             raise ValueError(f"convolution: {self.convolution!r} is not 'canonical' or 'xla'")
@@ -65,13 +70,25 @@ class Strategy:
 
     @property
     def mesh(self) -> Mesh:
-        return Mesh(np.array(jax.local_devices()[: self.devices]), ("clients",))
+        """The axis `clients` over the devices, process by process."""
+        if self.devices == 1:
+            return Mesh(np.array(jax.local_devices()[:1]), ("clients",))
+        share = self.devices // jax.process_count()
+        processes = range(jax.process_count())
+        devices = [jax.local_devices(process_index=p)[:share] for p in processes]
+        return Mesh(np.array(devices).ravel(), ("clients",))
 
 
 def default() -> Strategy:
-    """All local devices; one client at a time on CPU, elsewhere as many as fit the memory."""
+    """All devices of all processes; one client at a time on CPU, elsewhere as many as fit the memory."""
     clients: Literal["map", "fit"] = "map" if jax.default_backend() == "cpu" else "fit"
-    return Strategy(clients, jax.local_device_count())
+    return Strategy(clients, most_devices())
+
+
+def most_devices() -> int:
+    """Devices there are, counting for each process as many as the poorest one has."""
+    processes = range(jax.process_count())
+    return len(processes) * min(len(jax.local_devices(process_index=p)) for p in processes)
 
 
 def cores() -> int:

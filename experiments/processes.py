@@ -1,0 +1,146 @@
+"""The launcher in several processes: joining them, failing together, stopping together; only the first speaks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from experiments.command_line import Parser, own_options
+from fedpriv import distributed
+
+LONGEST = 1000  # bytes of an error that are passed on
+
+
+def take_options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options of this file, and what is left; prints their help where it is asked for.
+
+    Raises:
+      ValueError: a value of the wrong type.
+    """
+    parser = Parser(
+        prog="python -m experiments.run CONFIG",
+        description="Several processes: give each the same arguments and its own --process-id. Slurm's srun needs none "
+        "of these options.",
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    parser.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
+    parser.add_argument("--num-processes", type=int, metavar="N", help="processes in all")
+    parser.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0 to N-1")
+    return own_options(parser, args)
+
+
+class OthersGoneError(RuntimeError):
+    """Another process ended without a word."""
+
+
+class Processes:
+    """The processes that train together, of which this is one; an error that leaves it as a context ends this one.
+
+    Attributes:
+      count: how many there are.
+      first: whether this is the one that writes, prints and draws.
+      others_gone: whether others may have ended before this one.
+    """
+
+    def __init__(self, count: int = 1, first: bool = True):
+        self.count, self.first, self.others_gone = count, first, False
+        self._stop = False
+
+    def __enter__(self) -> Processes:
+        if self.count > 1:
+            # What is asked of one process has to reach the others before any of them leaves: they wait for each other.
+            # JAX, too, has taken SIGTERM for itself.
+            for asked in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(asked, self._ask)
+        return self
+
+    def __exit__(self, _: Any, error: BaseException | None, trace: Any) -> None:
+        if self.count > 1 and isinstance(error, Exception | KeyboardInterrupt):
+            traceback.print_exception(error)
+            leave(1)
+
+    def _ask(self, *_: Any) -> None:
+        if self._stop:
+            self.others_gone = True
+            raise KeyboardInterrupt
+        self._stop = True
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """What is wrong in one process, inside, is wrong in all; so is an interruption.
+
+        Raises:
+          ValueError: the first process's complaint, or another one's with its number.
+          KeyboardInterrupt: some process was asked to stop.
+          OthersGoneError: some process is no longer there.
+        """
+        problem = ""
+        try:
+            yield
+        except (ValueError, FileNotFoundError) as error:
+            if self.count == 1:
+                raise
+            problem = str(error)
+        self.meet(problem)
+
+    def meet(self, problem: str = "") -> None:
+        """Waits for all processes; see `agreed` for what it raises."""
+        if self.count > 1:
+            self._compare(problem)
+
+    def _compare(self, problem: str) -> None:
+        row = np.zeros(LONGEST + 1, np.uint8)
+        text = problem.encode()[:LONGEST]
+        row[: len(text)] = np.frombuffer(text, np.uint8)
+        row[LONGEST] = self._stop
+        try:
+            rows = distributed.gather(row)
+        except (ValueError, RuntimeError) as error:  # so JAX says that a collective has failed
+            self.others_gone = True
+            raise OthersGoneError(f"another process ended: {error}") from None
+        problems = [bytes(r[:LONGEST]).rstrip(b"\0").decode(errors="ignore") for r in rows]
+        for process, said in enumerate(problems):
+            if said:
+                raise ValueError(said if process == 0 else f"process {process}: {said}")
+        if rows[:, LONGEST].any():
+            self._stop = False
+            raise KeyboardInterrupt
+
+
+def join(options: argparse.Namespace) -> Processes:
+    """Joins the processes that the options or Slurm name.
+
+    Raises:
+      ValueError: see `distributed.initialize`.
+    """
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # JAX waits where Python hears nothing
+    try:
+        count = distributed.initialize(
+            options.coordinator, options.num_processes, options.process_id
+        )
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    process = options.process_id
+    if process is None:
+        process = int(os.environ["SLURM_PROCID"]) if count > 1 else 0
+    if process > 0:
+        # Collectives on CPU announce themselves on standard output, from C++.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+    return Processes(count, process == 0)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process at once; the ordinary end would wait for others that are gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

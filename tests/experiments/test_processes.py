@@ -1,0 +1,172 @@
+"""The launcher in two processes: one run folder, the numbers of one process, one end for all."""
+
+import json
+import signal
+import time
+
+import numpy as np
+import pytest
+from several import PATIENCE, ended, free_port, options, slurm, started
+
+from experiments.run import main
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+# Cohorts of 5 on 2 devices, one in each process: one has a slot of padding.
+SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size"]
+SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
+SHORT = ["--algorithms", "rand_k", "--rounds", "3", "--every", "2", "--seeds", "2"]
+
+
+def two(folder, *args):
+    """Arguments of Python for both processes; the second one would write beside the first one's folder."""
+    address = f"127.0.0.1:{free_port()}"
+    command = ["-m", "experiments.run", *SMALL, *args]
+    return [
+        [*command, "--output", folder if i == 0 else folder / "second", *options(address, 2, i)]
+        for i in range(2)
+    ]
+
+
+def lines(folder):
+    """metrics.jsonl without the seconds."""
+    text = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in text]
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run in two processes, and what they said."""
+    folder = tmp_path_factory.mktemp("run") / "two"
+    with started(two(folder, *SHORT)) as processes:
+        said = ended(processes)
+    assert [process.code for process in said] == [0, 0], said
+    return folder, said
+
+
+def test_only_the_first_process_speaks_and_writes(finished):
+    folder, (first, second) = finished
+    assert "Fed-SMP rand_k" in first.out
+    assert "certified eps" in first.err
+    assert second[1:] == ("", "")
+    assert {f.name for f in folder.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+        "accuracy.png",
+    }
+    assert summary(folder)["status"] == "complete"
+    device = summary(folder)["device"]
+    assert (device["count"], device["processes"]) == (2, 2)
+
+
+def test_metrics_are_those_of_one_process(finished, tmp_path):
+    """To the bit on two devices, up to the order of sums on one."""
+    folder, _ = finished
+    for devices in (2, 1):  # the first starts JAX
+        own = ["--layout.devices", str(devices), "--output", str(tmp_path / str(devices))]
+        assert main([*SMALL, *SHORT, *own]) == 0
+    assert lines(folder) == lines(tmp_path / "2")
+    for ours, theirs in zip(lines(folder), lines(tmp_path / "1"), strict=True):
+        for name in ("loss", "accuracy"):
+            np.testing.assert_allclose(
+                ours[name]["per_seed"], theirs[name]["per_seed"], rtol=1e-4, err_msg=name
+            )
+
+
+def wait_for(file, processes):
+    until = time.monotonic() + PATIENCE
+    while not file.exists() and time.monotonic() < until:
+        assert all(process.poll() is None for process in processes), ended(processes)
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "status"),
+    [(signal.SIGTERM, 130, "interrupted"), (signal.SIGKILL, 1, "failed, perhaps because another")],
+)
+def test_when_one_process_ends_all_do(sent, code, status, tmp_path):
+    """The second is asked to stop, or dies; the first one's folder has what was recorded."""
+    folder = tmp_path / "run"
+    endless = ["--algorithms", "fed_avg", "--rounds", "1000000", "--every", "1"]
+    with started(two(folder, *endless)) as processes:
+        wait_for(folder / "metrics.jsonl", processes)
+        processes[1].send_signal(sent)
+        first, second = ended(processes)
+    assert first.code == code, first
+    assert second.code == (-sent if sent == signal.SIGKILL else code), second
+    assert f"error: {status}" in first.err
+    assert summary(folder)["status"].startswith(status)
+    assert summary(folder)["rounds"]["fed_avg"] == len(lines(folder)) >= 1
+
+
+def test_a_mistake_in_one_process_ends_all(tmp_path):
+    """Here the second one's; Slurm names the processes."""
+    folder, port = tmp_path / "never", free_port()
+    command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
+    with started(
+        [command, [*command, "--p", "0"]], [slurm(i, 2, port) for i in range(2)]
+    ) as processes:
+        first, second = ended(processes)
+    assert (first.code, second.code) == (2, 2)
+    assert first.err.startswith("error: process 1: p: 0")
+    assert first.err.count("\n") == 1
+    assert second[1:] == ("", "")
+    assert not folder.exists()
+
+
+def test_a_process_that_dies_before_training_ends_all(tmp_path):
+    folder, port = tmp_path / "never", free_port()
+    dying = (
+        "import os; from experiments import run; run.prepare = lambda *_: os._exit(9); run.main()"
+    )
+    command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
+    tasks = [slurm(i, 2, port) for i in range(2)]
+    with started([command, ["-c", dying]], tasks) as processes:
+        first, second = ended(processes)
+    assert (first.code, second.code) == (1, 9)
+    assert "error: another process ended: " in first.err
+    assert not folder.exists()
+
+
+def test_other_settings_in_one_process_end_all(tmp_path):
+    folder = tmp_path / "never"
+    one, other = two(folder, *SHORT)
+    with started([one, [*other, "--clip-norm", "3"]]) as processes:
+        first, second = ended(processes)
+    assert (first.code, second.code) == (2, 2)
+    assert first.err == (
+        "error: settings: process 1 has another than process 0; give every process the same\n"
+    )
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--coordinator", "h:1"], "give all three or none"),
+        (options("h:1", 2, 2), "process_id: 2 is not between 0 and 1"),
+        (options("h", 2, 1), "coordinator: 'h' is not HOST:PORT"),
+        (["--num-processes", "two"], "--num-processes: invalid int value: 'two'"),
+    ],
+)
+def test_options_that_make_no_sense(args, said, tmp_path, capsys):
+    assert main([*SMALL, *args, "--output", str(tmp_path / "never")]) == 2
+    shown, error = capsys.readouterr()
+    assert shown == ""
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert said in error
+
+
+def test_the_options_are_explained(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["quickstart", "--help"])
+    assert stop.value.code == 0
+    page = capsys.readouterr().out
+    for option in ("--coordinator HOST:PORT", "--num-processes N", "--process-id I", "--rounds"):
+        assert option in page

@@ -1,0 +1,126 @@
+"""Two processes compute what one does."""
+
+import socket
+
+import numpy as np
+import pytest
+from several import ended, free_port, slurm, started
+from small import assert_close
+from trained import numbers, trained
+
+import fedpriv as fp
+from fedpriv.distributed import initialize
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+LAYOUTS = {"two devices": 1, "four devices, named by Slurm": 2}
+
+
+@pytest.fixture(scope="module", params=LAYOUTS.values(), ids=LAYOUTS.keys())
+def found(request, tmp_path_factory):
+    """Devices of each process, and what both of them found."""
+    folder, port, devices = tmp_path_factory.mktemp("found"), free_port(), request.param
+    files = [folder / f"{i}.npz" for i in range(2)]
+    named = [[f"127.0.0.1:{port}", 2, i] if devices == 1 else [] for i in range(2)]
+    by_slurm = [{} if devices == 1 else slurm(i, 2, port) for i in range(2)]
+    arguments = [
+        ["-m", "trained", file, devices, *address]
+        for file, address in zip(files, named, strict=True)
+    ]
+    with started(arguments, by_slurm) as processes:
+        for process in ended(processes):
+            assert process.code == 0, process.err
+    return devices, [dict(np.load(file)) for file in files]
+
+
+def test_the_mesh_spans_all_devices_process_by_process(found):
+    devices, results = found
+    for result in results:
+        assert result["count"] == 2
+        assert result["devices"] == 2 * devices
+        np.testing.assert_array_equal(result["processes"], np.repeat([0, 1], devices))
+
+
+def test_both_processes_get_the_same(found):
+    _, (first, second) = found
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_results_are_those_of_one_process(found):
+    """To the bit with as many devices, of which there are two: sums of two terms have one order."""
+    devices, (result, _) = found
+    one = numbers(trained(fp.Strategy()))
+    assert_close({name: result[name] for name in one}, one)
+    np.testing.assert_array_equal(result["later"], result["state0"] + 1)
+    if devices == 1:
+        np.testing.assert_array_equal(result["alone"], one["loss"])
+        for name, value in numbers(trained(fp.Strategy("map", 2))).items():
+            np.testing.assert_array_equal(result[name], value)
+
+
+def test_errors_are_the_same_in_every_process(found):
+    devices, results = found
+    for result in results:
+        too_many = f"is not between 1 and the {2 * devices} devices of 2 processes"
+        assert too_many in str(result["many"])
+        if devices == 2:
+            assert "devices: 3 is not a multiple of the 2 processes" in str(result["odd"])
+        else:
+            assert too_many in str(result["odd"])
+            assert "became NaN or infinite in round 2 (seed 0)" in str(result["diverged"])
+            assert str(result["shifted"]) == (
+                "initial_state: process 1 has another than process 0; give every process the same"
+            )
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"},  # salloc, sbatch
+        slurm(0, 4, 1) | {"SLURM_STEP_NUM_TASKS": "1"},  # a shell that srun started for a big job
+        slurm(0, 1, 1),
+    ],
+    ids=["no Slurm", "allocation", "interactive step", "one task"],
+)
+def test_a_process_without_others_stays_alone(environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert initialize() == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("h:1", None, None), r"give all three or none"),
+        ((None, 2, 0), r"\(None, 2, 0\) are given; give all three"),
+        (("h", 2, 0), "coordinator: 'h' is not HOST:PORT"),
+        ((":80", 2, 0), "coordinator: ':80' is not HOST:PORT"),
+        (("h:99999", 2, 0), "not HOST:PORT with a port from 1 to 65535"),
+        (("h:1", 0, 0), "num_processes: 0 is not at least 1"),
+        (("h:1", 2, 2), "process_id: 2 is not between 0 and 1"),
+        (("h:1", 2, -1), "process_id: -1 is not between 0 and 1"),
+        (("no such host:1", 2, 1), "coordinator: host 'no such host' is not found"),
+    ],
+)
+def test_errors(given, message):
+    with pytest.raises(ValueError, match=message) as error:
+        initialize(*given)
+    assert "\n" not in str(error.value)
+
+
+def test_a_port_in_use():
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"cannot listen on port {port} .*choose another"):
+            initialize(f"127.0.0.1:{port}", 2, 0)
+
+
+def test_a_process_that_waits_in_vain_says_so():
+    code = "import fedpriv as fp; fp.distributed.initialize('127.0.0.1:{}', 2, 1, timeout=1)"
+    with started([["-c", code.format(free_port())]]) as processes:
+        (result,) = ended(processes)
+    assert result.code == 1
+    assert result.err.startswith("error: waited 1 s for 2 processes at coordinator 127.0.0.1:")
+    assert result.err.count("\n") == 1

@@ -1,0 +1,88 @@
+"""What one process or several compute in test_distributed.py; as a program, one of the processes.
+
+python trained.py FILE DEVICES [HOST:PORT N I]: DEVICES of the CPU for this process; without the rest, Slurm names the
+processes. FILE gets the numbers and what was refused.
+"""
+
+import sys
+
+import jax
+import numpy as np
+from small import regression, sgd, squared, start
+
+import fedpriv as fp
+from fedpriv.strategy import default
+
+CLIENTS, COHORT = 7, 5
+
+
+def score(params, example):
+    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+
+
+def trained(strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0) -> fp.History:
+    """DP-FedAvg with 5 of 7 clients of unequal size, 2 seeds, 5 rounds, evaluated every 2."""
+    federation = regression([4, 1, 3, 2, 4, 3, 1])
+    algorithm = fp.dp_fed_avg(
+        squared,
+        sampler=fp.fixed_size(CLIENTS, COHORT),
+        optimizer=sgd,
+        batches=fp.epochs(2, 2),
+        clip_norm=0.5,
+        noise_multiplier=noise,
+    )
+    initial = jax.tree.map(lambda leaf: leaf + shift, start())
+    return fp.simulate(
+        algorithm,
+        initial,
+        federation,
+        federation.examples,
+        score=score,
+        rounds=5,
+        every=2,
+        seeds=(0, 1),
+        strategy=strategy,
+    )
+
+
+def numbers(history: fp.History) -> dict[str, np.ndarray]:
+    state = jax.tree.leaves(history.state)
+    return {"loss": history.loss} | {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(state)}
+
+
+def refused(error: type[Exception], fn, *args) -> str:
+    try:
+        fn(*args)
+    except error as caught:
+        return str(caught)
+    return "nothing"
+
+
+def main(file: str, devices: str, *address: str) -> None:
+    fp.split_cpu(int(devices))
+    given = (address[0], int(address[1]), int(address[2])) if address else ()
+    count = fp.distributed.initialize(*given)
+    strategy = default()
+    history = trained(strategy)
+    found = numbers(history) | {
+        "odd": refused(ValueError, fp.Strategy, "map", 2 * count - 1),
+        "many": refused(ValueError, fp.Strategy, "map", 2 * count * int(devices)),
+        "later": jax.tree.leaves(history.state.params)[0] + 1,  # the state is this process's own
+    }
+    if address:  # once is enough
+        found |= {
+            "diverged": refused(fp.DivergedError, trained, strategy, 1e38),
+            "shifted": refused(ValueError, trained, strategy, 0.1, float(jax.process_index())),
+            "alone": trained(fp.Strategy()).loss,  # each process by itself
+        }
+    np.savez(
+        file,
+        count=count,
+        devices=strategy.devices,
+        processes=[device.process_index for device in strategy.mesh.devices],
+        **found,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
