@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments import compilation_cache
 from experiments import config as configuration
 from experiments.config import Experiment, Run
 from experiments.record import Privacy, Recorder, new_folder
@@ -159,6 +160,7 @@ def prepare(
 ) -> tuple[Strategy, Experiment, dict[str, int], Recorder]:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     split_cpu(config.layout.devices)
+    compilation_cache.enable()
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
     check(experiment)

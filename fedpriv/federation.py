@@ -103,15 +103,20 @@ def stack(federations: Sequence[Federation]) -> Federation:
     capacity = max(f.capacity for f in federations)
     return Federation(
         examples=first.examples,
-        rows=jnp.stack([_widen(f.rows, capacity) for f in federations]),
-        size=jnp.stack([f.size for f in federations]),
-        public=jnp.stack([f.public for f in federations]),
+        rows=_stack([_widen(np.asarray(f.rows), capacity) for f in federations]),
+        size=_stack([f.size for f in federations]),
+        public=_stack([f.public for f in federations]),
     )
 
 
-def _widen(rows: jax.Array, capacity: int) -> jax.Array:
+def _stack(arrays: Sequence[ArrayLike]) -> jax.Array:
+    """On the host: on the device, every shape would be a program to compile."""
+    return jnp.asarray(np.stack([np.asarray(array) for array in arrays]))
+
+
+def _widen(rows: np.ndarray, capacity: int) -> np.ndarray:
     missing = capacity - rows.shape[1]
-    return jnp.concatenate([rows, jnp.repeat(rows[:, :1], missing, axis=1)], axis=1)
+    return np.concatenate([rows, np.repeat(rows[:, :1], missing, axis=1)], axis=1)
 
 
 def _check_same(first: Federation, other: Federation, i: int) -> None:
