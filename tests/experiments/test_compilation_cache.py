@@ -52,11 +52,11 @@ def launch(folder, **environment):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run without the cache, one that fills it, one that uses it, one whose entries were damaged since."""
+    """A run whose cache folder cannot be made, one that fills it, one that uses it, one whose entries were damaged."""
     root = tmp_path_factory.mktemp("runs")
     home = {"XDG_CACHE_HOME": str(root / "cache")}
-    found = {"off": launch(root / "off", **home, JAX_ENABLE_COMPILATION_CACHE="false")}
-    assert not (root / "cache").exists()
+    (root / "file").write_text("in the way")
+    found = {"off": launch(root / "off", XDG_CACHE_HOME=str(root / "file" / "cache"))}
     found["fills"] = launch(root / "fills", **home)
     entries = sorted((root / "cache" / "fedpriv" / "xla").glob("*/*-cache"))
     found["uses"] = launch(root / "uses", **home)
@@ -68,7 +68,7 @@ def runs(tmp_path_factory):
     return found, entries
 
 
-def test_the_cache_is_filled_and_used(runs):
+def test_the_cache_is_filled_and_used_where_there_can_be_one(runs):
     found, entries = runs
     assert found["off"][1]["cache_misses"] == found["off"][1]["cache_hits"] == 0
     assert found["fills"][1]["cache_misses"] == len(entries)
@@ -84,22 +84,12 @@ def test_numbers_are_the_same_to_the_bit(runs, which):
 
 
 def test_nothing_is_said_of_the_cache_but_that_entries_are_damaged(runs):
-    found, entries = runs
+    found, _ = runs
     for which in ("off", "fills", "uses"):
         assert found[which][2] == ""
     said = found["damaged"][2]
     assert "Error reading persistent compilation cache entry for 'jit_" in said
     assert "Traceback" not in said
-
-
-def test_a_folder_that_cannot_be_made_changes_nothing(runs, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    numbers, counts, said = launch(
-        tmp_path / "run", XDG_CACHE_HOME=str(tmp_path / "file" / "cache")
-    )
-    assert numbers == runs[0]["off"][0]
-    assert counts["cache_misses"] == counts["cache_hits"] == 0
-    assert said == ""
 
 
 @pytest.fixture
