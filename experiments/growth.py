@@ -4,7 +4,7 @@ Rounds of DP-FedAvg, Fed-SMP (rand_k, p = 0.1) and, against the clients, DP-SCAF
 each of them: against the cohort r (10 to 1000), the parameters d (1e4 to 1e7) and the clients n (1e2 to 1e6), with the
 other two fixed. A client has 4 images of 8 x 8 bytes and trains an MLP with a hidden layer: an epoch in batches of 2
 (DP-SCAFFOLD: 2 steps on 2 records each). A round draws its cohort; one device; compiled before, so that compile time is
-beside it. Every size has a process of its own, whose peak memory (data, compilation and rounds) counts above that of its
+beside it. Every size has a process of its own, whose peak memory (data, compilation, rounds) counts above that of its
 imports; XLA's own count of the round's memory is beside it. Slopes are those of the logarithms, over the three largest
 sizes.
 
