@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from experiments import compilation_cache
 from experiments import config as configuration
 from experiments.audit_mechanisms import audit_mechanisms
 from experiments.audit_picture import picture
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = configuration.load(name)
         options, rest = _options(name, args)
         config = parse(module, name, rest, "audit")
+        compilation_cache.enable()
         folder = new_folder(config, name) if config.output else None
         report = _audit(module, config, options)
     except (ValueError, OSError) as error:

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 
-from experiments import haar_speed
+from experiments import compilation_cache, haar_speed
 from experiments._torch_baseline import LAYOUTS, TorchRounds, peak_memory_mb
 from experiments.command_line import Parser
 from experiments.timing import device_memory_mb, device_name, lines, seconds, show, spread
@@ -65,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("--torch: PyTorch is not installed; pip install torch")
         if args.workload == "C" and (args.clients is not None or args.devices not in (None, 1)):
             raise ValueError("--workload: C has no clients and runs on one device")
+        compilation_cache.disable()
         split_cpu(min(args.devices or cores(), cores()))
         strategy = default()
         strategy = Strategy(strategy.clients, args.devices or strategy.devices)

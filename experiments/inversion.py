@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedpriv as fp
-from experiments import figure6
+from experiments import compilation_cache, figure6
 from experiments.command_line import Parser
 from experiments.inversion_attack import Attacked, attacker, views
 from experiments.inversion_views import RATE, Reading, Victims, all_seen, draw_victims, read
@@ -35,6 +35,7 @@ DATA = ("fashion_mnist", "mnist", "digits")
 def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _options(argv)
+        compilation_cache.enable()
         if options.figure6:
             return figure6.run(options)
         data = fp.datasets.load(options.data, options.data_dir)

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments import compilation_cache
 from experiments import config as configuration
 from experiments import processes
 from experiments.config import Experiment, Run
@@ -197,6 +198,7 @@ def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
 def prepare(config: Run, module: ModuleType) -> tuple[Strategy, Experiment, dict[str, int]]:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     split_cpu(config.layout.devices)
+    compilation_cache.enable()
     strategy = configuration.strategy(config.layout)
     experiment: Experiment = module.build(config)
     check(experiment)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import compilation_cache
 from experiments import config as configuration
 from experiments.command_line import Parser
 from experiments.config import Run
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = parse(module, options.config, rest, "tune")
         _require(config, options.values, options.folds)
         split_cpu(config.layout.devices)
+        compilation_cache.enable()
         found = tune(module, config, options.values, options.folds)
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)

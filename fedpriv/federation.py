@@ -103,15 +103,20 @@ def stack(federations: Sequence[Federation]) -> Federation:
     capacity = max(f.capacity for f in federations)
     return Federation(
         examples=first.examples,
-        rows=jnp.stack([_widen(f.rows, capacity) for f in federations]),
-        size=jnp.stack([f.size for f in federations]),
-        public=jnp.stack([f.public for f in federations]),
+        rows=_stack([_widen(np.asarray(f.rows), capacity) for f in federations]),
+        size=_stack([f.size for f in federations]),
+        public=_stack([f.public for f in federations]),
     )
 
 
-def _widen(rows: jax.Array, capacity: int) -> jax.Array:
+def _stack(arrays: Sequence[ArrayLike]) -> jax.Array:
+    """On the host: on the device, every shape would be a program to compile."""
+    return jnp.asarray(np.stack([np.asarray(array) for array in arrays]))
+
+
+def _widen(rows: np.ndarray, capacity: int) -> np.ndarray:
     missing = capacity - rows.shape[1]
-    return jnp.concatenate([rows, jnp.repeat(rows[:, :1], missing, axis=1)], axis=1)
+    return np.concatenate([rows, np.repeat(rows[:, :1], missing, axis=1)], axis=1)
 
 
 def _check_same(first: Federation, other: Federation, i: int) -> None:
@@ -209,16 +214,24 @@ def _assign(
 ) -> Federation:
     if len(clients) == 0:
         raise ValueError("clients=[] is empty; give one array of row numbers per client")
-    holders = {f"clients[{i}]": c for i, c in enumerate(clients)} | {"public": public}
-    held = {name: _check_rows(name, rows, total) for name, rows in holders.items()}
-    _check_disjoint(held, total)
-    shared = held.pop("public")
-    size = np.array([len(rows) for rows in held.values()], np.int32)
-    table = np.empty((len(held), size.max()), np.int32)
-    for line, rows in zip(table, held.values(), strict=True):
-        line[: len(rows)] = rows
-        line[len(rows) :] = rows[0]
+    size, rows = _joined(clients, total)
+    shared = _check_rows("public", public, total)
+    _check_disjoint(size, rows, shared, total)
+    table = np.repeat(rows[np.cumsum(size) - size, None], size.max(), axis=1)  # first rows
+    table[np.arange(size.max()) < size[:, None]] = rows
     return Federation(examples, jnp.asarray(table), jnp.asarray(size), jnp.asarray(shared))
+
+
+def _joined(clients: Sequence[ArrayLike], total: int) -> tuple[np.ndarray, np.ndarray]:
+    """(i32[clients] how many rows each has, i32[...] all of them); checked together, as there may be a million."""
+    held = [np.asarray(rows) for rows in clients]
+    plain = all(rows.ndim == 1 and rows.size and rows.dtype.kind in "iu" for rows in held)
+    joined = np.concatenate(held) if plain else np.zeros(0)
+    if joined.dtype.kind not in "iu" or joined.min() < 0 or joined.max() >= total:
+        held = [_check_rows(f"clients[{i}]", rows, total) for i, rows in enumerate(held)]
+        joined = np.concatenate(held)
+    size = np.fromiter(map(len, held), np.int32, len(held))
+    return size, joined.astype(np.int32)
 
 
 def _check_rows(name: str, rows: ArrayLike, total: int) -> np.ndarray:
@@ -238,12 +251,12 @@ def _check_rows(name: str, rows: ArrayLike, total: int) -> np.ndarray:
     return array.astype(np.int32)
 
 
-def _check_disjoint(held: Mapping[str, np.ndarray], total: int) -> None:
-    rows = np.concatenate(list(held.values()))
-    count = np.bincount(rows, minlength=total)
+def _check_disjoint(size: np.ndarray, rows: np.ndarray, public: np.ndarray, total: int) -> None:
+    count = np.bincount(rows, minlength=total) + np.bincount(public, minlength=total)
     if count.max(initial=0) > 1:
         row = int(np.argmax(count > 1))
-        owners = [name for name, own in held.items() for _ in range(int((own == row).sum()))]
+        owners = [f"clients[{i}]" for i in np.repeat(np.arange(len(size)), size)[rows == row]]
+        owners += ["public"] * int((public == row).sum())
         raise ValueError(
             f"row {row} is given to {owners[0]} and to {owners[1]}; give each row at most once"
         )

@@ -51,7 +51,9 @@ def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
         correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
         return {"correct": correct, "loss": cross_entropy, "weight": jnp.ones(())}
 
-    return Model(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)), loss, score)
+    # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
+    init = jax.jit(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)))
+    return Model(init, loss, score)
 
 
 def as_float(image: jax.Array) -> jax.Array:

@@ -196,10 +196,12 @@ def _per_seed(federation: Federation | Sequence[Federation], seeds: int) -> Fede
 
 def _initial(algorithm: Algorithm, params: Any, federation: Federation, roots: Key) -> State:
     init = params if callable(params) else lambda _: params
-    one = jax.tree.map(lambda leaf: leaf[0], (federation.rows, federation.size, federation.public))
+    one = (federation.rows, federation.size, federation.public)
+    # Slices on the host and one program that stacks: on the device, every shape would be a program to compile.
+    one = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
     first = Federation(federation.examples, *one)
     states = [algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    return jax.jit(lambda states: jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))(states)
 
 
 def _chunk(

@@ -1,5 +1,9 @@
-"""Two host devices for every test, so that runs over several devices are tested on any machine."""
+"""Two host devices for every test, so that runs over several devices are tested on any machine.
 
+No compilation cache, neither here nor in the processes that tests start: it would be the user's own.
+"""
+
+import os
 from collections.abc import Iterator
 
 import jax
@@ -7,6 +11,8 @@ import pytest
 
 from fedpriv.strategy import split_cpu
 
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+jax.config.update("jax_enable_compilation_cache", False)
 split_cpu(2)
 
 

@@ -110,6 +110,16 @@ def test_poisson_cut_at_its_capacity():
     assert_uniform(counts, len(full), 1 / 15)  # a uniform subset of those who came
 
 
+def test_poisson_takes_the_lowest_numbers_in_order_and_the_first_of_equals():
+    """A million of 2^23 possible numbers: tens of thousands of ties among them."""
+    population, slots = 1_000_000, 20_000
+    key = jax.random.key(3)
+    u = np.asarray(jax.random.uniform(key, (population,)))
+    expected = np.argsort(u, kind="stable")[:slots]
+    assert len(np.unique(u[expected])) < slots
+    np.testing.assert_array_equal(poisson(population, 0.5, slots).draw(key).ids, expected)
+
+
 def test_poisson_of_rate_one_takes_everyone():
     cohort = draws(poisson(5, 1.0, 5), 50)
     assert members(cohort, 5).all()

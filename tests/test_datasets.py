@@ -265,6 +265,24 @@ def test_digits():
     same(dataset.test, load("digits").test)
 
 
+@pytest.mark.parametrize("where", ["beside the package", "somewhere else"])
+def test_digits_are_those_of_scikit_learn(where, monkeypatch):
+    from sklearn.datasets import load_digits
+
+    if where == "somewhere else":
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    raw = load_digits()
+    dataset = load("digits")
+    found = [
+        (label, image.tobytes())
+        for part in (dataset.train, dataset.test)
+        for label, image in zip(part["label"], part["image"], strict=True)
+    ]
+    pixels = np.round(raw.images * 255 / 16).astype(np.uint8)
+    images = (image.tobytes() for image in pixels)
+    assert sorted(found) == sorted(zip(raw.target, images, strict=True))
+
+
 LONG = "x" * 79  # with its begin, 80 inputs; with its end, 80 targets: exactly one piece
 SPEECHES = [
     ("A", "ANN", "Hi!"),

@@ -1,0 +1,152 @@
+"""The launcher's compilation cache: the same numbers with it, faster to start, and never a run's end.
+
+Each run is a process of its own, with a cache folder of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import jax
+import pytest
+
+from experiments import compilation_cache
+
+# Runs the launcher and prints, as its last line, how many programs XLA compiled and how many came from the cache.
+LAUNCH = """
+import json, sys
+import jax
+counts = {"cache_misses": 0, "cache_hits": 0, "backend_compile_duration": 0}
+def count(name, *_, **__):
+    if (last := name.rsplit("/")[-1]) in counts:
+        counts[last] += 1
+jax.monitoring.register_event_listener(count)
+jax.monitoring.register_event_duration_secs_listener(count)
+from experiments import run
+run.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
+code = run.main(sys.argv[1:])
+print(json.dumps(counts))
+sys.exit(code)
+"""
+
+RUN = ["--algorithms", "rand_k", "--rounds", "2", "--every", "1", "--seeds", "2"]
+SIZE = ["--clients", "12", "--cohort", "4", "--local.epochs", "1", "--layout.devices", "2"]
+
+
+def launch(folder, **environment):
+    """(what the run found, counts, stderr)."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCH, *RUN, *SIZE, "--output", str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=kept | {"TQDM_DISABLE": "1"} | environment,
+    )
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    numbers = [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
+    return numbers, json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run whose cache folder cannot be made, one that fills it, one that uses it, one whose entries were damaged."""
+    root = tmp_path_factory.mktemp("runs")
+    home = {"XDG_CACHE_HOME": str(root / "cache")}
+    (root / "file").write_text("in the way")
+    found = {"off": launch(root / "off", XDG_CACHE_HOME=str(root / "file" / "cache"))}
+    found["fills"] = launch(root / "fills", **home)
+    entries = sorted((root / "cache" / "fedpriv" / "xla").glob("*/*-cache"))
+    found["uses"] = launch(root / "uses", **home)
+    for i, entry in enumerate(entries):
+        content = bytearray(entry.read_bytes())
+        content[len(content) // 2] ^= 255
+        entry.write_bytes([content[: len(content) // 2], b"", content][i % 3])
+    found["damaged"] = launch(root / "damaged", **home)
+    return found, entries
+
+
+def test_the_cache_is_filled_and_used_where_there_can_be_one(runs):
+    found, entries = runs
+    assert found["off"][1]["cache_misses"] == found["off"][1]["cache_hits"] == 0
+    assert found["fills"][1]["cache_misses"] == len(entries)
+    assert found["uses"][1]["cache_misses"] == 0
+    assert found["uses"][1]["cache_hits"] >= len(entries)
+    # What a run spends its start on: the rounds, on two devices, with donated buffers.
+    assert len([e for e in entries if e.name.startswith("jit_on_each_device-")]) == 1
+
+
+@pytest.mark.parametrize("which", ["fills", "uses", "damaged"])
+def test_numbers_are_the_same_to_the_bit(runs, which):
+    assert runs[0][which][0] == runs[0]["off"][0]
+
+
+def test_nothing_is_said_of_the_cache_but_that_entries_are_damaged(runs):
+    found, _ = runs
+    for which in ("off", "fills", "uses"):
+        assert found[which][2] == ""
+    said = found["damaged"][2]
+    assert "Error reading persistent compilation cache entry for 'jit_" in said
+    assert "Traceback" not in said
+
+
+@pytest.fixture
+def config():
+    """JAX's settings of the cache; restored, so that no test here turns it on for the others."""
+    names = (
+        "jax_enable_compilation_cache",
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+    )
+    before = {name: getattr(jax.config, name) for name in names}
+    yield jax.config
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_what_jax_was_told_comes_first(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "7")
+    config.update("jax_persistent_cache_min_compile_time_secs", 7.0)
+    compilation_cache.enable()  # it is off in tests
+    assert config.jax_compilation_cache_dir is None
+    config.update("jax_enable_compilation_cache", True)
+    config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
+    compilation_cache.enable()
+    assert config.jax_compilation_cache_dir == str(tmp_path / "own")
+    assert config.jax_persistent_cache_min_compile_time_secs == 7
+    assert not (tmp_path / "cache").exists()
+
+
+def test_versions_of_jax_that_would_complain_of_good_programs_get_none(config, monkeypatch):
+    config.update("jax_enable_compilation_cache", True)
+    monkeypatch.setattr(jax, "__version_info__", (0, 10, 1))
+    compilation_cache.enable()
+    assert config.jax_compilation_cache_dir is None
+
+
+def test_old_programs_are_forgotten_and_other_cpus_have_their_own(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config.update("jax_enable_compilation_cache", True)
+    compilation_cache.enable()
+    folder = tmp_path / "fedpriv" / "xla"
+    (mine,) = folder.iterdir()
+    assert str(mine) == config.jax_compilation_cache_dir
+    assert mine.stat().st_mode & 0o077 == 0  # programs are run as they are found
+    old, new = mine / "old-cache", mine / "new-cache"
+    for entry, days in ((old, 31), (new, 29)):
+        entry.touch()
+        os.utime(entry, (time.time() - days * 86400,) * 2)
+    config.update("jax_compilation_cache_dir", None)
+    monkeypatch.setattr(compilation_cache.platform, "machine", lambda: "another")
+    compilation_cache.enable()
+    assert len(list(folder.iterdir())) == 2
+    assert old.exists()
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config.update("jax_compilation_cache_dir", None)
+    compilation_cache.enable()
+    assert not old.exists()
+    assert new.exists()

@@ -1,0 +1,204 @@
+"""The growth command: slopes of growth that is known, sizes that are what they say, and its outputs."""
+
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import growth
+from experiments.growth_picture import picture
+from experiments.growth_point import Point, built, here, measured, network, peak_mb, xla_mb
+from experiments.growth_slope import fit, of_turns, of_values
+
+X = [1e2, 1e3, 1e4, 1e5, 1e6]
+
+
+def invented(power, memory=1.0):
+    """Numbers in place of a measurement: time grows as size^power on every axis, in three turns."""
+
+    def of(point, turns):
+        size = point.clients * point.cohort * point.parameters
+        return {
+            "parameters": point.parameters,
+            "compile_seconds": 0.5,
+            "seconds": [1e-9 * (1 + turn) * size**power for turn in range(turns)],
+            "peak_mb": 1e-3 * size**memory,
+            "xla_mb": 2.0,
+        }
+
+    return of
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_the_slope_of_a_power_is_its_exponent(power):
+    y = [3.0 * x**power for x in X]
+    assert fit(X, y) == pytest.approx(power)
+    found = of_values(X, y)
+    assert found == pytest.approx((power, power, power))
+    assert found.linear == (power <= 1)
+
+
+def test_only_the_largest_sizes_count_and_each_turn_has_its_slope():
+    turns = [[1e9] * 2, [1e9] * 2, [1.0, 1.0], [10.0, 100.0], [100.0, 1e4]]
+    found = of_turns(X, turns)
+    medians = [1.0, 55.0, 5050.0]
+    assert found.slope == pytest.approx(np.polyfit([4, 5, 6], np.log10(medians), 1)[0])
+    assert (found.low, found.high) == pytest.approx((1, 2))
+
+
+def test_neighbours_give_the_range_of_what_was_measured_once():
+    found = of_values(X, [1, 1, 1, 10, 1000])
+    assert (found.low, found.high) == pytest.approx((1, 2))
+    assert found.slope == pytest.approx(1.5)
+
+
+def test_a_sort_counts_as_linear_and_a_root_more_does_not():
+    assert of_values(X, [x * np.log(x) for x in X]).linear
+    assert not of_values(X, [x**1.5 for x in X]).linear
+
+
+def test_what_has_no_logarithm_is_refused():
+    with pytest.raises(ValueError, match="not all positive"):
+        fit([1, 2], [0, 1])
+
+
+@pytest.mark.parametrize("parameters", [10**4, 10**5, 10**6, 10**7])
+def test_models_have_the_parameters_they_are_said_to_have(parameters):
+    image = jax.ShapeDtypeStruct((8, 8, 1), np.uint8)
+    shapes = jax.eval_shape(network(parameters).init, jax.random.key(0), image)
+    d = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    assert d == pytest.approx(parameters, rel=0.005)
+
+
+@pytest.mark.parametrize("algorithm", ["dp_fed_avg", "fed_smp", "dp_scaffold"])
+def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
+    made, state, federation = built(Point(algorithm, 12, 5, 200))
+    assert federation.rows.shape == (12, 4)
+    (release,) = (r for r in made.releases(1) if r.view == "third_party")
+    cohorts = release.participation or release.sampling
+    assert (cohorts.population, cohorts.most) == (12, 5)
+    d = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    if algorithm == "dp_scaffold":
+        assert state.controls.shape == (12, d)
+    _, metrics = jax.eval_shape(made.round, jax.random.key(0), state, federation)
+    assert metrics["cohort_size"].shape == ()
+
+
+def test_a_fresh_process_measures_what_this_one_would():
+    point = Point("fed_smp", 6, 2, 100)
+    there, now = measured(point, 2), here(point, 3)
+    assert there.keys() == now.keys()
+    assert there["xla_mb"] == now["xla_mb"] > 0
+    assert (len(there["seconds"]), len(now["seconds"])) == (2, 3)
+    assert min(there["seconds"]) > 0
+    assert 0 < there["peak_mb"] < 2000
+    assert there["compile_seconds"] > 0
+
+
+def test_memory_is_counted_in_megabytes():
+    compiled = jax.jit(lambda x: x + 1).lower(np.zeros(10**6, np.float32)).compile()
+    assert xla_mb(compiled) == pytest.approx(8, rel=0.01)
+    compiled = jax.jit(lambda x: x + 1, donate_argnums=0).lower(jax.numpy.zeros(10**6)).compile()
+    assert xla_mb(compiled) == pytest.approx(4, rel=0.01)
+    before = peak_mb()
+    np.ones(30 * 10**6).sum()
+    assert peak_mb() >= before > 0
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "code"), [(1.0, 0.5, 0), (2.0, 0.5, 1), (1.0, 1.6, 1), (0.1, 1.1, 0)]
+)
+def test_the_verdict_is_computed_and_is_the_exit_code(
+    time, memory, code, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(growth, "measured", invented(time, memory))
+    assert growth.main(["--repeats", "3", "--output", str(tmp_path)]) == code
+    out = capsys.readouterr().out
+    found = json.loads((tmp_path / "growth.json").read_text())
+    assert found["linear"] == (code == 0)
+    assert ("nothing grows worse than linearly" in out) == (code == 0)
+    assert ("(!)" in out) == (code == 1)
+    for one in found["series"]:
+        assert one["slopes"]["seconds"]["slope"] == pytest.approx(time)
+        assert one["slopes"]["peak_mb"]["slope"] == pytest.approx(memory)
+        assert one["slopes"]["xla_mb"]["slope"] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_default_covers_what_is_asked_for(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(growth, "measured", invented(1.0))
+    assert growth.main(["--json", "--output", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((tmp_path / "growth.json").read_text())
+    sizes = {"cohort": (10, 1000), "parameters": (1e4, 1e7), "clients": (1e2, 1e6)}
+    for axis, (least, most) in sizes.items():
+        series = [s for s in found["series"] if s["axis"] == axis]
+        assert {"dp_fed_avg", "fed_smp"} <= {s["algorithm"] for s in series}
+        for one in series:
+            x = [p[axis] for p in one["points"]]
+            assert (x[0], x[-1]) == (least, most)
+            others = sizes.keys() - {axis}
+            assert all(len({p[o] for p in one["points"]}) == 1 for o in others)
+    assert "dp_scaffold" in {s["algorithm"] for s in found["series"] if s["axis"] == "clients"}
+    png = (tmp_path / "growth.png").read_bytes()
+    assert png[:4] == b"\x89PNG"
+    assert len(png) < 300_000
+
+
+def test_the_picture_shows_every_series_and_slope_one(monkeypatch, tmp_path):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    picture(growth.measure(growth.AXES, 2, of=invented(1.0)), tmp_path / "p.png")
+    (figure,) = drawn
+    assert len(figure.axes) == 6
+    for time, memory, algorithms in zip(
+        figure.axes[::2], figure.axes[1::2], (2, 2, 3), strict=True
+    ):
+        assert len(time.get_legend_handles_labels()[1]) == algorithms + 1
+        assert len(memory.get_legend_handles_labels()[1]) == 2 * algorithms + 1
+        (line,) = (x for x in time.lines if x.get_label() == "slope 1")
+        assert fit(*map(list, line.get_data())) == pytest.approx(1)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+def test_quick_measures_every_axis(tmp_path, capsys, monkeypatch):
+    """In this process, whose peak is past; tiny sizes say nothing, so that the verdict may be either."""
+    monkeypatch.setattr(growth, "measured", lambda *given: here(*given) | {"peak_mb": 1.0})
+    code = growth.main(["--quick", "--repeats", "2", "--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    found = json.loads((tmp_path / "growth.json").read_text())
+    assert code == (not found["linear"])
+    assert out.strip() == (tmp_path / "growth.md").read_text().strip()
+    assert [s["axis"] for s in found["series"]] == ["cohort", "parameters", "clients"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--repeats", "0"], "--repeats: 0 is not at least 1"),
+        (["--repeats", "x"], "invalid int value"),
+        (["--output", "{file}/under"], "--output: cannot make"),
+        (["--speed"], "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(given, said, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    try:
+        code = growth.main([x.format(file=tmp_path / "file") for x in given])
+    except SystemExit as stop:
+        code = stop.code
+    shown, error = capsys.readouterr()
+    assert (code, shown) == (2, "")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_size_that_fails_is_named_and_is_not_a_verdict(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert growth.main(["--quick", "--output", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "error: Point(algorithm='dp_fed_avg', clients=8, cohort=2, parameters=100)" in error
+    assert not list(tmp_path.iterdir())
