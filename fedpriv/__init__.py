@@ -58,6 +58,7 @@ from fedpriv.proxy import median_norm, median_update_norm
 from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
+from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Algorithm, ModelState
 from fedpriv.vectors import dimension
 
@@ -82,6 +83,7 @@ __all__ = [
     "Sampler",
     "Shard",
     "Strategy",
+    "StreamedFederation",
     "Wire",
     "adaptive_fed_avg",
     "attacks",
