@@ -28,7 +28,7 @@ def asking(fn: Callable[..., PyTree]) -> Callable[..., tuple[PyTree, jax.Array]]
     """`fn` that also gives back, as i32[n], all ids that were marked while it ran.
 
     Raises:
-      ValueError: when it is called, ids that are marked inside a condition, a loop or a vmap.
+      ValueError: when it is called, ids that are marked inside a condition or a loop.
     """
 
     def both(*args: PyTree) -> tuple[PyTree, jax.Array]:
@@ -97,7 +97,7 @@ def _evaluate(jaxpr: core.Jaxpr, consts: Sequence, args: Sequence, marked: list)
             results = _evaluate(inner.jaxpr, inner.consts, values, marked)
         else:
             if _is_mark(eqn):
-                marked.append(values[0])
+                marked.append(values[0].reshape(-1))
             elif _has_mark(eqn):
                 raise ValueError(
                     f"round: it calls for_each_client inside a lax.{eqn.primitive.name}, where it cannot be seen whose "

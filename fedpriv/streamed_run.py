@@ -134,7 +134,7 @@ class StreamedRounds:
         self._order = iter(order)
         self._done: jax.Array | None = None
         self._pool = ThreadPoolExecutor(1, "fedpriv-prefetch")
-        self._next: tuple[int, int, Future] | None = None
+        self._next: tuple[int, np.int32, Future] | None = None
 
     def __enter__(self) -> StreamedRounds:
         self._next = self._fetch()
@@ -158,13 +158,13 @@ class StreamedRounds:
         state, seen, self._done = self._step(self._roots[seed], t, state, federation)
         return state, seen, self._done
 
-    def _fetch(self) -> tuple[int, int, Future] | None:
+    def _fetch(self) -> tuple[int, np.int32, Future] | None:
         coming = next(self._order, None)
         if coming is None:
             return None
         seed, t = coming
-        ids = self._who(self._roots[seed], t, self._empty[seed])
-        return seed, t, self._pool.submit(self._read, seed, ids, self._done)
+        ids = self._who(self._roots[seed], np.int32(t), self._empty[seed])
+        return seed, np.int32(t), self._pool.submit(self._read, seed, ids, self._done)
 
     def _read(self, seed: int, ids: jax.Array, before: jax.Array | None) -> CohortFederation:
         jax.block_until_ready(before)

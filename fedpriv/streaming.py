@@ -191,6 +191,11 @@ class StreamedFederation:
         return len(self.offsets) - 1
 
     @property
+    def size(self) -> np.ndarray:
+        """i32[clients], how many records each client holds."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    @property
     def rows(self) -> NoReturn:
         _not_here("rows")
 
@@ -206,7 +211,7 @@ class StreamedFederation:
         return CohortFederation(
             jax.tree.map(jnp.asarray, examples),
             jnp.arange(len(self.public), dtype=jnp.int32),
-            jnp.asarray(np.diff(self.offsets), jnp.int32),
+            jnp.asarray(self.size),
             jnp.zeros(0, jnp.int32),
             jax.tree.map(jnp.asarray, held),
         )
@@ -250,6 +255,17 @@ class StreamedFederation:
         except ValueError as error:
             raise ValueError(f"{whose}: {error}") from None
         return examples
+
+
+def _not_an_argument(*_: object) -> NoReturn:
+    raise ValueError(
+        "federation: a StreamedFederation is for `simulate` alone, for its records are not on the device; use a "
+        "Federation in memory"
+    )
+
+
+# So that a jitted function that is given one says so, whichever it is.
+jax.tree_util.register_pytree_node(StreamedFederation, _not_an_argument, _not_an_argument)
 
 
 def _check_arrays(examples: PyTree, num_classes: int | None) -> int:
