@@ -24,8 +24,14 @@ def asks_for(ids: jax.Array) -> jax.Array:
     return checkpoint_name(ids, _MARK)
 
 
-def asking(fn: Callable[..., PyTree]) -> Callable[..., tuple[PyTree, jax.Array]]:
+def asking(
+    fn: Callable[..., PyTree], *, in_line: bool = False
+) -> Callable[..., tuple[PyTree, jax.Array]]:
     """`fn` that also gives back, as i32[n], all ids that were marked while it ran.
+
+    Args:
+      in_line: take all jitted functions apart, not only those that mark ids: what each result depends on is then seen,
+        but XLA may round differently.
 
     Raises:
       ValueError: when it is called, ids that are marked inside a condition or a loop.
@@ -34,7 +40,7 @@ def asking(fn: Callable[..., PyTree]) -> Callable[..., tuple[PyTree, jax.Array]]
     def both(*args: PyTree) -> tuple[PyTree, jax.Array]:
         program, out = jax.make_jaxpr(fn, return_shape=True)(*args)
         marked: list[jax.Array] = [jnp.zeros(0, jnp.int32)]
-        values = _evaluate(program.jaxpr, program.consts, jax.tree.leaves(args), marked)
+        values = _evaluate(program.jaxpr, program.consts, jax.tree.leaves(args), marked, in_line)
         return jax.tree.unflatten(jax.tree.structure(out), values), jnp.concatenate(marked)
 
     return both
@@ -54,7 +60,7 @@ def foresee(
       ValueError: the ids depend on `unknown`, or are marked where `asking` does not find them.
     """
     given, rest = jax.tree.leaves(known), jax.tree_util.tree_leaves_with_path(unknown)
-    program = jax.make_jaxpr(lambda *args: asking(fn)(*args)[1])(*known, unknown)
+    program = jax.make_jaxpr(lambda *args: asking(fn, in_line=True)(*args)[1])(*known, unknown)
     jaxpr = program.jaxpr
     eqns, needed = _needed(jaxpr)
     late = [
@@ -82,8 +88,10 @@ def _needed(jaxpr: core.Jaxpr) -> tuple[list, set]:
     return kept[::-1], needed
 
 
-def _evaluate(jaxpr: core.Jaxpr, consts: Sequence, args: Sequence, marked: list) -> Sequence:
-    """The program's results; calls of jitted functions are run in line, and marks collected."""
+def _evaluate(
+    jaxpr: core.Jaxpr, consts: Sequence, args: Sequence, marked: list, in_line: bool
+) -> Sequence:
+    """The program's results; what it marks, in jitted functions that it calls too, is appended to `marked`."""
     env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
     def read(atom: Any) -> Any:
@@ -92,9 +100,9 @@ def _evaluate(jaxpr: core.Jaxpr, consts: Sequence, args: Sequence, marked: list)
     for eqn in jaxpr.eqns:
         values = [read(v) for v in eqn.invars]
         results: Sequence
-        if eqn.primitive.name in ("jit", "pjit"):
+        if eqn.primitive.name in ("jit", "pjit") and (in_line or _has_mark(eqn)):
             inner = eqn.params["jaxpr"]
-            results = _evaluate(inner.jaxpr, inner.consts, values, marked)
+            results = _evaluate(inner.jaxpr, inner.consts, values, marked, in_line)
         else:
             if _is_mark(eqn):
                 marked.append(values[0].reshape(-1))

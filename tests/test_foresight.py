@@ -40,9 +40,7 @@ def test_ids_and_results():
 def test_ids_without_the_rest():
     who = foresee(round, (KEY, jnp.int32(0)), jax.ShapeDtypeStruct((), jnp.float32))
     for t in (3, 4):
-        np.testing.assert_array_equal(
-            who(KEY, t), np.concatenate([drawn(KEY, t), drawn(KEY, 7)])
-        )
+        np.testing.assert_array_equal(who(KEY, t), np.concatenate([drawn(KEY, t), drawn(KEY, 7)]))
 
 
 def test_what_is_not_needed_is_not_run():
@@ -58,6 +56,20 @@ def test_what_is_not_needed_is_not_run():
     np.testing.assert_array_equal(who(KEY), drawn(KEY, 1))
     jax.effects_barrier()
     assert not called
+
+
+def test_what_one_jitted_function_does_is_told_apart():
+    @jax.jit
+    def both(key, x):
+        return drawn(key, 1), x + 1
+
+    def fn(key, x):
+        ids, x = both(key, x)
+        asks_for(ids)
+        return x
+
+    who = foresee(fn, (KEY,), jax.ShapeDtypeStruct((), jnp.float32))
+    np.testing.assert_array_equal(who(KEY), drawn(KEY, 1))
 
 
 def test_nobody():
