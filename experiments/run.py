@@ -23,9 +23,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments import compilation_cache
+from experiments import compilation_cache, processes
 from experiments import config as configuration
-from experiments import processes
 from experiments.config import Experiment, Run
 from experiments.processes import OthersGoneError, Processes
 from experiments.record import Privacy, Recorder, new_folder, plain

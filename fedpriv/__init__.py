@@ -23,6 +23,7 @@ from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
+from fedpriv.client_files import write_clients
 from fedpriv.codecs import Codec, Wire, fixed_interval, qsgd
 from fedpriv.cohort import (
     Cohort,
@@ -59,6 +60,7 @@ from fedpriv.proxy import median_norm, median_update_norm
 from fedpriv.records import subsets
 from fedpriv.simulate import DivergedError, Evaluation, History, simulate
 from fedpriv.strategy import Strategy, split_cpu
+from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Algorithm, ModelState
 from fedpriv.vectors import dimension
 
@@ -83,6 +85,7 @@ __all__ = [
     "Sampler",
     "Shard",
     "Strategy",
+    "StreamedFederation",
     "Wire",
     "adaptive_fed_avg",
     "attacks",
@@ -148,4 +151,5 @@ __all__ = [
     "wavelet",
     "wavelet_mechanism",
     "with_replacement",
+    "write_clients",
 ]

@@ -149,11 +149,12 @@ def for_each_client(
       ([slots, ...], zeros in empty slots).
     """
 
+    records = federation.records(cohort)
+
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
-        rows = federation.rows[i]
-        examples = jax.tree.map(lambda leaf: leaf[rows], federation.examples)
+        shard = Shard(records(i), federation.size[i])
         with probe.client(i):
-            return fn(jax.random.fold_in(key, i), Shard(examples, federation.size[i]), *own)
+            return fn(jax.random.fold_in(key, i), shard, *own)
 
     probe.show("cohort", cohort)
     mask = probe.contributing(cohort.ids, cohort.mask)

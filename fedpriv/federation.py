@@ -5,14 +5,19 @@ numbers. So several partitions (one per seed) cost only their index tables, and 
 a gather.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+
+from fedpriv._holdings import check_labels, check_lengths, converted, held_rows
+
+if TYPE_CHECKING:
+    from fedpriv.cohort import Cohort
 
 PyTree = Any
 
@@ -47,6 +52,15 @@ class Federation:
         """How many rows the largest client has room for."""
         return int(self.rows.shape[-1])
 
+    def records(self, cohort: "Cohort") -> Callable[[jax.Array], PyTree]:
+        """i -> the examples of client i of a cohort, leaves [capacity, ...]."""
+
+        def of_client(i: jax.Array) -> PyTree:
+            rows = self.rows[i]
+            return jax.tree.map(lambda leaf: leaf[rows], self.examples)
+
+        return of_client
+
     @classmethod
     def from_arrays(
         cls,
@@ -69,9 +83,9 @@ class Federation:
             ValueError: leaves of different length; NaN or infinity in a leaf; a label that is no
                 class; an empty client; a row out of range, or given twice.
         """
-        total = _check_lengths(examples)
+        total = check_lengths(examples)
         if num_classes is not None:
-            _check_labels(examples, num_classes)
+            check_labels(examples, num_classes)
         stored = jax.tree_util.tree_map_with_path(_to_device, examples)
         return _assign(stored, total, clients, public)
 
@@ -137,126 +151,20 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
             )
 
 
-def _name(path: Any) -> str:
-    return "examples" + jax.tree_util.keystr(path)
-
-
-def _check_lengths(examples: PyTree) -> int:
-    leaves = jax.tree_util.tree_leaves_with_path(examples)
-    if not leaves:
-        raise ValueError("examples has no leaves; give a dict of arrays [total, ...]")
-    total = None
-    for path, leaf in leaves:
-        if np.ndim(leaf) == 0:
-            raise ValueError(f"{_name(path)} is a scalar; give an array [total, ...]")
-        if total is None:
-            total = len(leaf)
-        if len(leaf) != total:
-            raise ValueError(
-                f"{_name(path)} has {len(leaf)} rows, {_name(leaves[0][0])} has {total}; "
-                "give every leaf the same leading axis"
-            )
-    assert total is not None
-    return total
-
-
-def _check_labels(examples: PyTree, num_classes: int) -> None:
-    if not isinstance(examples, Mapping) or "label" not in examples:
-        raise ValueError(
-            f'num_classes={num_classes} is given, but examples has no leaf "label"; '
-            'name the labels "label", or leave num_classes out'
-        )
-    labels = np.asarray(examples["label"])
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
-            f"examples['label'] has data type {labels.dtype}; convert the labels to integers"
-        )
-    wrong = (labels < 0) | (labels >= num_classes)
-    if wrong.any():
-        where = tuple(np.argwhere(wrong)[0])
-        raise ValueError(
-            f"examples['label'] is {labels[where]} in row {where[0]}, outside [0, {num_classes}); "
-            "correct the labels or num_classes"
-        )
-
-
 def _to_device(path: Any, leaf: Any) -> jax.Array:
     if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf  # already stored: keep that buffer
-    array = np.asarray(leaf)
-    if array.dtype in (np.int64, np.uint32, np.uint64):
-        limits = np.iinfo(np.int32)
-        if array.size and (array.min() < limits.min or array.max() > limits.max):
-            raise ValueError(f"{_name(path)} exceeds 32 bits; rescale it to fit into int32")
-        array = array.astype(np.int32)
-    elif array.dtype == np.float64:
-        with np.errstate(over="ignore"):  # an overflow to infinity is reported below
-            array = array.astype(np.float32)
-    if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
-        raise ValueError(f"{_name(path)} has data type {array.dtype}; give numbers or booleans")
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        _check_finite(path, array)
+    array = converted(path, np.asarray(leaf))
     return leaf if isinstance(leaf, jax.Array) else jnp.asarray(array)
-
-
-def _check_finite(path: Any, array: np.ndarray) -> None:
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        where = tuple(np.argwhere(wrong)[0])
-        raise ValueError(
-            f"{_name(path)} is {array[where]} in row {where[0]}; "
-            "remove or repair that row (values must be finite in float32)"
-        )
 
 
 def _assign(
     examples: PyTree, total: int, clients: Sequence[ArrayLike], public: ArrayLike
 ) -> Federation:
-    if len(clients) == 0:
-        raise ValueError("clients=[] is empty; give one array of row numbers per client")
-    size, rows = _joined(clients, total)
-    shared = _check_rows("public", public, total)
-    _check_disjoint(size, rows, shared, total)
+    size, rows, shared = held_rows(clients, public, total)
     table = np.repeat(rows[np.cumsum(size) - size, None], size.max(), axis=1)  # first rows
     table[np.arange(size.max()) < size[:, None]] = rows
-    return Federation(examples, jnp.asarray(table), jnp.asarray(size), jnp.asarray(shared))
-
-
-def _joined(clients: Sequence[ArrayLike], total: int) -> tuple[np.ndarray, np.ndarray]:
-    """(i32[clients] how many rows each has, i32[...] all of them); checked together, as there may be a million."""
-    held = [np.asarray(rows) for rows in clients]
-    plain = all(rows.ndim == 1 and rows.size and rows.dtype.kind in "iu" for rows in held)
-    joined = np.concatenate(held) if plain else np.zeros(0)
-    if joined.dtype.kind not in "iu" or joined.min() < 0 or joined.max() >= total:
-        held = [_check_rows(f"clients[{i}]", rows, total) for i, rows in enumerate(held)]
-        joined = np.concatenate(held)
-    size = np.fromiter(map(len, held), np.int32, len(held))
-    return size, joined.astype(np.int32)
-
-
-def _check_rows(name: str, rows: ArrayLike, total: int) -> np.ndarray:
-    array = np.asarray(rows)
-    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
-        raise ValueError(
-            f"{name} is {array.dtype}{list(array.shape)}; give a 1-d array of row numbers"
-        )
-    if array.size == 0 and name != "public":
-        raise ValueError(f"{name} is empty; give it a row, or leave this client out")
-    wrong = (array < 0) | (array >= total)
-    if wrong.any():
-        raise ValueError(
-            f"{name} holds row {array[wrong][0]}, outside [0, {total}); "
-            "give row numbers of the examples"
-        )
-    return array.astype(np.int32)
-
-
-def _check_disjoint(size: np.ndarray, rows: np.ndarray, public: np.ndarray, total: int) -> None:
-    count = np.bincount(rows, minlength=total) + np.bincount(public, minlength=total)
-    if count.max(initial=0) > 1:
-        row = int(np.argmax(count > 1))
-        owners = [f"clients[{i}]" for i in np.repeat(np.arange(len(size)), size)[rows == row]]
-        owners += ["public"] * int((public == row).sum())
-        raise ValueError(
-            f"row {row} is given to {owners[0]} and to {owners[1]}; give each row at most once"
-        )
+    return Federation(
+        examples,
+        *(jnp.asarray(x, jnp.int32) for x in (table, size, shared)),
+    )

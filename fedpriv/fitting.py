@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import jax
+import numpy as np
 
+from fedpriv import distributed
 from fedpriv.strategy import UNFITTED, Strategy, use
 
 _SHARE = 0.8  # of the free memory: allocators do not use the last of it
@@ -33,7 +35,10 @@ def fitted(
         return replace(strategy, clients=UNFITTED)
     each = max(analysis.temp_size_in_bytes / UNFITTED, 1)
     room = _SHARE * (free_memory() if free is None else free)
-    return replace(strategy, clients=max(1, int(room / each)))
+    clients = max(1, int(room / each))
+    if jax.process_count() > 1:  # all have to run the same program
+        clients = int(distributed.gather(np.array([clients])).min())
+    return replace(strategy, clients=clients)
 
 
 def free_memory() -> int:

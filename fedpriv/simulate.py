@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,12 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from fedpriv import distributed
 from fedpriv.codecs import Wire
 from fedpriv.compilation import compiled
 from fedpriv.federation import Federation, stack
+from fedpriv.fitting import fitted
 from fedpriv.strategy import Strategy, default, spmd, sum_over, use
+from fedpriv.streamed_run import one_per_seed, streamed_chunk
+from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
 from fedpriv.vectors import dimension
 
@@ -53,7 +59,8 @@ class Evaluation(NamedTuple):
 class History:
     """A run's evaluations, oldest first, and the state it ended in (leaves with a leading axis of seeds).
 
-    `compile_seconds` is what tracing and compiling took, before the first round; None until that is done.
+    `compile_seconds` is what tracing and compiling took, before the first round; None until that is done, and for a
+    streamed federation, whose programs are compiled when they are first needed.
     """
 
     seeds: tuple[int, ...]
@@ -97,7 +104,7 @@ class DivergedError(FloatingPointError):
 def simulate(
     algorithm: Algorithm,
     params: Callable[[Key], Params] | Params,
-    federation: Federation | Sequence[Federation],
+    federation: Federation | StreamedFederation | Sequence[Federation | StreamedFederation],
     test: Example,
     *,
     score: Score,
@@ -118,7 +125,7 @@ def simulate(
     Args:
       algorithm: what to train.
       params: key -> initial parameters, or the parameters.
-      federation: for all seeds, or one per seed over the same examples.
+      federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
       test: test examples, leaves [n, ...].
       score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
       strategy: how clients are laid out; by default `fedpriv.strategy.default()`.
@@ -127,14 +134,15 @@ def simulate(
       on_evaluation: called with each `Evaluation` as soon as it is there.
 
     Raises:
-      ValueError: rounds, every or the number of seeds below 1, what the algorithm's `init` finds wrong, or arguments
-        that are not the same in every process.
+      ValueError: rounds, every or the number of seeds below 1, what the algorithm's `init` finds wrong, arguments that
+        are not the same in every process, or what `one_per_seed` and `streamed_chunk` find wrong with a streamed
+        federation.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
     for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
         if value < 1:
             raise ValueError(f"{name}: {value} is not at least 1")
-    with use(strategy or default()) as strategy:
+    with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
         state = _initial(algorithm, params, federations, roots)
@@ -143,17 +151,24 @@ def simulate(
             distributed.check_equal(
                 settings=settings, federation=federations, test=test, initial_state=state
             )
-        state, federations, roots, test = distributed.replicate(
-            (state, federations, roots, test), strategy.mesh
-        )
-        measure = measure or (lambda state, federation: {})
         history, began = History(tuple(seeds)), time.perf_counter()
-        chunk = compiled(
-            spmd(_chunk(algorithm, score, measure, rounds, every)),
-            (state, federations, roots, test, 0),
-            donate_argnums=[0],
-        )
-        history.compile_seconds = time.perf_counter() - began
+        state, roots, test = distributed.replicate((state, roots, test), strategy.mesh)
+        if isinstance(federations, Federation):
+            federations = distributed.replicate(federations, strategy.mesh)
+            fn = partial(_chunk, algorithm, score, measure or _nothing, rounds, every)
+            chunk = _compiled(fn, (state, federations, roots, test, 0), strategy)
+            history.compile_seconds = time.perf_counter() - began
+            population = federations.num_clients
+        else:
+            if measure:
+                raise ValueError("measure: it would need all records; use a Federation in memory")
+            state = [jax.tree.map(lambda leaf, s=s: leaf[s], state) for s in range(len(seeds))]
+            step, scores = partial(_one_round, algorithm), partial(evaluate, score)
+            where = NamedSharding(strategy.mesh, PartitionSpec())
+            chunk = cleanup.enter_context(
+                streamed_chunk(step, scores, federations, state, roots, rounds, every, where)
+            )
+            population = federations[0].num_clients
         sent, received = [0] * len(seeds), [0] * len(seeds)
         for start in range(0, rounds, every):
             began = time.perf_counter()
@@ -166,7 +181,7 @@ def simulate(
                 raise DivergedError(_divergence(finite, start, seeds), history)
             _add_traffic(sent, "uplink", metrics, end - start)
             _add_traffic(received, "downlink", metrics, end - start)
-            per_client = 8e6 * federations.num_clients
+            per_client = 8e6 * population
             evaluation = Evaluation(
                 end,
                 scores["correct"] / scores["weight"],
@@ -180,28 +195,66 @@ def simulate(
             history.evaluations.append(evaluation)
             if on_evaluation:
                 on_evaluation(evaluation)
-        history.state = distributed.local(state)
+        history.state = distributed.local(_stacked(state) if isinstance(state, list) else state)
     return history
 
 
-def _per_seed(federation: Federation | Sequence[Federation], seeds: int) -> Federation:
-    if isinstance(federation, Federation):
+def _compiled(
+    make: Callable[[], Callable[..., tuple]], args: tuple, strategy: Strategy
+) -> Callable[..., tuple]:
+    """The chunk that `make` makes, compiled for `args`, with as many clients side by side as fit.
+
+    It is made anew for every layout: JAX keeps the trace of a function that it has seen.
+    """
+    fitting = fitted(strategy, lambda: jax.jit(spmd(make()), donate_argnums=0).lower(*args))
+    with use(fitting):
+        return compiled(spmd(make()), args, donate_argnums=[0])
+
+
+def _nothing(state: State, federation: Federation) -> dict[str, jax.Array]:
+    return {}
+
+
+def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederation]:
+    if isinstance(federation, Federation | StreamedFederation):
         federation = [federation] * seeds
     if len(federation) != seeds:
         raise ValueError(
             f"federation: {len(federation)} given for {seeds} seeds; give one, or one per seed"
         )
+    if any(isinstance(f, StreamedFederation) for f in federation):
+        return one_per_seed(federation)
     return stack(federation)
 
 
-def _initial(algorithm: Algorithm, params: Any, federation: Federation, roots: Key) -> State:
+def _initial(
+    algorithm: Algorithm,
+    params: Any,
+    federation: Federation | list[StreamedFederation],
+    roots: Key,
+) -> State:
     init = params if callable(params) else lambda _: params
-    one = (federation.rows, federation.size, federation.public)
-    # Slices on the host and one program that stacks: on the device, every shape would be a program to compile.
-    one = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
-    first = Federation(federation.examples, *one)
-    states = [algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots]
+    if isinstance(federation, Federation):
+        one = (federation.rows, federation.size, federation.public)
+        # Slices on the host, and one program that stacks: on the device, every shape would be a program to compile.
+        one = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
+        first: Any = Federation(federation.examples, *one)
+    else:
+        first = federation[0].empty()
+    return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])
+
+
+def _stacked(states: list[State]) -> State:
     return jax.jit(lambda states: jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))(states)
+
+
+def _one_round(
+    algorithm: Algorithm, root: Key, t: jax.Array, state: State, federation: Any
+) -> tuple[State, tuple[Metrics, jax.Array]]:
+    """Round t + 1: the state, its metrics and whether the model is finite."""
+    state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
+    model = jax.tree.map(jnp.int32, Wire(dimension(state.params)))
+    return state, ({"downlink": model} | metrics, _finite(state))
 
 
 def _chunk(
@@ -215,18 +268,14 @@ def _chunk(
 
         def step(state: State, t: jax.Array) -> tuple:
             def run(state: State) -> tuple:
-                state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
-                model = jax.tree.map(jnp.int32, Wire(dimension(state.params)))
-                return state, {"downlink": model} | metrics, _finite(state)
+                return _one_round(algorithm, root, t, state, federation)
 
             if rounds % every == 0:
-                state, *out = run(state)
-                return state, tuple(out)
-            _, metrics, _ = jax.eval_shape(run, state)
+                return run(state)
+            _, (metrics, _) = jax.eval_shape(run, state)
             idle = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), metrics)
             done = t >= rounds
-            state, *out = lax.cond(done, lambda s: (s, idle, jnp.bool_(True)), run, state)
-            return state, tuple(out)
+            return lax.cond(done, lambda s: (s, (idle, jnp.bool_(True))), run, state)
 
         metrics: Metrics
         finite: jax.Array

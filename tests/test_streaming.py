@@ -1,0 +1,325 @@
+"""A streamed federation: the results of one in memory, from the records of two cohorts at a time."""
+
+import threading
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import assert_close, assert_identical, classification, regression, sgd, squared, start
+
+import fedpriv as fp
+from fedpriv.attacks import canaries
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, PER_CLIENT = 6, 3
+FEDERATION, TEST, MODEL = classification(CLIENTS, PER_CLIENT)
+LOCAL = {"optimizer": sgd, "batches": fp.epochs(1, 2)}
+PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
+FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
+
+
+def partition(federation):
+    """The rows of each client."""
+    rows, size = np.asarray(federation.rows), np.asarray(federation.size)
+    return [own[:count] for own, count in zip(rows, size, strict=True)]
+
+
+def streamed(federation, **options):
+    """The same examples and clients, on the host."""
+    examples, public = jax.tree.map(np.asarray, (federation.examples, federation.public))
+    return fp.StreamedFederation.from_arrays(
+        examples, partition(federation), public=public, **options
+    )
+
+
+def run(algorithm, federation, *, seeds=(0, 3), strategy=None, **kwargs):
+    return fp.simulate(
+        algorithm,
+        MODEL.init,
+        federation,
+        TEST,
+        seeds=seeds,
+        strategy=strategy or fp.Strategy(),
+        **({"score": MODEL.score, "rounds": 3, "every": 2} | kwargs),
+    )
+
+
+def prefetching():
+    """Threads that fetch."""
+    return [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
+
+
+def two_cohorts(loss):
+    """A user's own round: jitted, and with a second cohort in rounds of its own schedule."""
+    grad = fp.mean_grad(loss)
+
+    @jax.jit
+    def round(key, state, federation):
+        first = FIXED.draw(jax.random.fold_in(key, 1))
+        second = POISSON.draw(jax.random.fold_in(key, 2 + state.round % 2))
+
+        def client(key, shard):
+            mask = jnp.arange(federation.capacity) < shard.size
+            return grad(state.params, shard.examples, mask), jnp.sum(shard.examples["label"])
+
+        total, labels = fp.for_each_client(client, key, first, federation)
+        other, _ = fp.for_each_client(client, key, second, federation)
+        params = jax.tree.map(lambda p, a, b: p - 0.1 * (a - b / 9), state.params, total, other)
+        seen = {"labels": jnp.sum(labels)}
+        metrics = {"cohort_size": jnp.int32(3), "uplink": fp.Wire(15), "diagnostics": seen}
+        return fp.ModelState(params, state.round + 1), metrics
+
+    init = lambda params, federation: fp.ModelState(params, jnp.int32(0))  # noqa: E731
+    return fp.Algorithm(init, round, fp.nothing_hidden(FIXED.accounting, "no noise"))
+
+
+RECORDS = fp.dp_scaffold_steps(
+    fp.per_example(MODEL.loss), fp.subsets(PER_CLIENT, 2), 3, 0.1, **PRIVATE
+)
+SPLIT = {
+    "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
+    "splitting": fp.splitting.uniform(0.3),
+    "coupling": fp.consensus.coupling(0.4, 0.1),
+    "exchanges": fp.consensus.constant(3),
+}
+SMP = {"sampler": POISSON, **LOCAL, **PRIVATE}
+ALGORITHMS = {
+    "fed_avg": fp.fed_avg(MODEL.loss, sampler=FIXED, **LOCAL),
+    "rand_k": fp.fed_smp(MODEL.loss, sparsifier=fp.select_rand_k(0.4), **SMP),
+    "top_k": fp.fed_smp(MODEL.loss, sparsifier=fp.select_top_k(0.4, fp.full_batch()), **SMP),
+    "dp_scaffold": fp.dp_scaffold(RECORDS, sampler=POISSON, warm_start=1),
+    "msp_fl": fp.msp_fl(MODEL.loss, **SPLIT, **LOCAL),
+    "two cohorts": two_cohorts(MODEL.loss),
+    "canaries": canaries.with_canaries(fp.dp_fed_avg(MODEL.loss, **SMP), 2),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_results_are_those_in_memory(name):
+    """The state to the bit: all that a later round can depend on."""
+    expected, found = (
+        run(ALGORITHMS[name], federation) for federation in (FEDERATION, streamed(FEDERATION))
+    )
+    assert_identical(found.state, expected.state)
+    np.testing.assert_array_equal(found.rounds, [2, 3])
+    for ours, theirs in zip(found.evaluations, expected.evaluations, strict=True):
+        np.testing.assert_array_equal(ours.accuracy, theirs.accuracy)
+        np.testing.assert_array_equal(ours.uplink_mb, theirs.uplink_mb)
+        np.testing.assert_array_equal(ours.downlink_mb, theirs.downlink_mb)
+        assert ours.diagnostics.keys() == theirs.diagnostics.keys()
+        assert_close((ours.loss, ours.diagnostics), (theirs.loss, theirs.diagnostics), 1e-6)
+    assert not prefetching()
+
+
+@pytest.mark.parametrize("clients", ["vmap", 2])
+def test_on_several_devices(clients):
+    strategy = fp.Strategy(clients, 2)
+    expected, found = (
+        run(ALGORITHMS["dp_scaffold"], federation, seeds=(1,), strategy=strategy)
+        for federation in (FEDERATION, streamed(FEDERATION))
+    )
+    assert_identical(found.state, expected.state)
+    assert len(found.state.params["params"]["Dense_0"]["bias"].devices()) == 2
+
+
+def test_a_federation_for_each_seed():
+    """Of clients of other sizes: all get the room of the largest, as `stack` gives them."""
+    first = regression([2, 5, 3, 1], public=2)
+    other = first.repartition([[0, 1, 2, 3, 4, 5, 6], [7], [8], [9, 10]], public=[11, 12])
+    algorithm = fp.fed_avg(squared, sampler=fp.fixed_size(4, 2), **LOCAL)
+
+    def history(federations):
+        return fp.simulate(
+            algorithm,
+            start(),
+            federations,
+            first.examples,
+            score=lambda p, e: {"correct": 1.0, "loss": squared(p, e), "weight": 1.0},
+            rounds=3,
+            seeds=(0, 0),
+            strategy=fp.Strategy(),
+        )
+
+    expected, found = history([first, other]), history([streamed(first), streamed(other)])
+    assert_identical(found.state, expected.state)
+    assert found.loss[-1, 0] != found.loss[-1, 1]
+
+
+def test_a_run_is_compiled_once():
+    counts, compiled = [0], []
+
+    def listener(event, seconds, **_):
+        counts[0] += event == "/jax/core/compile/backend_compile_duration"
+
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    try:
+        run(
+            ALGORITHMS["fed_avg"],
+            streamed(FEDERATION),
+            rounds=5,
+            on_evaluation=lambda _: compiled.append(counts[0]),
+        )
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listener)
+    assert len(compiled) == 3
+    assert len(set(compiled)) == 1
+
+
+def test_a_shard_is_padded_as_in_memory():
+    federation = regression([2, 5, 3, 1], public=2)
+    order = np.concatenate([*partition(federation), np.asarray(federation.public)])
+    examples = {name: np.asarray(leaf)[order] for name, leaf in federation.examples.items()}
+    by_client = fp.StreamedFederation.from_sorted(examples, federation.size)
+    for made in (streamed(federation), by_client):
+        assert (made.num_clients, made.capacity) == (4, 5)
+        holders, held = made.read(np.array([3, 4, 1, 3, 0], np.int32))
+        np.testing.assert_array_equal(holders, [0, 1, 3, 4, 4])
+        for name, leaf in federation.examples.items():
+            np.testing.assert_array_equal(held[name][:3], leaf[federation.rows[holders[:3]]])
+        np.testing.assert_array_equal(made.size, federation.size)
+        fixed = made.empty()
+        np.testing.assert_array_equal(
+            fixed.examples["x"][fixed.public], federation.examples["x"][federation.public]
+        )
+
+
+class Counted(np.memmap):
+    """A mapped file that notes which rows are read."""
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice) and rows.stop:
+            self.read.append((rows.start, rows.stop))
+        return super().__getitem__(rows)
+
+
+MANY, EACH, SIDE = 100_000, 4, 16
+
+
+@pytest.fixture
+def large(tmp_path):
+    """100,000 clients, 102 MB of images on disk whose brightness tells their label."""
+    rng = np.random.default_rng(0)
+    shape = (MANY * EACH, SIDE, SIDE, 1)
+    image = np.lib.format.open_memmap(tmp_path / "image.npy", "w+", np.uint8, shape)
+    label = rng.integers(0, 2, MANY * EACH, np.int32)
+    for rows in np.split(np.arange(MANY * EACH), 20):
+        image[rows] = rng.integers(0, 100, (len(rows), *shape[1:]), np.uint8)
+        image[rows] += 100 * label[rows, None, None, None].astype(np.uint8)
+    image.flush()
+    np.save(tmp_path / "label.npy", label)
+    np.save(tmp_path / "sizes.npy", np.full(MANY, EACH))
+    federation = fp.StreamedFederation.from_folder(tmp_path, num_classes=2)
+    counted = federation.examples["image"].view(Counted)
+    counted.read = []
+    federation.examples["image"] = counted
+    return federation
+
+
+def test_a_hundred_thousand_clients(large):
+    model = fp.models.classifier(fp.models.LogisticRegression(2), (SIDE, SIDE, 1))
+    sampler = fp.poisson(MANY, 5e-4, 100)
+    algorithm = fp.dp_fed_avg(
+        model.loss,
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.05),
+        batches=fp.full_batch(),
+        clip_norm=1.0,
+        noise_multiplier=0.1,
+    )
+    rows = slice(0, 400)
+    test = {"image": large.examples["image"].view(np.memmap)[rows]}
+    test["label"] = large.examples["label"][rows]
+
+    def on_device():
+        return sum(leaf.nbytes for leaf in jax.live_arrays())
+
+    before, most = on_device(), []
+    history = fp.simulate(
+        algorithm,
+        model.init,
+        large,
+        test,
+        score=model.score,
+        rounds=6,
+        every=2,
+        strategy=fp.Strategy(),
+        on_evaluation=lambda _: most.append(on_device() - before),
+    )
+    assert history.loss[-1, 0] < 0.8 * np.log(2)
+    data = large.examples["image"].nbytes
+    assert data > 100e6
+    assert max(most) < data / 50
+    assert max(most) > 4 * MANY  # the sizes are there: something is measured
+    # Exactly the cohorts' records were read, each round's once.
+    expected = []
+    for t in range(1, 7):
+        key = jax.random.split(jax.random.fold_in(jax.random.key(0), t), 3)[0]
+        ids, mask = sampler.draw(key)
+        expected += [(i * EACH, (i + 1) * EACH) for i in np.unique(ids[mask]).tolist()]
+    assert large.examples["image"].read == expected
+
+
+class Hooked(np.ndarray):
+    """An array that tells when a client's records are read."""
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice) and rows.stop:
+            self.hook()
+        return super().__getitem__(rows)
+
+
+def hooked(federation, hook):
+    order = np.concatenate(partition(federation))
+    examples = {name: np.asarray(leaf)[order] for name, leaf in federation.examples.items()}
+    examples["label"] = examples["label"].view(Hooked)
+    examples["label"].hook = hook
+    return fp.StreamedFederation.from_sorted(examples, federation.size)
+
+
+class Order(NamedTuple):
+    """What happened, and events for what must have."""
+
+    happened: list
+    read: list
+
+
+def test_records_are_fetched_one_round_ahead():
+    """Round t cannot end before the reading of round t + 1, and that of t + 2 does not begin before it has ended."""
+    rounds, timeout = 5, 60
+    seen = Order([], [threading.Event() for _ in range(rounds + 1)])
+    seen.read[rounds].set()  # which is never read
+
+    def reading():
+        t = sum(kind == "read" for kind, _ in seen.happened)
+        seen.happened.append(("read", t))
+        seen.read[t].set()
+
+    def ending(t):
+        if not seen.read[int(t) + 1].wait(timeout):
+            raise TimeoutError(f"round {t} runs and the records of the next are not being read")
+        seen.happened.append(("ran", int(t)))
+        return np.int32(t)
+
+    sampler = fp.fixed_size(CLIENTS, 1)  # one client, so that a round is one read
+    plain = fp.fed_avg(MODEL.loss, sampler=sampler, **LOCAL)
+
+    def round(key, state, federation):
+        after, metrics = plain.round(key, state, federation)
+        t = jax.pure_callback(ending, jax.ShapeDtypeStruct((), jnp.int32), state.round)
+        return after._replace(round=t + 1), metrics
+
+    run(
+        plain._replace(round=round),
+        hooked(FEDERATION, reading),
+        seeds=(0,),
+        rounds=rounds,
+        every=2,
+    )
+    expected = [("read", 0)]
+    for t in range(rounds):
+        expected += [("read", t + 1), ("ran", t)] if t + 1 < rounds else [("ran", t)]
+    assert seen.happened == expected

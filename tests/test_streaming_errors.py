@@ -1,0 +1,221 @@
+"""What a streamed federation cannot do is said in one line, and no thread is left behind."""
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import classification
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS = 6
+FEDERATION, TEST, MODEL = classification(CLIENTS, 3, public=0)
+EXAMPLES = jax.tree.map(np.asarray, FEDERATION.examples)
+PARTITION = np.arange(18).reshape(CLIENTS, 3)
+
+
+def streamed(**changed):
+    return fp.StreamedFederation.from_arrays(EXAMPLES | changed, PARTITION)
+
+
+def averaging(rate=0.1, sampler=None):
+    return fp.fed_avg(
+        MODEL.loss,
+        sampler=sampler or fp.fixed_size(CLIENTS, 3),
+        optimizer=lambda t: optax.sgd(rate),
+        batches=fp.full_batch(),
+    )
+
+
+def run(federation=None, algorithm=None, **kwargs):
+    return fp.simulate(
+        algorithm or averaging(),
+        MODEL.init,
+        federation or streamed(),
+        TEST,
+        **{"score": MODEL.score, "rounds": 4, "every": 2, "strategy": fp.Strategy()} | kwargs,
+    )
+
+
+def is_refused(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+    assert_no_thread()
+
+
+def assert_no_thread():
+    assert not [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
+
+
+class Broken(np.ndarray):
+    """An array on a disk that fails while a client's records are read."""
+
+    def __getitem__(self, rows):
+        if isinstance(rows, np.ndarray) and len(rows):
+            raise OSError("disk on fire")
+        return super().__getitem__(rows)
+
+
+def test_a_disk_that_fails():
+    with pytest.raises(OSError, match="disk on fire"):
+        run(streamed(label=EXAMPLES["label"].view(Broken)))
+    assert_no_thread()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupted_run(error):
+    def interrupt(evaluation):
+        assert [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
+        raise error
+
+    with pytest.raises(error):
+        run(on_evaluation=interrupt)
+    assert_no_thread()
+
+
+def test_a_model_that_diverges():
+    """In the first round that overflows; what was recorded before is kept."""
+
+    def exploding(key, state, federation):
+        state, metrics = averaging().round(key, state, federation)
+        factor = jnp.where(state.round == 4, jnp.inf, 1.0)
+        return state._replace(params=jax.tree.map(lambda p: p * factor, state.params)), metrics
+
+    algorithm = averaging()._replace(round=exploding)
+    with pytest.raises(fp.DivergedError, match=r"in round 4 \(seed 7\)") as error:
+        run(algorithm=algorithm, rounds=7, every=3, seeds=(7,))
+    np.testing.assert_array_equal(error.value.history.rounds, [3])
+    assert_no_thread()
+
+
+def test_values_are_checked_when_they_are_read():
+    image = EXAMPLES["image"].astype(np.float32)
+    image[PARTITION[4, 1]] = np.nan
+    wanted = r"client 4: examples\['image'\] is nan in row 1"
+    is_refused(lambda: run(streamed(image=image), averaging(0.0)), wanted)
+    label = EXAMPLES["label"].copy()
+    label[PARTITION[2, 0]] = 3
+    made = fp.StreamedFederation.from_arrays(EXAMPLES | {"label": label}, PARTITION, num_classes=3)
+    is_refused(lambda: run(made), r"client 2: examples\['label'\] is 3 in row 0, outside \[0, 3\)")
+
+
+def by_loss(key, state, federation):
+    """Draws whom the model fits worst: not known before it is."""
+    worst = jnp.argsort(jnp.sin(state.params["params"]["Dense_0"]["bias"]))[:1].astype(jnp.int32)
+    cohort = fp.Cohort(worst, jnp.ones(1, bool))
+    fp.for_each_client(lambda key, shard: ((), ()), key, cohort, federation)
+    return state, {"cohort_size": 1, "uplink": fp.Wire(1)}
+
+
+def not_counting(key, state, federation):
+    """Draws by the round's number, and does not count."""
+    cohort = fp.Cohort(state.round[None] % CLIENTS, jnp.ones(1, bool))
+    fp.for_each_client(lambda key, shard: ((), ()), key, cohort, federation)
+    return state, {"cohort_size": 1, "uplink": fp.Wire(1)}
+
+
+def beyond(key, state, federation):
+    cohort = fp.Cohort(jnp.array([-1]), jnp.ones(1, bool))
+    fp.for_each_client(lambda key, shard: ((), ()), key, cohort, federation)
+    return state._replace(round=state.round + 1), {"cohort_size": 1, "uplink": fp.Wire(1)}
+
+
+def by_rows(key, state, federation):
+    return state, {"cohort_size": len(federation.rows), "uplink": fp.Wire(1)}
+
+
+def at_start(params, federation):
+    cohort = fp.everyone(CLIENTS).draw(jax.random.key(0))
+    fp.for_each_client(lambda key, shard: ((), ()), jax.random.key(0), cohort, federation)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"round": by_loss}, r"who takes part depends on state\.params\['params'\]\['Dense_0'\]"),
+        ({"round": not_counting}, "round 2: it asked for other clients than its key and state"),
+        ({"round": beyond}, "cohort: it holds client -1, but there are 6"),
+        ({"round": by_rows}, r"federation\.rows: a streamed federation gives records to the"),
+        ({"init": at_start}, r"federation\.records: a streamed federation gives records to the"),
+    ],
+)
+def test_algorithms_that_cannot_be_foreseen(part, message):
+    is_refused(lambda: run(algorithm=averaging()._replace(**part)), message)
+
+
+def test_a_cohort_in_a_condition():
+    """As DP-SCAFFOLD's with everyone in the first round."""
+    local = fp.dp_scaffold_steps(fp.per_example(MODEL.loss), fp.fixed_size(3, 2), 1, 0.1)
+    algorithm = fp.dp_scaffold(
+        local, sampler=fp.fixed_size(CLIENTS, 3), warm_start=1, everyone_first=True
+    )
+    is_refused(lambda: run(algorithm=algorithm), r"calls for_each_client inside a lax\.cond, where")
+
+
+def test_what_needs_all_records(monkeypatch):
+    federation, params = streamed(), MODEL.init(jax.random.key(0))
+    view = jax.jit(
+        lambda state, f: fp.attacks.server_view(averaging(), jax.random.key(0), state, f)
+    )
+    alone = "a StreamedFederation is for `simulate` alone"
+    for call, message in [
+        (lambda: run(measure=fp.measures.heterogeneity(MODEL.loss)), "measure: it would need all"),
+        (lambda: fp.measures.minimum_of(MODEL.loss, params, federation), r"federation\.rows: a"),
+        (lambda: fp.check_algorithm(averaging(), params, federation), alone),
+        (lambda: view(fp.ModelState(params, jnp.int32(0)), federation), alone),
+        (
+            lambda: fp.median_update_norm(
+                jax.random.key(0),
+                MODEL.loss,
+                params,
+                federation,
+                optimizer=optax.sgd(0.1),
+                batches=fp.full_batch(),
+            ),
+            r"federation\.records: a streamed federation",
+        ),
+    ]:
+        is_refused(call, message)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    is_refused(run, "federation: a streamed one runs in 1 process, not in 2")
+
+
+def test_federations_that_do_not_go_together():
+    small = fp.StreamedFederation.from_arrays(EXAMPLES, PARTITION[:5])
+    two = {"seeds": (0, 1)}
+    is_refused(lambda: run([streamed(), FEDERATION], **two), r"federation\[1\] is in memory")
+    is_refused(lambda: run([streamed(), small], **two), r"federations\[1\] has num_clients=5")
+    is_refused(lambda: run([streamed()], **two), "federation: 1 given for 2 seeds")
+    is_refused(lambda: run(small), "sampler: made for 6 clients, but the federation has 5")
+
+
+SORTED = fp.StreamedFederation.from_sorted
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: streamed(label=jnp.zeros(18)), r"examples\['label'\] is a ArrayImpl; give a Num"),
+        (lambda: streamed(label=np.zeros(17)), r"examples\['label'\] has 17 rows"),
+        (lambda: streamed(label=np.full(18, "a")), r"examples\['label'\] has data type <U1"),
+        (lambda: fp.StreamedFederation.from_arrays(EXAMPLES, [[0], [18]]), "holds row 18, outside"),
+        (lambda: fp.StreamedFederation.from_arrays(EXAMPLES, [[0], [0]]), "row 0 is given to"),
+        (
+            lambda: fp.StreamedFederation.from_arrays(EXAMPLES, [[0], [1, 2]], capacity=1),
+            "capacity: 1 is less than the 2 records of client 1",
+        ),
+        (lambda: SORTED({"x": np.zeros(3)}, [2], num_classes=2), 'has no leaf "label"'),
+        (lambda: SORTED({"x": np.zeros(3)}, [2, 0]), r"sizes\[1\] is 0; give it a record"),
+        (lambda: SORTED({"x": np.zeros(3)}, [2, 2]), "sizes add up to 4 records, but there are 3"),
+        (lambda: SORTED({"x": np.zeros(3)}, [1.0]), r"sizes is float64\[1\]; give a number"),
+        (lambda: SORTED({"x": np.zeros(3)}, []), r"sizes is float64\[0\]; give a number"),
+    ],
+)
+def test_errors(make, message):
+    is_refused(make, message)
