@@ -152,9 +152,8 @@ class StreamedRounds:
         assert self._next is not None
         seed, t, fetched = self._next
         federation = fetched.result()
-        self._next = (
-            self._fetch()
-        )  # before the round is started: on a busy device it would come after it
+        # Before the round is started: a device that does one thing after another would find its ids after the round.
+        self._next = self._fetch()
         state, seen, self._done = self._step(self._roots[seed], t, state, federation)
         return state, seen, self._done
 

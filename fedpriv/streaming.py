@@ -237,9 +237,7 @@ class StreamedFederation:
             own = self._checked(rows if self.order is None else self.order[rows], f"client {i}")
             for to, leaf in zip(jax.tree.leaves(held), jax.tree.leaves(own), strict=True):
                 to[slot, : len(leaf)] = leaf
-                to[slot, len(leaf) :] = leaf[
-                    0
-                ]  # as a Federation pads, so that results are the same
+                to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
         return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), held
 
     def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:

@@ -323,3 +323,21 @@ def test_records_are_fetched_one_round_ahead():
     for t in range(rounds):
         expected += [("read", t + 1), ("ran", t)] if t + 1 < rounds else [("ran", t)]
     assert seen.happened == expected
+
+
+def test_no_more_than_two_rounds_records_are_on_the_device(monkeypatch):
+    """Each reading waits for the end of a round: the first two for none, the others for one after the other."""
+    waited, reads, wait = [], [], jax.block_until_ready
+
+    def noted(of_round):
+        waited.append(of_round)
+        return wait(of_round)
+
+    monkeypatch.setattr(jax, "block_until_ready", noted)
+    plain = fp.fed_avg(MODEL.loss, sampler=fp.fixed_size(CLIENTS, 1), **LOCAL)
+    federation = hooked(FEDERATION, lambda: reads.append(len(waited)))
+    run(plain, federation, seeds=(0, 1), rounds=3)
+    assert reads == [1, 2, 3, 4, 5, 6]
+    assert waited[:2] == [None, None]
+    assert len({id(end) for end in waited[2:]}) == 4
+    assert all(end.is_ready() for end in waited[2:])
