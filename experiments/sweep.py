@@ -136,8 +136,8 @@ def _report(
     sweep_table.write_csv(folder / "table.csv", rows)
     shared = sweep.shared
     cost = (
-        f"{shared.compilations} programs compiled for {sweep.trained} trainings, in {shared.seconds:.1f} s with tracing; "
-        f"{sweep.reused} more trainings had the result of another point (all since the command was last started)"
+        f"compiled programs: {shared.compilations} for {sweep.trained} trainings ({shared.seconds:.1f} s with tracing)"
+        f"; trainings whose result is another point's: {sweep.reused} (both since the command was last started)"
     )
     table = f"{sweep_table.markdown(found)}\n- {cost}\n"
     (folder / "table.md").write_text(table)

@@ -14,8 +14,8 @@ from experiments.sweep_grid import Point
 
 VIEWS = ("third_party", "server")
 NOTES = (
-    "accuracy on the test set in %: mean +- standard deviation over the seeds; best over the evaluations, chosen on the "
-    "test set as papers do",
+    "accuracy on the test set in %: mean +- standard deviation over the seeds; best over the evaluations, chosen on "
+    "the test set as papers do",
     "every epsilon is of ONE model released alone: choosing among the points by their accuracy is not covered",
 )
 
