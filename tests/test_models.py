@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import classification, filled
+from small import assert_identical, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
 from fedpriv.strategy import use
@@ -27,6 +27,22 @@ from fedpriv.vectors import dimension
 )
 def test_parameter_counts(make, count):
     assert dimension(jax.eval_shape(make().init, jax.random.key(0))) == count
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        models.MLP([7], 4),  # a list, which has no hash
+        models.CNN((2, 3), (5,), 4),
+        models.CNN((2,), (5,), 4, "pytorch"),
+        models.SigmoidLeNet(4),
+    ],
+)
+def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
+    """To the bit: recorded results start from them."""
+    key = jax.random.key(5)
+    ours = models.classifier(module, (8, 8, 1)).init(key)
+    assert_identical(ours, module.init(key, jnp.zeros((8, 8, 1), jnp.uint8)))
 
 
 @pytest.mark.parametrize("make", [models.fashion_mnist_cnn, models.svhn_cnn])
