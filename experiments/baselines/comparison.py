@@ -44,7 +44,7 @@ def rows(result: Result) -> dict[str, str]:
     for name in result.get("rivals", ()):
         about = result[name]
         if "unavailable" in about:
-            texts[name] = f"unavailable: {about['unavailable']}"
+            texts[name] = f"left out: {about['unavailable']}"
             continue
         versions = ", ".join(f"{package} {v}" for package, v in about["versions"].items())
         texts[name] = f"{versions}; {about['threads']} thread(s), {about['peak_memory_mb']:.0f} MB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -25,7 +26,7 @@ PEERS: dict[str, dict[str, str]] = {
 """The file of each simulator or library, by workload and name."""
 
 ABSENT = {
-    "B": {"flower": "a round of it is timed in workload A"},
+    "B": {"flower": "has no SCAFFOLD"},
     "C": {
         name: "has no step that clips the gradient of each record and adds noise"
         for name in ("fedjax", "pfl", "flower")
@@ -65,16 +66,16 @@ class Rival:
           ChildProcessError: the process ended or did not answer in time, with its last words.
         """
         assert self._process.stdin
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended; the answer says why
             self._process.stdin.write(name + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended; the answer says why
         return self._answer()
 
     def close(self) -> None:
         self._process.kill()
-        self._process.__exit__(None, None, None)
+        with contextlib.suppress(BrokenPipeError):  # what it was not there to read any more
+            self._process.__exit__(None, None, None)
+        self._process.wait()
         self._errors.close()
 
     def _answer(self) -> dict[str, Any]:
