@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ import jaxlib
 import numpy as np
 
 import fedpriv
+from experiments.baselines import comparison
+from experiments.baselines.rivals import Rivals, medians
 from experiments.timing import device_name, lines, seconds, show, spread
 from fedpriv.clipping import coefficients, flat
 from fedpriv.mechanisms import gaussian, mechanism
@@ -38,14 +39,16 @@ class Transform:
     side: int = 28
     filters: tuple[int, ...] = (8, 16)
     hidden: tuple[int, ...] = (32,)
+    clip_norm: float = 1.0
+    noise_multiplier: float = 1.0
 
     def model(self) -> fedpriv.models.Model:
         network = fedpriv.models.CNN(self.filters, self.hidden, 10)
         return fedpriv.models.classifier(network, (self.side, self.side, 1))
 
 
-def measure(workload: Transform, repeats: int) -> dict[str, Any]:
-    """Takes turns: copy, transform, inverse; DP-SGD's step, and those with noise on Haar coefficients."""
+def measure(workload: Transform, repeats: int, rivals: Rivals) -> dict[str, Any]:
+    """Takes turns: copy, transform, inverse; DP-SGD's step, and those with noise on Haar coefficients; the rivals."""
     params = workload.model().init(jax.random.key(0))
     d = sum(leaf.size for leaf in jax.tree.leaves(params))
     runs = transforms(workload) | steps(workload, params, d)
@@ -53,10 +56,13 @@ def measure(workload: Transform, repeats: int) -> dict[str, Any]:
         seconds(run)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats):
-        found = [[seconds(run) for run in runs.values()] for _ in range(ROUNDS)]
-        for name, each in zip(runs, zip(*found, strict=True), strict=True):
-            times[name].append(statistics.median(each))
+        for _ in range(ROUNDS):
+            for name, run in runs.items():
+                times[name].append(seconds(run))
+            rivals.once()
         print(f"turn {turn + 1} of {repeats} done", file=sys.stderr)
+
+    times = {name: medians(each, ROUNDS) for name, each in times.items()}
 
     def ratios(over: str, under: str) -> dict[str, Any]:
         return spread([a / b for a, b in zip(times[over], times[under], strict=True)])
@@ -76,7 +82,7 @@ def measure(workload: Transform, repeats: int) -> dict[str, Any]:
         "gb_per_second": {name: spread([gigabytes / t for t in times[name]]) for name in names},
         "fractions_of_copy": {name: ratios("copy", name) for name in names[1:]},
         "ratios_to_dp_sgd": {name: ratios(name, "dp_sgd") for name in ("dp_sgd_wav", "flat_wav")},
-    }
+    } | comparison.steps(rivals, times, ROUNDS)
 
 
 def transforms(workload: Transform) -> Runs:
@@ -108,7 +114,7 @@ def steps(workload: Transform, params: fedpriv.types.Params, d: int) -> Runs:
     DP-SGD-WAV clips the Haar coefficients of each record (Ranaweera et al., Algorithm 1); `flat_wav` clips as DP-SGD
     does, so that only its noise is transformed.
     """
-    given = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    given = {"clip_norm": workload.clip_norm, "noise_multiplier": workload.noise_multiplier}
     mechanisms = {
         "dp_sgd": gaussian(**given),
         "dp_sgd_wav": mechanism(coefficients(d), haar_noise(d), **given),
@@ -142,5 +148,6 @@ def table(result: dict[str, Any]) -> str:
             "dp_sgd": show(times["dp_sgd"], "ms"),
             **{name: show(times[name], "ms") for name in ratios},
             **{f"{name} / dp_sgd": show(ratios[name]) for name in ratios},
+            **comparison.rows(result),
         }
     )

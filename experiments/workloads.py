@@ -89,6 +89,9 @@ class Records:
     noise_multiplier: float = 60.0
     features: int = 40
     classes: int = 10
+    rate: float = 0.1
+    clip_norm: float = 1.0
+    l2: float = 5e-3
 
     def model(self) -> fedpriv.models.Model:
         network = fedpriv.models.LogisticRegression(self.classes)
@@ -100,11 +103,11 @@ class Records:
 
     def algorithm(self, clients: int) -> fedpriv.Algorithm:
         local = fedpriv.dp_scaffold_steps(
-            fedpriv.per_example_dense(5e-3),
+            fedpriv.per_example_dense(self.l2),
             fedpriv.subsets(self.records, self.batch),
             self.steps,
-            learning_rate=0.1,
-            clip_norm=1.0,
+            learning_rate=self.rate,
+            clip_norm=self.clip_norm,
             noise_multiplier=self.noise_multiplier,
         )
         return fedpriv.dp_scaffold(local, sampler=fedpriv.fixed_size(5 * clients, clients))

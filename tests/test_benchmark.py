@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from experiments import benchmark, haar_speed
+from experiments.baselines import environments, rivals
 from experiments.benchmark import main, table
 from experiments.workloads import WORKLOADS, Images, Records, parameters
 from fedpriv.wavelet import haar, inverse_haar, padded_length
@@ -117,12 +118,67 @@ def test_torch_trains_the_same_model(result):
     assert result["ratio_to_torch"] > 0
 
 
-def test_torch_that_is_not_installed_is_said_in_one_line(monkeypatch, capsys):
+@pytest.mark.parametrize("option", ["--torch", "--peers"])
+def test_torch_that_is_not_installed_is_said_in_one_line(option, monkeypatch, capsys):
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
-    assert main(["--torch"]) == 2
+    assert main([option]) == 2
     error = capsys.readouterr().err
-    assert "pip install torch" in error
+    assert f"{option}: PyTorch is not installed; pip install torch" in error
     assert error.count("\n") == 1
+
+
+def test_peers_are_for_the_cpu(monkeypatch, capsys):
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert main(["--peers"]) == 2
+    error = capsys.readouterr().err
+    assert "--peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
+def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
+    """Of the peers jax_privacy alone needs no environment; the others have none here."""
+
+    def offline(name):
+        raise ChildProcessError("its environment cannot be built: no network")
+
+    tiny = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
+    monkeypatch.setattr(environments, "python_of", offline)
+    monkeypatch.setattr(haar_speed, "Transform", lambda: tiny)
+    monkeypatch.setattr(haar_speed, "ROUNDS", 2)
+    monkeypatch.setitem(benchmark.WORKLOADS, "B", Records(2, records=10, batch=4, steps=3))
+    monkeypatch.setattr(benchmark, "PRODUCT", 8)
+    assert main(["--workload", "B", "--peers", "--json", "--repeats", "2", "--devices", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["torch"]["parameters"] == found["parameters"]
+    assert found["torch"]["threads"] == 1
+    assert len(found["ratios_to_torch"]["all"]) == 2
+    assert "no network" in found["pfl"]["unavailable"]
+    assert main(["--workload", "C", "--peers", "--json", "--repeats", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for name, runs in (
+        ("torch", ["copy", "haar", "inverse", "dp_sgd"]),
+        ("jax_privacy", ["dp_sgd"]),
+    ):
+        assert found[name]["parameters"] == found["parameters"]
+        assert list(found[f"ratios_to_{name}"]) == runs
+        theirs, ours = found[name]["ms"]["dp_sgd"]["all"], found["ms"]["dp_sgd"]["all"]
+        ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+        assert found[f"ratios_to_{name}"]["dp_sgd"]["all"] == pytest.approx(ratios)
+    assert "no step that clips" in found["fedjax"]["unavailable"]
+    assert "jax_privacy dp_sgd" in haar_speed.table(found)
+
+
+def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(rivals, "TORCH", {"A": "no_such_module"})
+    monkeypatch.setitem(benchmark.WORKLOADS, "A", TINY)
+    monkeypatch.setattr(benchmark, "PRODUCT", 8)
+    assert main(["--torch", "--clients", "2", "--repeats", "1", "--devices", "1"]) == 1
+    captured = capsys.readouterr()
+    assert "fraction_of_matmul" in captured.out
+    assert "No module named" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -133,8 +189,6 @@ def test_torch_that_is_not_installed_is_said_in_one_line(monkeypatch, capsys):
         (["--devices", "99"], "devices: 99 is not between"),
         (["--clients", "many"], "invalid int value"),
         (["--workload", "Z"], "invalid choice"),
-        (["--workload", "B", "--torch"], "a PyTorch loop for workload A only"),
-        (["--workload", "C", "--torch"], "a PyTorch loop for workload A only"),
         (["--workload", "C", "--clients", "3"], "has no clients"),
         (["--workload", "C", "--devices", "2"], "runs on one device"),
         (["--speed"], "unrecognized arguments"),
@@ -157,5 +211,13 @@ def test_help_explains_every_option(capsys):
         main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    for option in ("--workload", "--clients", "--repeats", "--devices", "--torch", "--json"):
+    for option in (
+        "--workload",
+        "--clients",
+        "--repeats",
+        "--devices",
+        "--torch",
+        "--peers",
+        "--json",
+    ):
         assert option in out

@@ -1,0 +1,70 @@
+"""Rivals' times beside ours: numbers for the JSON object, lines for the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.baselines.rivals import Rivals
+from experiments.timing import show, spread
+
+Result = dict[str, Any]
+
+
+def rounds(rivals: Rivals, ours: list[float], clients: int) -> Result:
+    """Clients per second of each rival's runs; `ratio_to_NAME` is our speed over that of its best run, turn by turn."""
+    found = _failures(rivals)
+    for name, about in rivals.about().items():
+        times = rivals.seconds(name)
+        speeds = {run: spread([clients / t for t in each]) for run, each in times.items()}
+        best = max(speeds, key=lambda run: speeds[run]["median"])
+        ratios = _ratios(times[best], ours)
+        found[name] = about | speeds | {"best": best}
+        found |= {f"ratio_to_{name}": ratios["median"], f"ratios_to_{name}": ratios}
+    return found
+
+
+def steps(rivals: Rivals, ours: dict[str, list[float]], group: int) -> Result:
+    """Milliseconds of each rival's runs; `ratios_to_NAME` is our speed over its, run by run and turn by turn.
+
+    Args:
+      group: calls of `Rivals.once` per turn, of which the median counts.
+    """
+    found = _failures(rivals)
+    for name, about in rivals.about().items():
+        times = rivals.seconds(name, group)
+        ms = {run: spread([1e3 * t for t in each]) for run, each in times.items()}
+        found[name] = about | {"ms": ms}
+        found[f"ratios_to_{name}"] = {run: _ratios(times[run], ours[run]) for run in times}
+    return found
+
+
+def rows(result: Result) -> dict[str, str]:
+    """Lines of the table, by name."""
+    texts: dict[str, str] = {}
+    for name in result.get("rivals", ()):
+        about = result[name]
+        if "unavailable" in about:
+            texts[name] = f"left out: {about['unavailable']}"
+            continue
+        versions = ", ".join(f"{package} {v}" for package, v in about["versions"].items())
+        texts[name] = f"{versions}; {about['threads']} thread(s), {about['peak_memory_mb']:.0f} MB"
+        if "ms" in about:
+            for run, ratios in result[f"ratios_to_{name}"].items():
+                ms = show(about["ms"][run], "ms")
+                texts[f"{name} {run}"] = f"{ms}; ratio_to_{name} {show(ratios)}"
+        else:
+            texts |= {f"{name} {run}": show(about[run], "clients/s") for run in about["runs"]}
+            ratios = show(result[f"ratios_to_{name}"])
+            texts[f"ratio_to_{name}"] = f"{ratios}, to {about['best']}"
+        if about["notes"]:
+            texts[f"but {name}:"] = "; ".join(about["notes"])
+    return texts
+
+
+def _failures(rivals: Rivals) -> Result:
+    found: Result = {name: {"unavailable": why} for name, why in rivals.failures.items()}
+    return {"rivals": [*rivals.about(), *found]} | found
+
+
+def _ratios(theirs: list[float], ours: list[float]) -> Result:
+    return spread([b / a for a, b in zip(ours, theirs, strict=True)])

@@ -1,0 +1,223 @@
+"""Rivals' processes and their environments: answers, failures; no network, no simulator."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.baselines import child, comparison, environments, rivals
+from experiments.baselines.child import Settings
+from experiments.baselines.rivals import Rival, Rivals, medians
+
+SETTINGS = Settings({"size": 3}, clients=2, threads=1, device="cpu")
+
+FAKES = {
+    "steady": """
+        print("a library says hello")
+        runs = {"slow": lambda: time.sleep(0.02), "fast": lambda: print("and more")}
+        notes = (os.environ.get("XLA_FLAGS", "no flags"), os.environ["OMP_NUM_THREADS"])
+        return Baseline(runs, settings.workload.size, ("numpy",), notes)
+    """,
+    "broken": 'raise RuntimeError("no such model")',
+    "mortal": """
+        left = iter(range(2))  # the first is used up before the answer about itself
+        return Baseline({"run": lambda: next(left)}, 1, ())
+    """,
+    "silent": 'return Baseline({"run": lambda left=[0]: left.pop() if left else time.sleep(60)}, 1, ())',
+}
+
+
+@pytest.fixture
+def fakes(tmp_path, monkeypatch):
+    """`child.py` in a folder with the modules above, which is what rivals are started from."""
+    folder = tmp_path / "experiments" / "baselines"
+    folder.mkdir(parents=True)
+    shutil.copy(child.__file__, folder)
+    for package in (folder, folder.parent):
+        (package / "__init__.py").touch()
+    head = (
+        "import os, time\nfrom experiments.baselines.child import Baseline\ndef build(settings):\n"
+    )
+    for name, body in FAKES.items():
+        lines = [line.strip() for line in body.strip().splitlines()]
+        (folder / f"{name}.py").write_text(head + "".join(f"    {line}\n" for line in lines))
+    monkeypatch.setattr(rivals.child, "__file__", str(folder / "child.py"))
+    monkeypatch.setattr(rivals, "TORCH", {"A": "steady"})
+    monkeypatch.setattr(rivals, "PEERS", {"A": {name: name for name in ("broken", "mortal")}})
+    return folder
+
+
+def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--meant_for_our_jax")
+    rival = Rival("steady", SETTINGS)
+    about = rival.about()
+    assert about["runs"] == ["slow", "fast"]
+    assert (about["threads"], about["parameters"]) == (1, 3)
+    assert about["notes"] == ["no flags", "1"]
+    assert set(about["versions"]) == {"numpy"}
+    for name, least in (("slow", 0.02), ("fast", 0.0)):
+        answer = rival.run(name)
+        assert least <= answer["seconds"] < 10
+        assert answer["peak_memory_mb"] > 1
+    rival.close()
+
+
+def test_one_that_ends_says_its_last_words(fakes):
+    rival = Rival("broken", SETTINGS)
+    with pytest.raises(ChildProcessError, match=r"exit code 1: RuntimeError: no such model"):
+        rival.about()
+    with pytest.raises(ChildProcessError, match="exit code 1"):
+        rival.run("anything")
+    rival.close()
+
+
+def test_one_that_hangs_is_given_up(fakes, monkeypatch):
+    rival = Rival("silent", SETTINGS)
+    rival.about()
+    monkeypatch.setattr(rivals, "_PATIENCE", 0.2)
+    with pytest.raises(ChildProcessError, match=r"no answer in 0\.2 seconds"):
+        rival.run("run")
+    rival.close()
+
+
+def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
+    with Rivals("A", torch=True, peers=True, settings=SETTINGS) as all_of_them:
+        assert set(all_of_them.about()) == {"torch", "mortal"}
+        for _ in range(4):
+            all_of_them.once()
+        assert set(all_of_them.about()) == {"torch"}
+        assert "StopIteration" in all_of_them.failures["mortal"]
+        assert "no such model" in all_of_them.failures["broken"]
+        times = all_of_them.seconds("torch", group=2)
+        assert [len(each) for each in times.values()] == [2, 2]
+        found = comparison.rounds(all_of_them, [0.01] * 4, clients=2)
+    said = [line for line in capfd.readouterr().err.splitlines() if line]
+    assert [line.split(":")[0] for line in said] == ["broken", "mortal"]
+    assert found["rivals"] == ["torch", "broken", "mortal"]
+    assert found["torch"]["best"] == "fast"
+    slow = found["torch"]["slow"]["all"]
+    assert slow == pytest.approx([2 / t for t in all_of_them.seconds("torch")["slow"]])
+    fast = all_of_them.seconds("torch")["fast"]
+    assert found["ratios_to_torch"]["all"] == pytest.approx([t / 0.01 for t in fast])
+    json.dumps(found)
+    rows = comparison.rows(found)
+    assert rows["broken"].startswith("left out: ")
+    assert rows["ratio_to_torch"].endswith(", to fast")
+    assert "no flags" in rows["but torch:"]
+
+
+def test_steps_are_compared_run_by_run(fakes):
+    with Rivals("A", torch=True, peers=False, settings=SETTINGS) as only:
+        for _ in range(4):
+            only.once()
+        ours = {"slow": [0.01, 0.02], "fast": [0.03, 0.04], "own": [1.0, 1.0]}
+        found = comparison.steps(only, ours, group=2)
+        theirs = only.seconds("torch", 2)
+    for run in ("slow", "fast"):
+        ratios = [b / a for a, b in zip(ours[run], theirs[run], strict=True)]
+        assert found["ratios_to_torch"][run]["all"] == pytest.approx(ratios)
+        assert found["torch"]["ms"][run]["all"] == pytest.approx([1e3 * t for t in theirs[run]])
+    assert "ratio_to_torch" in comparison.rows(found)["torch slow"]
+
+
+def test_medians_of_groups():
+    assert medians([3, 1, 2, 9, 9, 0], 3) == [2, 9]
+    assert medians([3, 1], 1) == [3, 1]
+
+
+def test_every_workload_has_modules_that_exist():
+    folder = Path(environments.__file__).parent
+    modules = [
+        *rivals.TORCH.values(),
+        *(m for each in rivals.PEERS.values() for m in each.values()),
+    ]
+    for module in modules:
+        assert (folder / f"{module}.py").exists()
+        assert "def build(settings: Settings) -> Baseline:" in (folder / f"{module}.py").read_text()
+
+
+@pytest.fixture
+def builder(tmp_path, monkeypatch):
+    """Stands for Python: `-m venv DIR` copies it there, `-m pip install PINS` is noted, and fails for bad ones."""
+    script = tmp_path / "python"
+    script.write_text(
+        "#!/bin/sh\n"
+        'if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; exit; fi\n'
+        f'echo "$@" >> {tmp_path}/installed\n'
+        'case "$*" in *bad*) echo "ERROR: no matching distribution" >&2; echo hint >&2; exit 1;; esac\n'
+    )
+    script.chmod(0o755)
+    here = SimpleNamespace(executable=str(script), stderr=sys.stderr, version_info=sys.version_info)
+    monkeypatch.setattr(environments, "sys", here)
+    monkeypatch.setattr(environments, "PINS", {"good": ("a==1", "b==2"), "bad": ("bad==1",)})
+    monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(tmp_path / "peers"))
+    return tmp_path
+
+
+def test_an_environment_is_built_once(builder):
+    python = environments.python_of("good")
+    assert Path(python).parents[1] == environments.folder("good")
+    assert environments.python_of("good") == python
+    installed = (builder / "installed").read_text().splitlines()
+    assert installed == ["-m pip install --quiet a==1 b==2"]
+
+
+def test_other_pins_are_another_environment(builder, monkeypatch):
+    before = environments.folder("good")
+    monkeypatch.setattr(environments, "PINS", {"good": ("a==1", "b==3")})
+    assert environments.folder("good") != before
+
+
+def test_a_build_that_was_cut_off_is_done_again(builder):
+    left = environments.folder("good") / "left"
+    left.mkdir(parents=True)
+    environments.python_of("good")
+    assert not left.exists()
+
+
+def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder):
+    with pytest.raises(ChildProcessError, match=r"cannot be built.*pip: ERROR: no matching dist"):
+        environments.python_of("bad")
+    assert not environments.folder("bad").exists()
+
+
+def test_a_folder_that_cannot_be_made_says_why(builder, monkeypatch):
+    (builder / "file").touch()
+    monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(builder / "file"))
+    with pytest.raises(ChildProcessError, match="cannot be built"):
+        environments.python_of("good")
+
+
+def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):
+    monkeypatch.setattr(rivals, "PEERS", {"A": {"bad": "anything"}})
+    with Rivals("A", torch=False, peers=True, settings=SETTINGS) as none:
+        none.once()
+        assert "no matching distribution" in none.failures["bad"]
+        assert none.about() == {}
+
+
+def test_environments_lie_in_the_users_cache_by_default(monkeypatch, tmp_path):
+    monkeypatch.delenv("FEDPRIV_PEERS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert environments.folder("pfl").parent == tmp_path / "fedpriv" / "peers"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert environments.folder("pfl").parent == Path.home() / ".cache" / "fedpriv" / "peers"
+
+
+def test_memory_counts_the_processes_that_a_rival_started():
+    own = child.peak_memory_mb()
+    assert own > 1
+    if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
+        pytest.skip("only on Linux")
+    grow = "x = b'x' * 50_000_000; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", grow], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        assert child.peak_memory_of_all_mb() > own + 50
+        process.communicate(b"\n")
