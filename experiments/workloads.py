@@ -12,6 +12,7 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
 import fedpriv
+from fedpriv.fitting import fitted
 from fedpriv.strategy import Strategy, spmd, use
 
 
@@ -129,12 +130,16 @@ def compiled_round(
     workload: Workload, clients: int, strategy: Strategy
 ) -> Callable[[], tuple[Any, Any]]:
     algorithm = workload.algorithm(clients)
-    with use(strategy):
-        federation = workload.federation(clients)
-        state = algorithm.init(workload.model().init(jax.random.key(0)), federation)
-        replicated = NamedSharding(strategy.mesh, PartitionSpec())
-        given = jax.device_put((jax.random.key(1), state, federation), replicated)
-        compiled = jax.jit(spmd(algorithm.round)).lower(*given).compile()
+    federation = workload.federation(clients)
+    state = algorithm.init(workload.model().init(jax.random.key(0)), federation)
+    replicated = NamedSharding(strategy.mesh, PartitionSpec())
+    given = jax.device_put((jax.random.key(1), state, federation), replicated)
+
+    def lowered() -> jax.stages.Lowered:
+        return jax.jit(lambda *given: spmd(algorithm.round)(*given)).lower(*given)
+
+    with use(fitted(strategy, lowered)):
+        compiled = lowered().compile()
     return lambda: compiled(*given)
 
 
