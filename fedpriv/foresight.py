@@ -118,9 +118,8 @@ def _evaluate(
 
 def _bind(eqn: Any, values: list) -> Sequence:
     bound = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = (
-        bound if isinstance(bound, tuple | list) else ((), bound)
-    )  # as JAX's version has it
+    # Older versions of JAX give functions beside the parameters.
+    functions, params = bound if isinstance(bound, tuple | list) else ((), bound)
     with eqn.ctx.manager:
         result = eqn.primitive.bind(*functions, *values, **params)
     return result if eqn.primitive.multiple_results else [result]

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
 
+from fedpriv.cohort_federation import CohortFederation
 from fedpriv.foresight import asking, foresee
 from fedpriv.strategy import spmd
-from fedpriv.streaming import CohortFederation, StreamedFederation
+from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Key, PyTree, State
 
 Step = Callable[[Key, jax.Array, State, CohortFederation], tuple[State, PyTree]]
@@ -23,10 +24,11 @@ Step = Callable[[Key, jax.Array, State, CohortFederation], tuple[State, PyTree]]
 
 
 def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFederation]:
-    """Federations that can be run side by side: of the same number of clients, with room for the largest of all.
+    """Federations that can be run side by side: alike, and with room for the largest client of all.
 
     Raises:
-      ValueError: other numbers of clients, federations in memory among them, or a run of several processes.
+      ValueError: another number of clients or of public rows, or other kinds of examples; federations in memory among
+        them; a run of several processes.
     """
     if jax.process_count() > 1:
         raise ValueError(
@@ -35,13 +37,24 @@ def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFede
     for i, other in enumerate(federations):
         if not isinstance(other, StreamedFederation):
             raise ValueError(f"federation[{i}] is in memory, others are streamed; give one kind")
-        if other.num_clients != federations[0].num_clients:
-            raise ValueError(
-                f"federations[{i}] has num_clients={other.num_clients}, federations[0] has "
-                f"{federations[0].num_clients}; give every seed the same number"
-            )
+        for field, a, b in zip(
+            ("num_clients", "public rows", "examples"),
+            _alike(federations[0]),
+            _alike(other),
+            strict=True,
+        ):
+            if a != b:
+                raise ValueError(
+                    f"federations[{i}] has {field}={b}, federations[0] has {a}; give every seed the same"
+                )
     capacity = max(f.capacity for f in federations)
-    return [replace(f, capacity=capacity) for f in federations]
+    return [f if f.capacity == capacity else replace(f, capacity=capacity) for f in federations]
+
+
+def _alike(federation: StreamedFederation) -> tuple[int, int, PyTree]:
+    """What must be the same for all seeds."""
+    records = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}", federation.examples)
+    return federation.num_clients, len(federation.public), records
 
 
 @contextmanager
@@ -128,7 +141,11 @@ class StreamedRounds:
         where: Sharding,
     ):
         self._federations, self._roots, self._where = federations, roots, where
-        self._empty = [jax.device_put(f.empty(), where) for f in federations]
+        each = {
+            id(f): jax.device_put(f.empty(), where)
+            for f in {id(f): f for f in federations}.values()
+        }
+        self._empty = [each[id(f)] for f in federations]
         self._who = _foreseen(step, roots[0], state, self._empty[0])
         self._step = jax.jit(spmd(_checked(step)), donate_argnums=2)
         self._order = iter(order)

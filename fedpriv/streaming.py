@@ -7,12 +7,11 @@ records, the server's public examples, and the records of two cohorts: of the ro
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,58 +19,8 @@ from numpy.typing import ArrayLike
 
 from fedpriv._holdings import check_labels, check_lengths, converted, held_rows, name_of
 from fedpriv.cohort import Cohort
-from fedpriv.foresight import asks_for
+from fedpriv.cohort_federation import CohortFederation, not_here
 from fedpriv.types import PyTree
-
-
-def _not_here(name: str) -> NoReturn:
-    raise ValueError(
-        f"federation.{name}: a streamed federation gives records to the rounds of `simulate` alone, through "
-        "for_each_client; use a Federation in memory"
-    )
-
-
-@flax.struct.dataclass
-class CohortFederation:
-    """What a round sees of a `StreamedFederation`: a `Federation` with the records of one cohort, on the device.
-
-    Attributes:
-      examples: the public ones alone, leaves [p, ...].
-      public: i32[p], their rows, which are 0 to p - 1.
-      size: i32[clients].
-      holders: i32[slots], whose records are here, in increasing order; equal to the number of clients in empty slots.
-      held: their records, leaves [slots, capacity, ...], padded as a `Federation`'s.
-    """
-
-    examples: PyTree
-    public: jax.Array
-    size: jax.Array
-    holders: jax.Array
-    held: PyTree
-
-    @property
-    def num_clients(self) -> int:
-        return int(self.size.shape[0])
-
-    @property
-    def capacity(self) -> int:
-        return int(jax.tree.leaves(self.held)[0].shape[1])
-
-    @property
-    def rows(self) -> NoReturn:
-        _not_here("rows")
-
-    def records(self, cohort: Cohort) -> Callable[[jax.Array], PyTree]:
-        """As `Federation.records`."""
-        if not len(self.holders):
-            _not_here("records")
-        asks_for(jnp.where(cohort.mask, cohort.ids, self.num_clients))
-
-        def of_client(i: jax.Array) -> PyTree:
-            slot = jnp.argmax(self.holders == i)
-            return jax.tree.map(lambda leaf: leaf[slot], self.held)
-
-        return of_client
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +144,10 @@ class StreamedFederation:
 
     @property
     def rows(self) -> NoReturn:
-        _not_here("rows")
+        not_here("rows")
 
     def records(self, cohort: Cohort) -> NoReturn:
-        _not_here("records")
+        not_here("records")
 
     def empty(self) -> CohortFederation:
         """What is on the device throughout a run: sizes and public examples."""

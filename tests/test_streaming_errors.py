@@ -188,9 +188,15 @@ def test_what_needs_all_records(monkeypatch):
 
 def test_federations_that_do_not_go_together():
     small = fp.StreamedFederation.from_arrays(EXAMPLES, PARTITION[:5])
+    shared = fp.StreamedFederation.from_arrays(EXAMPLES, PARTITION[:, :2], public=[2])
+    other = streamed(image=np.zeros((18, 4), np.uint8))
     two = {"seeds": (0, 1)}
     is_refused(lambda: run([streamed(), FEDERATION], **two), r"federation\[1\] is in memory")
     is_refused(lambda: run([streamed(), small], **two), r"federations\[1\] has num_clients=5")
+    is_refused(lambda: run([streamed(), shared], **two), r"federations\[1\] has public rows=1")
+    is_refused(
+        lambda: run([streamed(), other], **two), r"federations\[1\] has examples=\{'image': "
+    )
     is_refused(lambda: run([streamed()], **two), "federation: 1 given for 2 seeds")
     is_refused(lambda: run(small), "sampler: made for 6 clients, but the federation has 5")
 
