@@ -39,10 +39,6 @@ def take_options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
     return own_options(parser, args)
 
 
-class OthersGoneError(RuntimeError):
-    """Another process ended without a word."""
-
-
 class Processes:
     """The processes that train together, of which this is one; an error that leaves it as a context ends this one.
 
@@ -82,7 +78,7 @@ class Processes:
         Raises:
           ValueError: the first process's complaint, or another one's with its number.
           KeyboardInterrupt: some process was asked to stop.
-          OthersGoneError: some process is no longer there.
+          ConnectionError: some process is no longer there.
         """
         problem = ""
         try:
@@ -103,11 +99,7 @@ class Processes:
         text = problem.encode()[:LONGEST]
         row[: len(text)] = np.frombuffer(text, np.uint8)
         row[LONGEST] = self._stop
-        try:
-            rows = distributed.gather(row)
-        except (ValueError, RuntimeError) as error:  # so JAX says that a collective has failed
-            self.others_gone = True
-            raise OthersGoneError(f"another process ended: {error}") from None
+        rows = distributed.gather(row)
         problems = [bytes(r[:LONGEST]).rstrip(b"\0").decode(errors="ignore") for r in rows]
         for process, said in enumerate(problems):
             if said:

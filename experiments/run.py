@@ -26,7 +26,7 @@ from typing import Any
 from experiments import compilation_cache, processes
 from experiments import config as configuration
 from experiments.config import Experiment, Run
-from experiments.processes import OthersGoneError, Processes
+from experiments.processes import Processes
 from experiments.record import Privacy, Recorder, new_folder, plain
 from experiments.show import Progress, picture, table
 from fedpriv import distributed
@@ -69,7 +69,8 @@ def run(args: list[str], joined: Processes) -> int:
     except (ValueError, FileNotFoundError) as error:
         complain(one_line(error), joined)
         return 2
-    except OthersGoneError as error:
+    except ConnectionError as error:
+        joined.others_gone = True
         complain(one_line(error), joined)
         return 1
     except KeyboardInterrupt:
@@ -227,7 +228,11 @@ def train(
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
         status, code = "interrupted", 130
-    except (ValueError, RuntimeError) as error:  # so JAX says that a collective has failed
+    except (
+        ValueError,
+        RuntimeError,
+        ConnectionError,
+    ) as error:  # so JAX says that a collective has failed
         if joined.count == 1:
             raise
         joined.others_gone = True
@@ -238,7 +243,7 @@ def train(
             print(f"error: {status}", file=sys.stderr)
         print(f"run folder: {Path(recorder.folder)}")
     if not joined.others_gone:
-        with contextlib.suppress(KeyboardInterrupt, OthersGoneError):  # the run is over
+        with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
             joined.meet()  # the others wait while the first one writes
     return code
 

@@ -136,7 +136,11 @@ def _patience(timeout: float, whom: str) -> Iterator[None]:
 
 
 def gather(row: np.ndarray) -> np.ndarray:
-    """Every process's `row`, stacked ([processes, ...]); all have to call it, with one shape and type."""
+    """Every process's `row`, stacked ([processes, ...]); all have to call it, with one shape and type.
+
+    Raises:
+      ConnectionError: another process has ended.
+    """
     processes = jax.process_count()
     firsts = [jax.local_devices(process_index=p)[0] for p in range(processes)]
     mesh = Mesh(np.array(firsts), ("processes",))
@@ -144,7 +148,10 @@ def gather(row: np.ndarray) -> np.ndarray:
         NamedSharding(mesh, PartitionSpec("processes")), row[None], (processes, *row.shape)
     )
     together = jax.jit(_itself, out_shardings=NamedSharding(mesh, PartitionSpec()))
-    return np.asarray(together(rows))
+    try:
+        return np.asarray(together(rows))
+    except (ValueError, RuntimeError) as error:  # so JAX says that a collective has failed
+        raise ConnectionError(f"another process ended: {error}") from None
 
 
 def _itself(x: jax.Array) -> jax.Array:
