@@ -24,11 +24,11 @@ from experiments.audit_mechanisms import audit_mechanisms
 from experiments.audit_picture import picture
 from experiments.audit_report import Report, as_json, text
 from experiments.audit_training import audit_runs, infer
-from experiments.command_line import own_options
+from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.config import Run
 from experiments.record import new_folder, versions
-from experiments.run import check, config_name, listing, one_line, parse
-from fedpriv.simulate import DivergedError
+from experiments.run import check
+from fedpriv.history import DivergedError
 from fedpriv.strategy import split_cpu
 
 PARTS = ("mechanism", "run", "membership")

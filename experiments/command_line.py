@@ -1,9 +1,18 @@
-"""Options of the commands: complaints in one line, exit code 2."""
+"""What the commands are given: configs, their fields, options; complaints in one line, exit code 2."""
 
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import contextlib
+import difflib
+import io
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NoReturn
+
+from experiments import config as configuration
+from experiments.config import Run
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,3 +40,77 @@ def own_options(
         return parser.parse_known_args(args)
     except argparse.ArgumentError as error:
         raise ValueError(f"{error.argument_name}: {error.message}") from None
+
+
+def config_name(args: list[str]) -> str:
+    """Takes the config's name, which comes first, out of `args`; by default the quickstart."""
+    return args.pop(0) if args and not args[0].startswith("-") else "quickstart"
+
+
+def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:
+    """A line per config that is wanted: the first of its docstring."""
+    lines = []
+    for name in configuration.names():
+        module = configuration.load(name)
+        if not wanted(module):
+            continue
+        document = str(module.__doc__)
+        lines.append(f"{name:<24} {document.strip().splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def parse(module: ModuleType, name: str, args: list[str], command: str = "run") -> Run:
+    """The module's config with the command line's overrides; `command` is the module of experiments that asks.
+
+    Raises:
+      ValueError: an unknown field or a value of the wrong type.
+      SystemExit: after --help.
+    """
+    import tyro
+
+    complaint = io.StringIO()
+    prog, default = f"python -m experiments.{command} {name}", module.config
+    try:
+        with contextlib.redirect_stderr(complaint):
+            config, unknown = tyro.cli(
+                type(default),
+                prog=prog,
+                description=f"{module.__doc__}\nOther configs: python -m experiments.{command} --list",
+                default=default,
+                args=args,
+                return_unknown_args=True,
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ValueError(_unboxed(complaint.getvalue())) from None
+    if unknown:
+        fields = _flags(default)
+        near = difflib.get_close_matches(unknown[0], fields, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{unknown[0]}: unknown field{hint} (see {prog} --help)")
+    return config
+
+
+def _flags(config: Any, prefix: str = "--") -> list[str]:
+    flags = []
+    for field, value in vars(config).items():
+        flag = prefix + field.replace("_", "-")
+        flags += _flags(value, flag + ".") if hasattr(value, "__dataclass_fields__") else [flag]
+    return flags
+
+
+def _unboxed(text: str) -> str:
+    """tyro's framed message on one line."""
+    text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]|-{5,}", " ", text)
+    text = re.sub(
+        r"Missing argument|Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)",
+        " ",
+        text,
+    )
+    text = re.split(r"Argument helptext|For full helptext", text)[0]
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def one_line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()

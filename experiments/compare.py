@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.command_line import Parser
-from experiments.run import one_line
+from experiments.command_line import Parser, one_line
 from experiments.show import NAMES, claimed, epsilon, percent
 
 HEAD = ["algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]

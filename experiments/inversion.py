@@ -21,11 +21,10 @@ import numpy as np
 
 import fedpriv as fp
 from experiments import compilation_cache, figure6
-from experiments.command_line import Parser
+from experiments.command_line import Parser, one_line
 from experiments.inversion_attack import Attacked, attacker, views
 from experiments.inversion_views import RATE, Reading, Victims, all_seen, draw_victims, read
 from experiments.record import plain
-from experiments.run import one_line
 from experiments.show import epsilon
 
 DELTA = 1e-5

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import config as configuration
-from experiments.command_line import own_options
+from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
-from experiments.run import config_name, listing, one_line, parse
 from fedpriv.privacy import VIEWS, calibrate_noise, calibrate_rounds, certify
 
 

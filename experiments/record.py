@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from experiments.config import Experiment, Run
+from fedpriv.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate, Claim, certify
-from fedpriv.simulate import Evaluation, History
 from fedpriv.types import Algorithm
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "dp-accounting", "numpy", "tensorflow-datasets")

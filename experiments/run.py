@@ -10,10 +10,7 @@ Several processes, on one host or many, train together: start each with the same
 from __future__ import annotations
 
 import contextlib
-import difflib
-import io
 import math
-import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -25,13 +22,15 @@ from typing import Any
 
 from experiments import compilation_cache, processes
 from experiments import config as configuration
+from experiments.command_line import config_name, listing, one_line, parse
 from experiments.config import Experiment, Run
 from experiments.processes import Processes
 from experiments.record import Privacy, Recorder, new_folder, plain
 from experiments.show import Progress, picture, table
 from fedpriv import distributed
+from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.privacy import calibrate_rounds, certify
-from fedpriv.simulate import DivergedError, Evaluation, History, simulate
+from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy, split_cpu
 
 
@@ -84,80 +83,6 @@ def run(args: list[str], joined: Processes) -> int:
 def complain(text: str, joined: Processes) -> None:
     if joined.first:
         print(f"error: {text}", file=sys.stderr)
-
-
-def config_name(args: list[str]) -> str:
-    """Takes the config's name, which comes first, out of `args`; by default the quickstart."""
-    return args.pop(0) if args and not args[0].startswith("-") else "quickstart"
-
-
-def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:
-    """A line per config that is wanted: the first of its docstring."""
-    lines = []
-    for name in configuration.names():
-        module = configuration.load(name)
-        if not wanted(module):
-            continue
-        document = str(module.__doc__)
-        lines.append(f"{name:<24} {document.strip().splitlines()[0]}")
-    return "\n".join(lines)
-
-
-def parse(module: ModuleType, name: str, args: list[str], command: str = "run") -> Run:
-    """The module's config with the command line's overrides; `command` is the module of experiments that asks.
-
-    Raises:
-      ValueError: an unknown field or a value of the wrong type.
-      SystemExit: after --help.
-    """
-    import tyro
-
-    complaint = io.StringIO()
-    prog, default = f"python -m experiments.{command} {name}", module.config
-    try:
-        with contextlib.redirect_stderr(complaint):
-            config, unknown = tyro.cli(
-                type(default),
-                prog=prog,
-                description=f"{module.__doc__}\nOther configs: python -m experiments.{command} --list",
-                default=default,
-                args=args,
-                return_unknown_args=True,
-            )
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        raise ValueError(_unboxed(complaint.getvalue())) from None
-    if unknown:
-        fields = _flags(default)
-        near = difflib.get_close_matches(unknown[0], fields, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{unknown[0]}: unknown field{hint} (see {prog} --help)")
-    return config
-
-
-def _flags(config: Any, prefix: str = "--") -> list[str]:
-    flags = []
-    for field, value in vars(config).items():
-        flag = prefix + field.replace("_", "-")
-        flags += _flags(value, flag + ".") if hasattr(value, "__dataclass_fields__") else [flag]
-    return flags
-
-
-def _unboxed(text: str) -> str:
-    """tyro's framed message on one line."""
-    text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]|-{5,}", " ", text)
-    text = re.sub(
-        r"Missing argument|Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)",
-        " ",
-        text,
-    )
-    text = re.split(r"Argument helptext|For full helptext", text)[0]
-    return re.sub(r"\s+", " ", text).strip()
-
-
-def one_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error)).strip()
 
 
 def check(experiment: Experiment) -> None:

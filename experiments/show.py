@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate
-from fedpriv.simulate import Evaluation, History
 
 NAMES = {
     "fed_avg": "FedAvg",

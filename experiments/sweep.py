@@ -20,9 +20,9 @@ from typing import Any
 
 from experiments import config as configuration
 from experiments import sweep_table
-from experiments.command_line import own_options
+from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.record import plain
-from experiments.run import check, config_name, listing, one_line, parse, planned_rounds
+from experiments.run import check, planned_rounds
 from experiments.sweep_grid import Point, axes, begun, described, ended, points
 from experiments.sweep_train import Interned, Prepared, Sweep
 from fedpriv.strategy import split_cpu

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from experiments.command_line import one_line, parse
 from experiments.config import Run
 from experiments.record import plain
-from experiments.run import one_line, parse
 
 ELSEWHERE = ("output", "data_dir")  # where things are does not change what is found
 

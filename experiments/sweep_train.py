@@ -17,9 +17,9 @@ from experiments.record import Recorder
 from experiments.run import simulated, train_one
 from experiments.sweep_grid import Point, cleared
 from fedpriv.compilation import compiling_with
+from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.program_numbers import as_bytes
 from fedpriv.shared_jit import Program, SharedJit
-from fedpriv.simulate import DivergedError, Evaluation, History
 from fedpriv.strategy import Strategy
 
 Simulation = Callable[..., History]

@@ -23,12 +23,13 @@ import numpy as np
 
 from experiments import compilation_cache
 from experiments import config as configuration
-from experiments.command_line import Parser
+from experiments.command_line import Parser, listing, one_line, parse
 from experiments.config import Run
 from experiments.record import plain
-from experiments.run import check, listing, one_line, parse
+from experiments.run import check
 from fedpriv.datasets import Dataset
-from fedpriv.simulate import DivergedError, simulate
+from fedpriv.history import DivergedError
+from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy, split_cpu
 
 VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)

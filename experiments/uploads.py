@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import Parser
+from experiments.command_line import Parser, one_line
 from experiments.compare import RunFolder, read, titles
-from experiments.run import one_line
 from experiments.show import NAMES
 from fedpriv.algorithms.msp import uploads_bound
 

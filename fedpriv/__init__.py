@@ -41,6 +41,7 @@ from fedpriv.cohort import (
 from fedpriv.contract import check_algorithm
 from fedpriv.dynamic import Dynamic, dynamic
 from fedpriv.federation import Federation
+from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
 from fedpriv.mechanisms import Mechanism, gaussian, laplace, mechanism
 from fedpriv.per_example import MedianClipping, PerExample, per_example, private_mean
@@ -58,7 +59,7 @@ from fedpriv.privacy import (
 from fedpriv.private_steps import LocalSteps
 from fedpriv.proxy import median_norm, median_update_norm
 from fedpriv.records import subsets
-from fedpriv.simulate import DivergedError, Evaluation, History, simulate
+from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Algorithm, ModelState

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend import core
 
+from fedpriv.interpret import Rule, evaluate, inlined
 from fedpriv.types import PyTree
 
 _MARK = "fedpriv: clients whose records are asked for"
@@ -40,7 +41,7 @@ def asking(
     def both(*args: PyTree) -> tuple[PyTree, jax.Array]:
         program, out = jax.make_jaxpr(fn, return_shape=True)(*args)
         marked: list[jax.Array] = [jnp.zeros(0, jnp.int32)]
-        values = _evaluate(program.jaxpr, program.consts, jax.tree.leaves(args), marked, in_line)
+        values = evaluate(program, jax.tree.leaves(args), _marking(marked, in_line))
         return jax.tree.unflatten(jax.tree.structure(out), values), jnp.concatenate(marked)
 
     return both
@@ -88,41 +89,22 @@ def _needed(jaxpr: core.Jaxpr) -> tuple[list, set]:
     return kept[::-1], needed
 
 
-def _evaluate(
-    jaxpr: core.Jaxpr, consts: Sequence, args: Sequence, marked: list, in_line: bool
-) -> Sequence:
-    """The program's results; what it marks, in jitted functions that it calls too, is appended to `marked`."""
-    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+def _marking(marked: list, in_line: bool) -> Rule:
+    """Appends what a program marks to `marked`, in jitted functions that it calls too."""
 
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, core.Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        values = [read(v) for v in eqn.invars]
-        results: Sequence
+    def rule(eqn: Any, values: list) -> Any:
         if eqn.primitive.name in ("jit", "pjit") and (in_line or _has_mark(eqn)):
-            inner = eqn.params["jaxpr"]
-            results = _evaluate(inner.jaxpr, inner.consts, values, marked, in_line)
-        else:
-            if _is_mark(eqn):
-                marked.append(values[0].reshape(-1))
-            elif _has_mark(eqn):
-                raise ValueError(
-                    f"round: it calls for_each_client inside a lax.{eqn.primitive.name}, where it cannot be seen whose "
-                    "records to fetch; call it outside, or use a Federation in memory"
-                )
-            results = _bind(eqn, values)
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+            return inlined(eqn, values, rule)
+        if _is_mark(eqn):
+            marked.append(values[0].reshape(-1))
+        elif _has_mark(eqn):
+            raise ValueError(
+                f"round: it calls for_each_client inside a lax.{eqn.primitive.name}, where it cannot be seen whose "
+                "records to fetch; call it outside, or use a Federation in memory"
+            )
+        return NotImplemented
 
-
-def _bind(eqn: Any, values: list) -> Sequence:
-    bound = eqn.primitive.get_bind_params(eqn.params)
-    # Older versions of JAX give functions beside the parameters.
-    functions, params = bound if isinstance(bound, tuple | list) else ((), bound)
-    with eqn.ctx.manager:
-        result = eqn.primitive.bind(*functions, *values, **params)
-    return result if eqn.primitive.multiple_results else [result]
+    return rule
 
 
 def _is_mark(eqn: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Programs evaluated on values that are not arrays: a matrix kept as factors, a gradient that is never formed."""
+"""Traced programs evaluated again: on values that are no arrays, or with an eye on what they compute."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], rule: Ru
         values = [read(v) for v in eqn.invars]
         out = rule(eqn, values)
         if out is NotImplemented:
-            out = _bind(eqn, values)
+            out = bind(eqn, values)
         known.update(zip(eqn.outvars, out, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -47,10 +47,13 @@ def inlined(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
     return _evaluate(inner.jaxpr, inner.consts, values, rule)
 
 
-def _bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+    """The outputs of an equation as JAX computes it."""
     given = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = given if isinstance(given, tuple) else ((), given)  # by JAX's version
-    out = eqn.primitive.bind(*functions, *values, **params)
+    # Older versions of JAX give functions beside the parameters.
+    functions, params = given if isinstance(given, tuple | list) else ((), given)
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*functions, *values, **params)
     return out if eqn.primitive.multiple_results else [out]
 
 

@@ -13,6 +13,7 @@ from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 from jax.sharding import PartitionSpec
 
+from fedpriv.interpret import bind
 from fedpriv.program_numbers import Position, inner
 
 Values = dict[Position, Any]
@@ -29,15 +30,9 @@ def run(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], values: Values
         operands = [read(e, i, atom) for i, atom in enumerate(eqn.invars)]
         below = {rest[1:]: v for rest, v in values.items() if rest[0] == e and len(rest) > 2}
         with eqn.ctx.manager:
-            results = _again(eqn, operands, below) if below else _bind(eqn, operands)
+            results = _again(eqn, operands, below) if below else bind(eqn, operands)
         env.update(zip(eqn.outvars, results, strict=True))
     return [read(-1, i, atom) for i, atom in enumerate(jaxpr.outvars)]
-
-
-def _bind(eqn: JaxprEqn, operands: list[Any]) -> Sequence[Any]:
-    """An equation as it is."""
-    results = eqn.primitive.bind(*operands, **eqn.primitive.get_bind_params(eqn.params))
-    return results if eqn.primitive.multiple_results else [results]
 
 
 def _again(eqn: JaxprEqn, operands: list[Any], values: Values) -> Sequence[Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +19,7 @@ from fedpriv.codecs import Wire
 from fedpriv.compilation import compiled
 from fedpriv.federation import Federation, stack
 from fedpriv.fitting import fitted
+from fedpriv.history import DivergedError, Evaluation, History, add_traffic, divergence, means
 from fedpriv.strategy import Strategy, default, spmd, sum_over, use
 from fedpriv.streamed_run import one_per_seed, streamed_chunk
 from fedpriv.streaming import StreamedFederation
@@ -29,76 +28,6 @@ from fedpriv.vectors import dimension
 
 Score = Callable[[Params, Example], dict[str, jax.Array]]
 Measure = Callable[[State, Federation], dict[str, jax.Array]]
-
-
-class Evaluation(NamedTuple):
-    """What is known after `round` rounds; arrays have one entry per seed.
-
-    Attributes:
-      round: rounds done.
-      accuracy: f64[seeds], on the test examples, 0..1.
-      loss: f64[seeds], mean cross-entropy there.
-      uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
-      downlink_mb: f64[seeds], received so far, likewise.
-      diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
-      seconds: wall-clock time of those rounds, evaluation included.
-      measures: what `simulate`'s `measure` found: name -> f64[seeds].
-    """
-
-    round: int
-    accuracy: np.ndarray
-    loss: np.ndarray
-    uplink_mb: np.ndarray
-    downlink_mb: np.ndarray
-    diagnostics: dict[str, np.ndarray]
-    seconds: float
-    measures: Mapping[str, np.ndarray] = MappingProxyType({})
-
-
-@dataclass
-class History:
-    """A run's evaluations, oldest first, and the state it ended in (leaves with a leading axis of seeds).
-
-    `compile_seconds` is what tracing and compiling took, before the first round; None until that is done, and for a
-    streamed federation, whose programs are compiled when they are first needed.
-    """
-
-    seeds: tuple[int, ...]
-    evaluations: list[Evaluation] = field(default_factory=list)
-    state: State = None
-    compile_seconds: float | None = None
-
-    @property
-    def rounds(self) -> np.ndarray:
-        return np.array([e.round for e in self.evaluations])
-
-    @property
-    def accuracy(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
-        return np.array([e.accuracy for e in self.evaluations])
-
-    @property
-    def loss(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
-        return np.array([e.loss for e in self.evaluations])
-
-    @property
-    def uplink_mb(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
-        return np.array([e.uplink_mb for e in self.evaluations])
-
-    @property
-    def downlink_mb(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
-        return np.array([e.downlink_mb for e in self.evaluations])
-
-
-class DivergedError(FloatingPointError):
-    """The model or its test loss became NaN or infinite; `history` keeps what was recorded before."""
-
-    def __init__(self, message: str, history: History):
-        super().__init__(message)
-        self.history = history
 
 
 def simulate(
@@ -178,9 +107,9 @@ def simulate(
             end = min(start + every, rounds)
             finite[:, end - start - 1] &= np.isfinite(scores["loss"])
             if not finite.all():
-                raise DivergedError(_divergence(finite, start, seeds), history)
-            _add_traffic(sent, "uplink", metrics, end - start)
-            _add_traffic(received, "downlink", metrics, end - start)
+                raise DivergedError(divergence(finite, start, seeds), history)
+            add_traffic(sent, "uplink", metrics, end - start)
+            add_traffic(received, "downlink", metrics, end - start)
             per_client = 8e6 * population
             evaluation = Evaluation(
                 end,
@@ -188,7 +117,7 @@ def simulate(
                 scores["loss"] / scores["weight"],
                 np.array(sent) / per_client,
                 np.array(received) / per_client,
-                _means(metrics.get("diagnostics", {}), end - start),
+                means(metrics.get("diagnostics", {}), end - start),
                 time.perf_counter() - began,
                 measures,
             )
@@ -317,26 +246,3 @@ def evaluate(
 def _finite(state: State) -> jax.Array:
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.params)]
     return jnp.all(jnp.stack(leaves))
-
-
-def _divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
-    """finite: bool[seeds, every]."""
-    seed, offset = np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])]
-    return (
-        f"the model or its test loss became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); "
-        "likely causes: a learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / "
-        "cohort size) too large for the model; what was recorded before is kept"
-    )
-
-
-def _add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
-    """Adds the bits of `rounds` rounds to each seed's count, in Python's integers: float32 is exact to 2^24 only."""
-    for seed, total in enumerate(sent):
-        wire = [leaf[seed, :rounds].tolist() for leaf in metrics[name]]
-        messages = metrics["cohort_size"][seed, :rounds].tolist()
-        bits = (m * Wire(*w).bits() for m, *w in zip(messages, *wire, strict=True))
-        sent[seed] = total + sum(bits)
-
-
-def _means(diagnostics: dict, rounds: int) -> dict[str, np.ndarray]:
-    return {name: values[:, :rounds].mean(1) for name, values in diagnostics.items()}
