@@ -13,14 +13,17 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_example_runs_and_is_short(capsys):
+def test_the_example_runs_and_is_short(capsys, tmp_path, monkeypatch):
     example = SNIPPETS[0]
     assert len([x for x in example.splitlines() if x and "import" not in x]) <= 15
     names: dict = {}
     exec(example, names)
     assert names["history"].accuracy[-1].mean() > 0.5
     assert "certified: client-level" in capsys.readouterr().out
-    exec(SNIPPETS[1], names)  # mechanisms, on the same model
+    monkeypatch.chdir(tmp_path)
+    exec(SNIPPETS[1], names)  # the same federation from files
+    assert names["streamed"].num_clients == names["federation"].num_clients
+    exec(SNIPPETS[2], names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")
     assert "certified: record-level" in told
@@ -28,7 +31,7 @@ def test_the_example_runs_and_is_short(capsys):
 
 def test_the_custom_round_gets_every_service():
     names: dict = {}
-    exec(SNIPPETS[2], names)
+    exec(SNIPPETS[3], names)
     data = fp.datasets.load("digits")
     clients = fp.partition.iid(np.random.default_rng(0), 1437, 40)
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=10)
