@@ -155,11 +155,14 @@ def versions() -> dict[str, str]:
 
 
 def device() -> dict[str, Any]:
+    """What computes, and how exactly: "default" is TF32 or less on some accelerators, float32 on CPU."""
     import jax
 
     first = jax.local_devices()[0]
     counts = {"count": jax.device_count(), "processes": jax.process_count()}
-    return {"platform": first.platform, "kind": first.device_kind} | counts
+    precision = jax.config.jax_default_matmul_precision or "default"
+    about = {"platform": first.platform, "kind": first.device_kind, "matmul_precision": precision}
+    return about | counts
 
 
 def git_revision() -> str | None:
