@@ -2,7 +2,7 @@
 
 On by default in every command that trains, in `$XDG_CACHE_HOME/fedpriv/xla`, else `~/.cache/fedpriv/xla`; the folder
 may be deleted at any time. JAX's own settings come first: `JAX_ENABLE_COMPILATION_CACHE=false` turns the cache off,
-`JAX_COMPILATION_CACHE_DIR` puts it elsewhere.
+`JAX_COMPILATION_CACHE_DIR` puts it elsewhere. Below JAX 0.10.2 there is none unless JAX is told where (see `QUIET`).
 """
 
 from __future__ import annotations

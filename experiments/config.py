@@ -54,7 +54,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.devices is not None:
-            at_least_one(devices=self.devices)
+            at_least_one(**{"layout.devices": self.devices})
         if isinstance(self.clients, int) and self.clients < 1:
             raise ValueError(
                 f"layout.clients: {self.clients} is not map, vmap, fit or a number from 1 up"

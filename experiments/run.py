@@ -13,6 +13,7 @@ import contextlib
 import math
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -153,13 +154,11 @@ def train(
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
         status, code = "interrupted", 130
-    except (
-        ValueError,
-        RuntimeError,
-        ConnectionError,
-    ) as error:  # so JAX says that a collective has failed
+    # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
+    except (ValueError, RuntimeError, ConnectionError) as error:
         if joined.count == 1:
             raise
+        traceback.print_exception(error)
         joined.others_gone = True
         status, code = f"failed, perhaps because another process ended: {one_line(error)}", 1
     if recorder:

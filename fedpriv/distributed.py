@@ -57,9 +57,9 @@ def initialize(
             jax.distributed.initialize(initialization_timeout=_later(timeout))
         return num_processes
     if coordinator is None or num_processes is None or process_id is None:
-        raise ValueError(
-            f"coordinator, num_processes, process_id: {given} are given; give all three or none"
-        )
+        names = ("coordinator", "num_processes", "process_id")
+        missing = [name for name, value in zip(names, given, strict=True) if value is None]
+        raise ValueError(f"{', '.join(missing)}: not given; give all three or none of them")
     _check(coordinator, num_processes, process_id)
     with _patience(timeout, f"{num_processes} processes at coordinator {coordinator}"):
         jax.distributed.initialize(

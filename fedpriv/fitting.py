@@ -42,7 +42,7 @@ def fitted(
 
 
 def free_memory() -> int:
-    """Bytes that the least free of this process's devices has left; on CPU what the system has."""
+    """Bytes that the least free of this process's devices has left; on CPU its share of what the system has."""
     free = []
     for device in jax.local_devices():
         about = device.memory_stats() or {}
@@ -50,4 +50,5 @@ def free_memory() -> int:
             free.append(about["bytes_limit"] - about.get("bytes_in_use", 0))
     if free:
         return min(free)
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    system = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return system // len(jax.local_devices())

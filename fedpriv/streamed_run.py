@@ -45,7 +45,7 @@ def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFede
         ):
             if a != b:
                 raise ValueError(
-                    f"federations[{i}] has {field}={b}, federations[0] has {a}; give every seed the same"
+                    f"federation[{i}] has {field}={b}, federation[0] has {a}; give every seed the same"
                 )
     capacity = max(f.capacity for f in federations)
     return [f if f.capacity == capacity else replace(f, capacity=capacity) for f in federations]

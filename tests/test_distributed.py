@@ -94,7 +94,7 @@ def test_a_process_without_others_stays_alone(environment, monkeypatch):
     ("given", "message"),
     [
         (("h:1", None, None), r"give all three or none"),
-        ((None, 2, 0), r"\(None, 2, 0\) are given; give all three"),
+        ((None, 2, 0), "coordinator: not given; give all three"),
         (("h", 2, 0), "coordinator: 'h' is not HOST:PORT"),
         ((":80", 2, 0), "coordinator: ':80' is not HOST:PORT"),
         (("h:99999", 2, 0), "not HOST:PORT with a port from 1 to 65535"),

@@ -162,7 +162,7 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
         (["--delta", "1"], "delta: 1"),
         (["--sampling", "sometimes"], "sometimes"),
         (["--algorithms", "sgd"], "sgd"),
-        (["--layout.devices", "0"], "devices: 0"),
+        (["--layout.devices", "0"], "layout.devices: 0"),
         (["--layout.clients", "0"], "clients: 0"),
         (["fed_smp_fashion_mnist", "--data-dir", "{tmp}"], "fashion_mnist is not in {tmp}"),
         (["fed_smp_svhn", "--data-dir", "{tmp}"], "svhn_cropped is not in {tmp}"),
