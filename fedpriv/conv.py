@@ -158,7 +158,8 @@ def _input_patches(dy: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _weight_patches(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
-    dw = _patches(x, kernel).T @ dy.reshape(-1, dy.shape[3])
+    # With the few channels out as rows, and turned round afterwards: up to three times faster on CPU.
+    dw = lax.optimization_barrier(dy.reshape(-1, dy.shape[3]).T @ _patches(x, kernel)).T
     return dw.reshape(*kernel, x.shape[3], dy.shape[3])
 
 

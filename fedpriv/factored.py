@@ -25,6 +25,7 @@ class LowRank(NamedTuple):
       left: f32[R, i].
       weights: f32[R].
       right: f32[R, o].
+      flipped: whether it is the transpose.
     """
 
     start: jax.Array
@@ -34,8 +35,10 @@ class LowRank(NamedTuple):
     right: jax.Array
     flipped: bool = False
 
-    def formed(self) -> jax.Array:
-        return self.share * self.start + jnp.matmul(self.left.T, self.weights[:, None] * self.right)
+    def formed(self, precision: Any) -> jax.Array:
+        right = self.weights[:, None] * self.right
+        matrix = self.share * self.start + jnp.matmul(self.left.T, right, precision=precision)
+        return matrix.T if self.flipped else matrix
 
 
 class Outer(NamedTuple):
@@ -53,6 +56,9 @@ class FactoredGradient:
       program: (params, batch) -> gradient.
       matrices: numbers of the parameters' leaves that will be `LowRank`.
 
+    Attributes:
+      precision: of the product that the gradient of each of them is.
+
     Raises:
       NotInterpretedError: one of them is used in other ways than in products, or its gradient is not a product of two
         matrices.
@@ -62,7 +68,9 @@ class FactoredGradient:
         self.matrices = tuple(matrices)
         self._program = program
         self._made = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
-        self._products = {id(self._origin(i)) for i in matrices}
+        origins = {i: self._origin(i) for i in matrices}
+        self._products = {id(eqn) for eqn in origins.values()}
+        self.precision = {i: eqn.params["precision"] for i, eqn in origins.items()}
 
     def __call__(self, leaves: Sequence[Any], batch: PyTree) -> list[Any]:
         """The gradient's leaves for the parameters' `leaves`."""
@@ -83,7 +91,8 @@ class FactoredGradient:
             raise NotInterpretedError("a gradient is no product")
         contracted, batch = eqn.params["dimension_numbers"]
         free = [v.aval.ndim - len(d) for v, d in zip(eqn.invars, contracted, strict=True)]
-        if any(batch) or free != [1, 1]:
+        single = all(v.aval.dtype == jnp.float32 for v in eqn.invars)
+        if any(batch) or free != [1, 1] or not single:
             raise NotInterpretedError("a gradient is no product of two matrices")
         return eqn
 
@@ -131,7 +140,7 @@ def _contracted(
     """The sum over axis of_x of x and axis of_w of w: [the rest of x, the rest of w]."""
     along = 1 - of_w if w.flipped else of_w
     near, far = (w.left, w.right) if along == 0 else (w.right, w.left)
-    if eqn.primitive is product and not w.flipped:
+    if eqn.primitive is product and (of_x, along) == (1, 0):
         base = product.bind(x, w.start)
     else:
         base = _over(x, of_x, w.start, along, given)

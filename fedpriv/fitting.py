@@ -20,8 +20,8 @@ def fitted(
 ) -> Strategy:
     """`strategy` with as many clients side by side as fit the free memory, if it leaves that open (`clients="fit"`).
 
-    A program for a few clients is compiled and its temporary memory divided by them: not too little for one client, as
-    some of it serves all.
+    A program for two at a time is compiled, and half of its temporary memory counted for each: not too little, as some
+    of it serves both.
 
     Args:
       lower: the program, traced under the strategy in force.
@@ -29,11 +29,11 @@ def fitted(
     """
     if strategy.clients != "fit":
         return strategy
-    with use(replace(strategy, clients=UNFITTED)):
+    with use(replace(strategy, clients=2)):
         analysis = lower().compile().memory_analysis()
     if analysis is None:  # a backend that does not tell
         return replace(strategy, clients=UNFITTED)
-    each = max(analysis.temp_size_in_bytes / UNFITTED, 1)
+    each = max(analysis.temp_size_in_bytes / 2, 1)
     room = _SHARE * (free_memory() if free is None else free)
     clients = max(1, int(room / each))
     if jax.process_count() > 1:  # all have to run the same program

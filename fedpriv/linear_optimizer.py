@@ -1,7 +1,7 @@
 """Optimisers whose steps are linear in a tensor: its state is then kept as coefficients of whatever it is a sum of.
 
 SGD with or without momentum, Nesterov's too, and weight decay: with gradients G_1..G_s at the steps of a run from W_0,
-every quantity of the optimiser that belongs to the tensor is a W_0 + sum_j c_j G_j with scalars that no data enter.
+every quantity of the optimiser that belongs to the tensor is a W_0 + sum_j c_j G_j, the scalars being its entries' own.
 They are found by running the optimiser's own program on vectors (a, c_1, .., c_S) in the tensor's place.
 """
 

@@ -29,7 +29,8 @@ class Plan(NamedTuple):
     Attributes:
       steps: i32[], their number.
       at: s -> (positions i32[B], mask bool[B]) of batch s, from 0.
-      most: bound on their number, if one is known before the client is: lets large layers be kept in a cheaper form.
+      most: bound on their number, if one is known before the client is: lets large layers be kept in a cheaper form. No
+        more batches than that are taken.
     """
 
     steps: jax.Array
@@ -140,7 +141,8 @@ def train(
     def step(s: jax.Array, carry: Any) -> Any:
         return steps.step(s, carry, batch_at(s))
 
-    trained = steps.trained(lax.fori_loop(0, plan.steps, step, steps.start))
+    count = plan.steps if plan.most is None else jnp.minimum(plan.steps, plan.most)
+    trained = steps.trained(lax.fori_loop(0, count, step, steps.start))
     return probe.trained(params, trained)
 
 

@@ -82,8 +82,12 @@ def low_rank_steps(
     matrices = [i for i in large if rows[i]]
     if not matrices:
         return None
-    gradient = FactoredGradient(program, matrices)
-    linear = LinearOptimizer(optimizer, params, matrices, most)
+    try:
+        gradient = FactoredGradient(program, matrices)
+        linear = LinearOptimizer(optimizer, params, matrices, most)
+        jax.eval_shape(partial(_left_factors, gradient), leaves, batch)
+    except NotInterpretedError:  # one of them is multiplied by another
+        return None
 
     def sums(carry: _Carry) -> list[Any]:
         factors = carry.factors
@@ -96,7 +100,9 @@ def low_rank_steps(
         return _Carry(*linear.step(s, found, carry.state, carry.leaves), factors)
 
     def trained(carry: _Carry) -> Params:
-        formed = [x.formed() if isinstance(x, LowRank) else x for x in sums(carry)]
+        precision = gradient.precision
+        at = enumerate(sums(carry))
+        formed = [x.formed(precision[i]) if isinstance(x, LowRank) else x for i, x in at]
         return jax.tree.unflatten(tree, formed)
 
     factors = {i: _no_factors(most, rows[i], leaves[i]) for i in matrices}
@@ -119,18 +125,23 @@ def _rows_if_cheaper(
     try:
         LinearOptimizer(optimizer, params, [i], most)
         gradient = FactoredGradient(program, [i])
-        n = jax.eval_shape(partial(_left_factor, gradient), jax.tree.leaves(params), batch).shape[0]
+        factors = jax.eval_shape(partial(_left_factors, gradient), jax.tree.leaves(params), batch)
+        n = factors[0].shape[0]
     except NotInterpretedError:
         return 0
     matrix = jax.tree.leaves(params)[i]
     return n if 2 * n * n * most * sum(matrix.shape) <= _TRAFFIC * matrix.size else 0
 
 
-def _left_factor(gradient: FactoredGradient, leaves: list[jax.Array], batch: Batch) -> jax.Array:
-    """Of the gradient for the one matrix, at a sum of one step of one record."""
-    (i,) = gradient.matrices
-    one = _sum(leaves[i], Coefficients(jnp.ones(2), i), _no_factors(1, 1, leaves[i]))
-    return gradient([*leaves[:i], one, *leaves[i + 1 :]], batch)[i].left
+def _left_factors(
+    gradient: FactoredGradient, leaves: list[jax.Array], batch: Batch
+) -> list[jax.Array]:
+    """Of the gradients for the matrices, at sums of one step of one record."""
+    given: list[Any] = list(leaves)
+    for i in gradient.matrices:
+        given[i] = _sum(leaves[i], Coefficients(jnp.ones(2), i), _no_factors(1, 1, leaves[i]))
+    found = gradient(given, batch)
+    return [found[i].left for i in gradient.matrices]
 
 
 def _no_factors(steps: int, rows: int, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:

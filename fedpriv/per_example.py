@@ -12,7 +12,8 @@ import optax
 from fedpriv.clipping import over_tensors, separately
 from fedpriv.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.noise import isotropic
-from fedpriv.stacked import EXACT, Stacked, counted, stacked_gradients
+from fedpriv.stacked import EXACT, Stacked, counted
+from fedpriv.stacked_gradients import stacked_gradients
 from fedpriv.types import Example, Key, LossFn, Params, PyTree
 
 
@@ -70,7 +71,7 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
 def _norms(g: jax.Array | Stacked) -> jax.Array:
     if isinstance(g, Stacked):
         return g.norms()
-    return jnp.linalg.norm(g.reshape(g.shape[0], -1), axis=1)
+    return jnp.linalg.norm(g.reshape(g.shape[0], -1).astype(jnp.float32), axis=1)
 
 
 def _weighted(g: jax.Array | Stacked, weights: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ from jax import lax
 
 from fedpriv.models import as_float
 from fedpriv.per_example import Gradients, PerExample
-from fedpriv.stacked import EXACT, ROUNDING, counted
+from fedpriv.stacked import EXACT, counted, rounding
 from fedpriv.types import Example, Params, PyTree
 
 
@@ -19,9 +19,9 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
 
     A layer z = W^T x + b whose output has the error e = dloss / dz has the gradients x e^T + l2 W and e + l2 b, with
     the squared norms ||x||^2 ||e||^2 + 2 l2 e.(W^T x) + l2^2 ||W||^2 and ||e||^2 + 2 l2 e.b + l2^2 ||b||^2
-    (I. Goodfellow, arXiv:1510.01799). The sums may cancel: `ROUNDING` of the terms is added, so that no norm comes out
-    too small. In all products the batch is the long axis and the first factor is stored as it is used, several times
-    faster on CPU; barriers keep XLA from turning them round.
+    (I. Goodfellow, arXiv:1510.01799). The sums may cancel: a bound on their rounding is added, so that no norm comes
+    out too small. In all products the batch is the long axis and the first factor is stored as it is used, several
+    times faster on CPU; barriers keep XLA from turning them round.
 
     Args:
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
@@ -101,14 +101,20 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def _norms(layer: dict[str, jax.Array], at: _Passed, l2: float) -> dict[str, jax.Array]:
     """f32[B] for each tensor of a layer."""
-    bias = jnp.sum(at.error**2, 0)
-    kernel = jnp.sum(at.x**2, 1) * bias
+    bias = _squared(at.error, 0)
+    kernel = _squared(at.x, 1) * bias
     if l2:
         sizes = [l2**2 * jnp.sum(layer[name] ** 2) for name in ("kernel", "bias")]
-        above = [ROUNDING * (s + size) for s, size in zip((kernel, bias), sizes, strict=True)]
+        margin = 2 * rounding(sum(layer["kernel"].shape))
+        above = [margin * (s + size) for s, size in zip((kernel, bias), sizes, strict=True)]
         kernel += 2 * l2 * jnp.sum(at.error * at.along, 0) + sizes[0] + above[0]
         bias += 2 * l2 * jnp.sum(layer["bias"][:, None] * at.error, 0) + sizes[1] + above[1]
     return {"bias": jnp.sqrt(bias), "kernel": jnp.sqrt(kernel)}
+
+
+def _squared(x: jax.Array, axis: int) -> jax.Array:
+    """Squared norms, not too small where squares of small numbers become 0: the other factor may be large."""
+    return jnp.sum(x**2, axis) + x.shape[axis] * jnp.finfo(jnp.float32).tiny
 
 
 def _weighted(

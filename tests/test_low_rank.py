@@ -120,6 +120,47 @@ def test_other_optimisers_are_run_plainly(shard):
     np.testing.assert_array_equal(auto[0]["w"], plain[0]["w"])
 
 
+def test_matrices_that_are_multiplied_by_each_other_are_trained_plainly():
+    """Each alone could be a sum, both together not."""
+    rng = np.random.default_rng(0)
+    sides = {"v": (40_000, 7), "w": (7, 40_000)}
+    params = {k: jnp.asarray(rng.normal(size=s) / 200, jnp.float32) for k, s in sides.items()}
+    x = {"x": jnp.asarray(rng.normal(size=(2, 7)), jnp.float32), "y": jnp.zeros(2, int)}
+
+    def loss(p, example):
+        return cross_entropy(example["x"] @ (p["w"] @ p["v"]), example)
+
+    given = x, jnp.ones(2, bool)
+    assert low_rank_steps(mean_grad(loss), SGD, params, given, 2) is None
+
+
+def test_products_keep_their_precision():
+    """Of the layer, and of the gradient that is added up: on some accelerators the default rounds."""
+
+    def exact(p, example):
+        z = jnp.matmul(example["x"], p["w"], precision="highest")
+        return cross_entropy(jnp.matmul(jnp.tanh(z), p["out"], precision="highest"), example)
+
+    shapes = {"x": jnp.zeros((4, I)), "y": jnp.zeros(4, int)}, jnp.ones(4, bool)
+    steps = low_rank_steps(mean_grad(exact), SGD, start(), shapes, 6)
+
+    def whole(carry):
+        return steps.trained(steps.step(0, carry, shapes))
+
+    products = [e for e in jax.make_jaxpr(whole)(steps.start).eqns if "dot_general" in str(e)]
+    assert len(products) >= 6
+    assert all("HIGHEST" in str(e) for e in products)
+
+
+def test_a_plan_that_goes_beyond_its_bound_stops_there(shard):
+    def bounded(key, size, capacity):
+        plan = epochs(2, 4)(key, size, capacity)
+        return plan._replace(most=3)
+
+    auto, plain = (trained(usual, d, shard, batches=bounded) for d in ("auto", "plain"))
+    assert_close(auto, plain)
+
+
 def test_it_is_chosen_by_cost():
     assert is_low_rank(usual)
     assert not is_low_rank(usual, most=1)  # one step writes the weights once anyhow

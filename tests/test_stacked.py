@@ -8,7 +8,8 @@ import pytest
 from small import assert_close
 
 from fedpriv import gaussian, models, per_example, private_mean
-from fedpriv.stacked import Stacked, stacked_gradients
+from fedpriv.stacked import Stacked
+from fedpriv.stacked_gradients import stacked_gradients
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -97,16 +98,28 @@ def test_norms_sums_and_gradients(case):
     assert_close(total, jax.tree.map(lambda w, g: np.tensordot(w, g, 1), weights, expected))
 
 
-def test_the_norm_of_a_sequence_is_never_too_small():
-    """Two rows that cancel: the gradient is 0, what float32 makes of its norm is not below the true one."""
+@pytest.mark.parametrize("rows", [2, 16])
+@pytest.mark.parametrize("equal", [False, True], ids=["drawn", "of equal entries"])
+def test_the_norm_of_a_sequence_is_never_too_small(rows, equal):
+    """Rows that cancel: what float32 makes of the norm of nearly nothing is not below the true one."""
     rng = np.random.default_rng(0)
-    left = rng.normal(size=(50, 1, 40)).astype(np.float32)
-    nudge = 1 + 1e-7 * rng.normal(size=(50, 1, 40))
-    left = np.concatenate([left, (-left * nudge).astype(np.float32)], 1)
-    right = np.repeat(rng.normal(size=(50, 1, 30)).astype(np.float32), 2, 1)
+    i, o = 4096, 30
+    shape = (50, 1, 1) if equal else (50, 1, i)
+    left = np.broadcast_to(rng.normal(size=shape), (50, 1, i))
+    signs = np.tile([1.0, -1.0], rows // 2)[None, :, None]
+    left = (signs * left * (1 + 1e-7 * rng.normal(size=(50, rows, i)))).astype(np.float32)
+    right = np.repeat(rng.normal(size=(50, 1, o)).astype(np.float32), rows, 1)
     exact = np.einsum("bti,bto->bio", left.astype(np.float64), right.astype(np.float64))
     norms = Stacked(jnp.asarray(left), jnp.asarray(right), lambda x: x).norms()
     assert np.all(norms >= np.linalg.norm(exact.reshape(50, -1), axis=1))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_factor_whose_squares_are_zero_counts(rows):
+    """1e-23 squared is 0 in float32; times 1e22 it is an entry of 0.1 all the same."""
+    left, right = jnp.full((3, rows, 784), 1e-23), jnp.full((3, rows, 100), 1e22)
+    norms = Stacked(left, right, lambda x: x).norms()
+    np.testing.assert_allclose(norms, 0.1 * rows * (784 * 100) ** 0.5, rtol=1e-3)
 
 
 def test_a_record_that_is_masked_out_does_not_count():
