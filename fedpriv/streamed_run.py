@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +15,9 @@ import numpy as np
 from jax.sharding import Sharding
 
 from fedpriv.cohort_federation import CohortFederation
+from fedpriv.fitting import fitted
 from fedpriv.foresight import asking, foresee
-from fedpriv.strategy import spmd
+from fedpriv.strategy import current, spmd, use
 from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Key, PyTree, State
 
@@ -147,7 +149,8 @@ class StreamedRounds:
         }
         self._empty = [each[id(f)] for f in federations]
         self._who = _foreseen(step, roots[0], state, self._empty[0])
-        self._step = jax.jit(spmd(_checked(step)), donate_argnums=2)
+        self._make, self._strategy = partial(_checked, step), current()
+        self._step: Callable[..., tuple] | None = None
         self._order = iter(order)
         self._done: jax.Array | None = None
         self._pool = ThreadPoolExecutor(1, "fedpriv-prefetch")
@@ -171,8 +174,22 @@ class StreamedRounds:
         federation = fetched.result()
         # Before the round is started: a device that does one thing after another would find its ids after the round.
         self._next = self._fetch()
-        state, seen, self._done = self._step(self._roots[seed], t, state, federation)
+        given = self._roots[seed], t, state, federation
+        if self._step is None:
+            self._step = self._jitted(given)
+        with use(self._strategy):
+            state, seen, self._done = self._step(*given)
         return state, seen, self._done
+
+    def _jitted(self, given: tuple) -> Callable[..., tuple]:
+        """The step, with as many clients side by side as fit beside the records of two rounds."""
+
+        def lower() -> jax.stages.Lowered:
+            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given)
+
+        self._strategy = fitted(self._strategy, lower)
+        with use(self._strategy):
+            return jax.jit(spmd(self._make()), donate_argnums=2)
 
     def _fetch(self) -> tuple[int, np.int32, Future] | None:
         coming = next(self._order, None)

@@ -27,10 +27,10 @@ from fedpriv.types import PyTree
 class StreamedFederation:
     """Examples on the host, in memory or in mapped files, and their partition among clients and server.
 
-    `simulate` takes it in the place of a `Federation` and gives the same results; each round's records are read, and
-    sent to the device, while the round before runs. The cohort must follow from the key and `state.round` alone. Values
-    are checked when they are read (a record that is NaN ends the run), for one may not want to read it all twice. What
-    an algorithm keeps for each client, such as control variates, stays on the device.
+    `simulate` takes it in the place of a `Federation` and, with the default capacity, gives the same results; each
+    round's records are read, and sent to the device, while the round before runs. The cohort must follow from the key
+    and `state.round` alone. Values are checked when they are read (a record that is NaN ends the run), for one may not
+    want to read it all twice. What an algorithm keeps for each client, such as control variates, stays on the device.
 
     Attributes:
       examples: leaves [total, ...], `np.memmap` or `np.ndarray`; sliced, never copied as a whole.
