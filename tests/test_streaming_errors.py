@@ -33,13 +33,14 @@ def averaging(rate=0.1, sampler=None):
     )
 
 
-def run(federation=None, algorithm=None, **kwargs):
+def run(federation=None, algorithm=None, strategy=None, **kwargs):
     return fp.simulate(
         algorithm or averaging(),
         MODEL.init,
         federation or streamed(),
         TEST,
-        **{"score": MODEL.score, "rounds": 4, "every": 2, "strategy": fp.Strategy()} | kwargs,
+        strategy=strategy or fp.Strategy(),
+        **{"score": MODEL.score, "rounds": 4, "every": 2} | kwargs,
     )
 
 
