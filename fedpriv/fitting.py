@@ -16,7 +16,7 @@ _SHARE = 0.8  # of the free memory: allocators do not use the last of it
 
 
 def fitted(
-    strategy: Strategy, lower: Callable[[], jax.stages.Lowered], free: int | None = None
+    strategy: Strategy, compiled: Callable[[], jax.stages.Compiled], free: int | None = None
 ) -> Strategy:
     """`strategy` with as many clients side by side as fit the free memory, if it leaves that open (`clients="fit"`).
 
@@ -24,21 +24,27 @@ def fitted(
     some of it serves all.
 
     Args:
-      lower: the program, traced under the strategy in force.
+      compiled: the program, traced under the strategy in force.
       free: bytes; by default `free_memory()`.
     """
     if strategy.clients != "fit":
         return strategy
-    with use(replace(strategy, clients=UNFITTED)):
-        analysis = lower().compile().memory_analysis()
+    trial = unfitted(strategy)
+    with use(trial):
+        analysis = compiled().memory_analysis()
     if analysis is None:  # a backend that does not tell
-        return replace(strategy, clients=UNFITTED)
+        return trial
     each = max(analysis.temp_size_in_bytes / UNFITTED, 1)
     room = _SHARE * (free_memory() if free is None else free)
     clients = max(1, int(room / each))
     if jax.process_count() > 1:  # all have to run the same program
         clients = int(distributed.gather(np.array([clients])).min())
     return replace(strategy, clients=clients)
+
+
+def unfitted(strategy: Strategy) -> Strategy:
+    """The layout of the program by which `fitted` measures."""
+    return replace(strategy, clients=UNFITTED)
 
 
 def free_memory() -> int:

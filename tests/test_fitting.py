@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 NUMBERS = 2**16  # of a client's temporary array: 256 KiB
 
 
-def lower():
+def compiled():
     def client(x):
         noise = jax.random.normal(jax.random.key(0), (NUMBERS,)) * x
         return jnp.sum(jnp.sort(noise)), ()  # a sort needs its argument in memory
@@ -21,11 +21,11 @@ def lower():
     def total(x):
         return spmd(lambda x: sum_over(client, jnp.ones(64, bool), x)[0])(x)
 
-    return jax.jit(total).lower(jax.ShapeDtypeStruct((64,), jnp.float32))
+    return jax.jit(total).lower(jax.ShapeDtypeStruct((64,), jnp.float32)).compile()
 
 
 def test_twice_the_memory_takes_twice_the_clients():
-    counts = [fitted(Strategy("fit"), lower, free).clients for free in (2**26, 2**27)]
+    counts = [fitted(Strategy("fit"), compiled, free).clients for free in (2**26, 2**27)]
     assert counts[0] >= 8
     assert abs(counts[1] - 2 * counts[0]) <= 1
     # 0.8 of 64 MiB hold 204 such arrays; a client needs one and no more than ten
@@ -33,7 +33,7 @@ def test_twice_the_memory_takes_twice_the_clients():
 
 
 def test_one_client_at_least():
-    assert fitted(Strategy("fit"), lower, 1000) == Strategy(1)
+    assert fitted(Strategy("fit"), compiled, 1000) == Strategy(1)
 
 
 def test_what_is_given_stays():
