@@ -2,7 +2,9 @@
 
 Every point of the grid (the product of all --grid) is a run folder under DIR, as experiments.run leaves it. Points
 whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
-once. The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
+once.
+
+The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
 algorithm, in DIR/table.md and table.csv, too.
 """
 
@@ -16,26 +18,44 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from experiments import compilation_cache, sweep_table
 from experiments import config as configuration
-from experiments import sweep_table
 from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.record import plain
 from experiments.run import check, planned_rounds
-from experiments.sweep_grid import Point, axes, begun, described, ended, points
+from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.sweep_train import Interned, Prepared, Sweep
+from fedpriv.distributed import slurm_step
 from fedpriv.strategy import split_cpu
 
-EPILOG = """
+EPILOG = """\
 field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in
-quotes ("submodels=1 1,18 18"). Exit code 2 means that something given was wrong, 130 that it was interrupted.
+quotes ("submodels=1 1,18 18").
+
+Exit code 2 means that something given was wrong, 1 that training failed, 130 that it was interrupted.
 """
+
+
+class Planned(NamedTuple):
+    """A sweep before it trains.
+
+    Attributes:
+      every: its points.
+      wanted: what sweep.json says.
+      ready: the points that are not done yet.
+    """
+
+    every: list[Point]
+    wanted: dict[str, Any]
+    ready: list[Prepared]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    folder: Path | None = None
     try:
         if "--list" in args:
             print(listing())
@@ -45,13 +65,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         options, rest = _options(args)
         if {"-h", "--help"} & set(rest):
             parse(module, name, ["--help"], "sweep")
-        return _sweep(name, module, options, rest)
+        folder = options.output or Path("runs") / f"sweep-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        planned = _planned(name, module, rest, axes(options.grid), folder)
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted(folder)
+    print(f"sweep folder: {folder}", file=sys.stderr)
+    sweep = Sweep(name, folder)
+    try:
+        _train(sweep, planned.ready, folder)
+        _report(folder, planned, sweep, options.json)
+    except KeyboardInterrupt:
+        return _interrupted(folder)
+    return 0
+
+
+def _interrupted(folder: Path | None) -> int:
+    hint = f"; {_goes_on(folder)}" if folder else ""
+    print(f"error: interrupted{hint}", file=sys.stderr)
+    return 130
+
+
+def _goes_on(folder: Path) -> str:
+    return f"the same command with --output {folder} goes on"
 
 
 def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -60,6 +98,7 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         prog="python -m experiments.sweep [CONFIG]",
         description=(__doc__ or "").partition("\n\n")[2],
         epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
         exit_on_error=False,
         allow_abbrev=False,
@@ -67,37 +106,38 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--grid", nargs="+", action="extend", default=[], metavar="FIELD=A,B,C", help="what to vary"
     )
-    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the sweep")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder of the sweep (default: runs/sweep-CONFIG-DATE-TIME)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return own_options(parser, args)
 
 
-def _sweep(name: str, module: ModuleType, options: argparse.Namespace, rest: list[str]) -> int:
-    grid = axes(options.grid)
+def _planned(
+    name: str, module: ModuleType, rest: list[str], grid: dict[str, list[str]], folder: Path
+) -> Planned:
+    """Everything that can go wrong because of what was given does so here, before anything trains."""
+    if slurm_step():
+        raise ValueError("sweep: runs in one process; start it without srun")
     every = points(module, name, rest, grid)
-    folder = options.output or Path("runs") / f"sweep-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     wanted = described(name, grid, every)
     again = begun(folder, wanted)
     left = [p for p in every if not (again and ended(folder / p.name))]
     if again:
         print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
     ready = _prepared(module, left)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sweep.json").write_text(json.dumps(wanted, indent=2) + "\n")
-    sweep = Sweep(name, folder)
-    if not _train(sweep, ready):
-        print(
-            f"error: interrupted; the same command with --output {folder} goes on", file=sys.stderr
-        )
-        return 130
-    _report(folder, every, sweep, wanted, options.json)
-    return 0
+    if not again:
+        begin(folder, wanted)
+    return Planned(every, wanted, ready)
 
 
 def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
-    """Everything that can go wrong because of what was given does so here, before anything trains."""
     devices = [p.config.layout.devices for p in left]
     split_cpu(None if None in devices else max(devices, default=None))
+    compilation_cache.enable()
     interned, ready = Interned(), []
     for point in left:
         try:
@@ -105,33 +145,34 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
             experiment = interned.experiment(module.build(point.config))
             check(experiment)
             planned = planned_rounds(experiment, point.config)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise ValueError(f"{error} (at {point.title})") from None
         ready.append(Prepared(point, strategy, experiment, planned))
     return ready
 
 
-def _train(sweep: Sweep, ready: list[Prepared]) -> bool:
-    """False where it was interrupted. A point's experiment is let go of once it is trained."""
+def _train(sweep: Sweep, ready: list[Prepared], folder: Path) -> None:
+    """A point's experiment is let go of once it is trained."""
     total = len(ready)
-    for prepared in ready:
-        sweep.announce(prepared)
-    while ready:
-        prepared = ready.pop(0)
-        print(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
-        status = sweep.train(prepared)
-        if status == "interrupted":
-            return False
-        if status != "complete":
-            print(status, file=sys.stderr)
-    return True
+    try:
+        for prepared in ready:
+            sweep.announce(prepared)
+        while ready:
+            prepared = ready.pop(0)
+            print(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
+            status = sweep.train(prepared)
+            if status == "interrupted":
+                raise KeyboardInterrupt
+            if status != "complete":
+                print(status, file=sys.stderr)
+    except Exception:
+        print(f"error: failed at {prepared.point.title}; {_goes_on(folder)}", file=sys.stderr)
+        raise
 
 
-def _report(
-    folder: Path, every: Sequence[Point], sweep: Sweep, wanted: dict[str, Any], as_json: bool
-) -> None:
+def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None:
     """The table, on the disk and on the screen."""
-    found = sweep_table.summaries(folder, every)
+    found = sweep_table.summaries(folder, planned.every)
     rows = sweep_table.records(found)
     sweep_table.write_csv(folder / "table.csv", rows)
     shared = sweep.shared
@@ -145,7 +186,7 @@ def _report(
         print(f"{table}\nsweep folder: {folder}")
         return
     counts = {"trained": sweep.trained, "reused": sweep.reused, "compiled": shared.compilations}
-    answer = {"config": wanted["config"], "grid": wanted["grid"], "output": str(folder)}
+    answer = {key: planned.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
     answer |= {"rows": rows, **counts, "compile_seconds": shared.seconds}
     print(json.dumps(plain(answer), indent=2))
 

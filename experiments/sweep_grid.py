@@ -14,6 +14,7 @@ from experiments.command_line import one_line, parse
 from experiments.config import Run
 from experiments.record import plain
 
+UNFINISHED = "sweep.json.unfinished"
 ELSEWHERE = ("output", "data_dir")  # where things are does not change what is found
 
 
@@ -134,19 +135,43 @@ def begun(folder: Path, wanted: dict) -> bool:
     """
     path = folder / "sweep.json"
     if not path.exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or _foreign(folder)):
             raise ValueError(f"--output: {folder} is there and holds no sweep; choose another")
         return False
     try:
         there = json.loads(path.read_text())
         difference = _difference(there, wanted)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"--output: cannot read {path} ({one_line(error)})") from None
+        raise ValueError(
+            f"--output: cannot read {path} ({one_line(error)}); choose another folder"
+        ) from None
     if difference:
         raise ValueError(
             f"--output: {folder} holds another sweep: {difference}; choose another folder"
         )
     return True
+
+
+def _foreign(folder: Path) -> bool:
+    """Whether there is anything but what a `begin` that was stopped leaves."""
+    return any(file.name != UNFINISHED for file in folder.iterdir())
+
+
+def begin(folder: Path, wanted: dict) -> None:
+    """Makes the sweep's folder, with a sweep.json that is there as a whole or not at all.
+
+    Raises:
+      ValueError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / UNFINISHED
+        unfinished.write_text(json.dumps(wanted, indent=2) + "\n")
+        unfinished.replace(folder / "sweep.json")
+    except OSError as error:
+        raise ValueError(
+            f"--output: cannot write to {folder} ({error.strerror}); choose another"
+        ) from None
 
 
 def _difference(there: dict, wanted: dict) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 from experiments.compare import HEAD, cells
 from experiments.show import NAMES
 from experiments.sweep_grid import Point
+from fedpriv.privacy import VIEWS
 
-VIEWS = ("third_party", "server")
 NOTES = (
     "accuracy on the test set in %: mean +- standard deviation over the seeds; best over the evaluations, chosen on "
     "the test set as papers do",
@@ -38,8 +39,23 @@ def markdown(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> str:
             notes[f"{point.title}: {summary['status']}"] = None
         for name, source in summary["reused_from"].items():
             notes[f"{point.title}: {NAMES.get(name, name)} is the same run as in {source}"] = None
+    notes |= dict.fromkeys(origins(found))
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)]).rstrip()
+
+
+def origins(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> list[str]:
+    """A line for the code's revision and for each package of which the points do not have the same."""
+    codes = [{"code": s["git_revision"], **s["versions"]} for _, s in found]
+    lines = []
+    for name in dict.fromkeys(name for code in codes for name in code):
+        counts = Counter(str(code.get(name, "unknown")) for code in codes)
+        if len(counts) > 1:
+            said = ", ".join(f"{what} in {n}" for what, n in counts.items())
+            lines.append(
+                f"the points were not trained with the same {name}: {said} of {len(codes)}"
+            )
+    return lines
 
 
 def algorithms(summary: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
@@ -17,6 +17,7 @@ from experiments.record import Recorder
 from experiments.run import simulated, train_one
 from experiments.sweep_grid import Point, cleared
 from fedpriv.compilation import compiling_with
+from fedpriv.fitting import fitted, trial_layout
 from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.program_numbers import as_bytes
 from fedpriv.shared_jit import Program, SharedJit
@@ -35,8 +36,15 @@ class Prepared(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a training before it: its program, and a key equal for trainings with the same result."""
+    """What is known of a training before it.
 
+    Attributes:
+      strategy: the point's, with the number of clients that fit side by side.
+      program: under this strategy.
+      key: equal for trainings with the same result.
+    """
+
+    strategy: Strategy
     program: Program
     key: tuple
 
@@ -52,6 +60,10 @@ class Result(NamedTuple):
 class _TracedError(Exception):
     """Leaves `simulate` once its program is traced."""
 
+    def __init__(self, program: Program, args: tuple):
+        super().__init__()
+        self.program, self.arguments = program, args
+
 
 class Sweep:
     """What the points of a sweep have in common.
@@ -66,34 +78,48 @@ class Sweep:
         self.trained = self.reused = 0
         self._name, self._folder = name, folder
         self._known: dict[tuple[str, str], Known] = {}
+        self._widths: dict[int, Literal["map", "vmap", "fit"] | int] = {}
         self._results: dict[tuple, Result] = {}
 
     def announce(self, prepared: Prepared) -> None:
         """Traces the point's programs, so that compiling the first of a kind serves this one, too."""
         for algorithm in prepared.experiment.entries:
-            config = _own(prepared, algorithm)
-            known: list[Known] = []
-            with compiling_with(partial(self._trace, config, known)):
-                try:
-                    simulated(algorithm, prepared.experiment, config, prepared.strategy)
-                except _TracedError:
-                    self._known[prepared.point.name, algorithm] = known[0]
+            strategy = self._fitted(algorithm, prepared)
+            program, args = self._traced(algorithm, prepared, strategy)
+            digest = hashlib.sha256()
+            for leaf in jax.tree.leaves(args):
+                digest.update(as_bytes(leaf))
+            config = prepared.point.config
+            key = (program.identity, digest.digest(), config.rounds, config.every)
+            self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
 
-    def _trace(
-        self,
-        config: Run,
-        known: list[Known],
-        fn: Callable[..., Any],
-        args: tuple,
-        donate_argnums: Sequence[int],
-    ) -> Any:
-        program = self.shared.trace(fn, args, donate_argnums)
-        digest = hashlib.sha256()
-        for leaf in jax.tree.leaves(args):
-            digest.update(as_bytes(leaf))
-        key = (program.identity, digest.digest(), config.rounds, config.every)
-        known.append(Known(program, key))
-        raise _TracedError
+    def _fitted(self, algorithm: str, prepared: Prepared) -> Strategy:
+        """The point's strategy, its width found once for programs that differ in numbers alone.
+
+        Left to `simulate`, every point would compile a trial, and as free memory changes, might get a width of its own.
+        """
+        if prepared.strategy.clients != "fit":
+            return prepared.strategy
+        trial, _ = self._traced(algorithm, prepared, trial_layout(prepared.strategy))
+        if trial.family not in self._widths:
+            self._widths[trial.family] = fitted(prepared.strategy, trial.executable).clients
+        return replace(prepared.strategy, clients=self._widths[trial.family])
+
+    def _traced(
+        self, algorithm: str, prepared: Prepared, strategy: Strategy
+    ) -> tuple[Program, tuple]:
+        """The training's program, and its arguments."""
+
+        def tracing(fn: Callable[..., Any], args: tuple, donated: Sequence[int]) -> NoReturn:
+            raise _TracedError(self.shared.trace(fn, args, donated), args)
+
+        config = _own(prepared, algorithm)
+        try:
+            with compiling_with(tracing):
+                simulated(algorithm, prepared.experiment, config, strategy)
+        except _TracedError as traced:
+            return traced.program, traced.arguments
+        raise AssertionError(f"{algorithm}: trained without being compiled")
 
     def train(self, prepared: Prepared) -> str:
         """Trains all algorithms of an announced point into its run folder; returns the run's status.
@@ -142,7 +168,7 @@ class Sweep:
                 algorithm,
                 prepared.experiment,
                 config,
-                prepared.strategy,
+                known.strategy,
                 recorder,
                 history,
                 simulation,

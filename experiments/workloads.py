@@ -138,7 +138,7 @@ def compiled_round(
     def lowered() -> jax.stages.Lowered:
         return jax.jit(lambda *given: spmd(algorithm.round)(*given)).lower(*given)
 
-    with use(fitted(strategy, lowered)):
+    with use(fitted(strategy, lambda: lowered().compile())):
         compiled = lowered().compile()
     return lambda: compiled(*given)
 

@@ -15,7 +15,7 @@ Compiler = Callable[[Callable[..., Any], tuple, Sequence[int]], Callable[..., An
 
 def on_its_own(
     fn: Callable[..., Any], args: tuple, donate_argnums: Sequence[int] = ()
-) -> Callable[..., Any]:
+) -> jax.stages.Compiled:
     """`jax.jit`, ahead of the first call."""
     return jax.jit(fn, donate_argnums=donate_argnums).lower(*args).compile()
 

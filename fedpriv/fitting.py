@@ -16,7 +16,7 @@ _SHARE = 0.8  # of the free memory: allocators do not use the last of it
 
 
 def fitted(
-    strategy: Strategy, lower: Callable[[], jax.stages.Lowered], free: int | None = None
+    strategy: Strategy, compiled: Callable[[], jax.stages.Compiled], free: int | None = None
 ) -> Strategy:
     """`strategy` with as many clients side by side as fit the free memory, if it leaves that open (`clients="fit"`).
 
@@ -24,13 +24,13 @@ def fitted(
     of it serves both.
 
     Args:
-      lower: the program, traced under the strategy in force.
+      compiled: the program, traced under the strategy in force.
       free: bytes; by default `free_memory()`.
     """
     if strategy.clients != "fit":
         return strategy
-    with use(replace(strategy, clients=2)):
-        analysis = lower().compile().memory_analysis()
+    with use(trial_layout(strategy)):
+        analysis = compiled().memory_analysis()
     if analysis is None:  # a backend that does not tell
         return replace(strategy, clients=UNFITTED)
     each = max(analysis.temp_size_in_bytes / 2, 1)
@@ -39,6 +39,11 @@ def fitted(
     if jax.process_count() > 1:  # all have to run the same program
         clients = int(distributed.gather(np.array([clients])).min())
     return replace(strategy, clients=clients)
+
+
+def trial_layout(strategy: Strategy) -> Strategy:
+    """The layout of the program by which `fitted` measures."""
+    return replace(strategy, clients=2)
 
 
 def free_memory() -> int:

@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import ClosedJaxpr
@@ -21,25 +21,46 @@ from fedpriv.program_inputs import Values, run
 from fedpriv.program_numbers import Position, as_bytes, numbers, same_structure
 
 
+class Outside(NamedTuple):
+    """What a program is called with and answers; part of its structure.
+
+    Attributes:
+      arguments, results: their tree structures.
+      places: where the arguments' leaves are, None for what is no array.
+      donated: positions of the arguments that are given up.
+    """
+
+    arguments: jax.tree_util.PyTreeDef
+    results: jax.tree_util.PyTreeDef
+    places: list[Any]
+    donated: tuple[int, ...]
+
+
 class Program:
     """A traced function; made by `SharedJit.trace`.
 
     Attributes:
+      family: equal for programs that share an executable.
       identity: equal for programs that are the same, numbers included.
     """
 
     def __init__(self, family: _Family, values: Mapping[Position, Any]):
         self._family, self._values = family, values
+        self.family = id(family)
         digest = hashlib.sha256()
         for position in sorted(values, key=str):
             digest.update(repr(position).encode() + as_bytes(values[position]))
-        self.identity = (id(family), digest.digest())
+        self.identity = (self.family, digest.digest())
 
     def compile(self) -> Callable[..., Any]:
         """The function, compiled if no program traced so far has done so for both."""
         varying = self._family.varying()
         executable = self._family.executable(varying)
         return partial(executable, [self._values[p] for p in varying]) if varying else executable
+
+    def executable(self) -> jax.stages.Compiled:
+        """What `compile` calls; it may take numbers before the function's arguments."""
+        return self._family.executable(self._family.varying())
 
 
 class SharedJit:
@@ -64,7 +85,7 @@ class SharedJit:
         traced = jax.jit(fn, donate_argnums=donated).trace(*args)
         leaves, tree = jax.tree.flatten(args)
         places = [getattr(leaf, "sharding", None) for leaf in leaves]
-        outside = (tree, jax.tree.structure(traced.out_info), places, donated)
+        outside = Outside(tree, jax.tree.structure(traced.out_info), places, donated)
         family = next((f for f in self._families if f.fits(traced.jaxpr, outside)), None)
         if family is None:
             family = _Family(self, traced, args, outside)
@@ -78,14 +99,14 @@ class SharedJit:
 class _Family:
     """Programs of one structure, the first of which is the template of all."""
 
-    def __init__(self, owner: SharedJit, traced: Any, args: tuple, outside: tuple):
+    def __init__(self, owner: SharedJit, traced: Any, args: tuple, outside: Outside):
         self._owner, self._traced, self._outside = owner, traced, outside
         self._like = jax.tree.map(_like, args)
         self._first: Values = {}
         self._varying: set[Position] = set()
-        self._compiled: tuple[list[Position], Callable[..., Any]] | None = None
+        self._compiled: tuple[list[Position], jax.stages.Compiled] | None = None
 
-    def fits(self, program: ClosedJaxpr, outside: tuple) -> bool:
+    def fits(self, program: ClosedJaxpr, outside: Outside) -> bool:
         return outside == self._outside and same_structure(self._traced.jaxpr, program)
 
     def join(self, values: Values) -> None:
@@ -97,7 +118,7 @@ class _Family:
     def varying(self) -> list[Position]:
         return sorted(self._varying, key=str)
 
-    def executable(self, varying: list[Position]) -> Callable[..., Any]:
+    def executable(self, varying: list[Position]) -> jax.stages.Compiled:
         """Of (numbers at the varying positions, *args), or of args alone where nothing varies."""
         if self._compiled is None or self._compiled[0] != varying:
             began = time.perf_counter()
@@ -109,16 +130,15 @@ class _Family:
 
     def _lower(self, varying: list[Position]) -> Any:
         template: ClosedJaxpr = self._traced.jaxpr
-        _, results, _, donated = self._outside
 
         def fn(given: list[Any], *args: Any) -> Any:
             values = dict(zip(varying, given, strict=True))
             constants = [values.pop(("const", i), c) for i, c in enumerate(template.consts)]
             out = run(template.jaxpr, constants, jax.tree.leaves(args), values)
-            return jax.tree.unflatten(results, out)
+            return jax.tree.unflatten(self._outside.results, out)
 
         given = [self._first[position] for position in varying]
-        jitted = jax.jit(fn, donate_argnums=[1 + i for i in donated])
+        jitted = jax.jit(fn, donate_argnums=[1 + i for i in self._outside.donated])
         return jitted.lower(given, *self._like)
 
 

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fedpriv import distributed
 from fedpriv.codecs import Wire
-from fedpriv.compilation import compiled
+from fedpriv.compilation import compiled, on_its_own
 from fedpriv.federation import Federation, stack
 from fedpriv.fitting import fitted
 from fedpriv.history import DivergedError, Evaluation, History, add_traffic, divergence, means
@@ -135,7 +135,7 @@ def _compiled(
 
     It is made anew for every layout: JAX keeps the trace of a function that it has seen.
     """
-    fitting = fitted(strategy, lambda: jax.jit(spmd(make()), donate_argnums=0).lower(*args))
+    fitting = fitted(strategy, lambda: on_its_own(spmd(make()), args, [0]))
     with use(fitting):
         return compiled(spmd(make()), args, donate_argnums=[0])
 

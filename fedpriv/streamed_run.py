@@ -184,10 +184,10 @@ class StreamedRounds:
     def _jitted(self, given: tuple) -> Callable[..., tuple]:
         """The step, with as many clients side by side as fit beside the records of two rounds."""
 
-        def lower() -> jax.stages.Lowered:
-            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given)
+        def compiled() -> jax.stages.Compiled:
+            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given).compile()
 
-        self._strategy = fitted(self._strategy, lower)
+        self._strategy = fitted(self._strategy, compiled)
         with use(self._strategy):
             return jax.jit(spmd(self._make()), donate_argnums=2)
 

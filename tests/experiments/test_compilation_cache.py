@@ -3,15 +3,18 @@
 Each run is a process of its own, with a cache folder of its own.
 """
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import pytest
 
+import experiments
 from experiments import compilation_cache
 
 # Runs the launcher and prints, as its last line, how many programs XLA compiled and how many came from the cache.
@@ -90,6 +93,41 @@ def test_nothing_is_said_of_the_cache_but_that_entries_are_damaged(runs):
     said = found["damaged"][2]
     assert "Error reading persistent compilation cache entry for 'jit_" in said
     assert "Traceback" not in said
+
+
+COMMANDS = {
+    "run": RUN,
+    "sweep": ["--grid", "p=0.1,0.2", *RUN],
+    "tune": ["dp_scaffold_synthetic"],
+    "audit": RUN,
+    "inversion": ["--data", "digits"],
+}
+WITHOUT = {"compare", "privacy", "uploads"}  # they train nothing
+TIMING = {"benchmark", "growth"}  # they report how long compiling takes
+
+
+def test_every_command_is_thought_of():
+    files = Path(experiments.__file__).parent.glob("*.py")
+    commands = {f.stem for f in files if "\ndef main(" in f.read_text()}
+    assert commands == {*COMMANDS, *WITHOUT, *TIMING}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_that_train_turn_it_on_before_anything_is_compiled(command, tmp_path, monkeypatch):
+    class Enabled(Exception):
+        pass
+
+    def enable():
+        raise Enabled
+
+    def never(*_, **__):
+        raise AssertionError("compiled before the cache was on")
+
+    monkeypatch.chdir(tmp_path)  # for what a command leaves in its default folder
+    monkeypatch.setattr(compilation_cache, "enable", enable)
+    monkeypatch.setattr(jax.stages.Lowered, "compile", never)
+    with pytest.raises(Enabled):
+        importlib.import_module(f"experiments.{command}").main(COMMANDS[command])
 
 
 @pytest.fixture

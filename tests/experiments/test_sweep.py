@@ -3,13 +3,16 @@
 import csv
 import json
 import math
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from experiments import compare, run, sweep, sweep_train
-from experiments.sweep_grid import axes, ended, points
+from configs import quickstart
+from experiments import compare, run, sweep, sweep_table, sweep_train
+from experiments.sweep_grid import UNFINISHED, axes, begin, ended, points
+from fedpriv import fitting, privacy
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -47,7 +50,7 @@ def without_times(line):
     return {k: v for k, v in line.items() if k != "seconds"}
 
 
-@pytest.mark.parametrize(("noise", "rate"), [("0.5", "0.05"), ("1", "0.1"), ("0.5", "0.2")])
+@pytest.mark.parametrize(("noise", "rate"), [("0.5", "0.05"), ("1", "0.2")])
 def test_a_point_is_the_run_that_the_launcher_makes(finished, noise, rate, tmp_path):
     given = ["--noise-multiplier", noise, "--local.learning-rate", rate]
     assert run.main(["quickstart", *PRIVATE, *given, "--output", str(tmp_path / "r")]) == 0
@@ -120,6 +123,9 @@ def test_the_table_is_there_for_machines_too(finished):
         server = summary["privacy"][name]["certified"]["server"]
         assert float(row["certified_server_epsilon"]) == float(server["epsilon"])
         assert row["certified_server_relation"] == server["relation"]
+        for view in privacy.VIEWS:
+            certified = summary["privacy"][name]["certified"][view]
+            assert row[f"certified_{view}_epsilon"] == str(certified["epsilon"])
         assert row["reused_from"] == summary["reused_from"].get(name, "")
     assert math.isinf(float(rows[0]["certified_third_party_epsilon"]))
 
@@ -210,6 +216,28 @@ def test_what_changes_shapes_is_compiled_again(tmp_path, capsys):
     assert answer["trained"] + answer["reused"] == len(answer["rows"]) == 3
 
 
+def test_the_width_that_fits_is_found_once_and_shared(tmp_path, capsys, monkeypatch):
+    """A trial and the program of that width, however many points, and both are counted."""
+    memory = iter([2**40])  # asked for a second time, it would end in an error
+    monkeypatch.setattr(fitting, "free_memory", lambda: next(memory))
+    compiled, compile_ = [], jax.stages.Lowered.compile
+
+    def counting(lowered, *args, **kwargs):
+        compiled.append(lowered)
+        return compile_(lowered, *args, **kwargs)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counting)
+    args = [*PRIVATE, "--cohort", "10", "--rounds", "1", "--seeds", "1", "--layout.clients", "fit"]
+    assert launch("--grid", "noise-multiplier=0.5,1", *args, "--json", output=tmp_path) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["trained"], answer["compiled"], len(compiled)) == (2, 2, 2)
+    assert next(memory, None) is None
+    monkeypatch.undo()
+    assert run.main(["quickstart", *args, "--noise-multiplier", "1", f"--output={tmp_path}/r"]) == 0
+    losses = [read(tmp_path / f)[1][0]["loss"]["mean"] for f in ("r", "noise_multiplier=1")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 def test_what_concerns_accounting_alone_is_trained_once(tmp_path, capsys):
     assert launch("--grid", "delta=1e-3,1e-2", *PRIVATE, "--json", output=tmp_path) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -288,6 +316,75 @@ def test_yes_and_no_are_swept_as_true_and_false():
         points(dp_scaffold_synthetic, "x", [], {"authors.per_tensor": ["maybe"]})
 
 
+def test_missing_data_get_the_point_that_lacks_them(tmp_path, capsys, monkeypatch):
+    def build(config):
+        raise FileNotFoundError("digits: not there")
+
+    monkeypatch.setattr(quickstart, "build", build)
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "never") == 2
+    assert capsys.readouterr().err == "error: digits: not there (at p 0.1)\n"
+
+
+def test_one_process_only(tmp_path, capsys, monkeypatch):
+    for name in ("JOB_ID", "STEP_NODELIST", "PROCID", "LOCALID"):
+        monkeypatch.setenv(f"SLURM_{name}", "0")
+    for name in ("NTASKS", "STEP_NUM_TASKS"):
+        monkeypatch.setenv(f"SLURM_{name}", "2")
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "never") == 2
+    said = capsys.readouterr().err
+    assert said == "error: sweep: runs in one process; start it without srun\n"
+
+
+def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, capsys, monkeypatch):
+    """A bug in the middle of a sweep is no wrong input."""
+    trained = []
+
+    def failing(self, prepared):
+        if trained:
+            raise ValueError("a bug")
+        trained.append(prepared)
+        return "complete"
+
+    monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: None)
+    monkeypatch.setattr(sweep.Sweep, "train", failing)
+    with pytest.raises(ValueError, match=r"^a bug$"):
+        launch("--grid", "p=0.1,0.2,0.3", output=tmp_path)
+    said = capsys.readouterr().err
+    assert f"error: failed at p 0.2; the same command with --output {tmp_path} goes on\n" in said
+    assert [prepared.point.title for prepared in trained] == ["p 0.1"]
+
+
+@pytest.mark.parametrize("when", ["build", "announce"])
+def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    where = {"build": quickstart, "announce": sweep.Sweep}
+    monkeypatch.setattr(where[when], when, interrupted)
+    assert sweep.main(["quickstart", "--grid", "p=0.1,0.2"]) == 130
+    *before, last = capsys.readouterr().err.splitlines()
+    folder = last.partition("--output ")[2].partition(" ")[0]
+    assert last == f"error: interrupted; the same command with --output {folder} goes on"
+    assert Path(folder).match("runs/sweep-quickstart-*")
+    if when == "announce":
+        assert before == [f"sweep folder: {folder}"]
+        assert (Path(folder) / "sweep.json").exists()
+
+
+def test_other_code_is_noted_below_the_table():
+    def found(revision, jax_version):
+        return None, {"git_revision": revision, "versions": {"python": "3", "jax": jax_version}}
+
+    assert sweep_table.origins([found("a", "1"), found("a", "1")]) == []
+    assert sweep_table.origins([found("a", "1"), found("b+", "1"), found("a", "1")]) == [
+        "the points were not trained with the same code: a in 2, b+ in 1 of 3"
+    ]
+    assert sweep_table.origins([found(None, "1"), found(None, "2")]) == [
+        "the points were not trained with the same jax: 1 in 1, 2 in 1 of 2"
+    ]
+
+
 def test_values_of_several_words_and_names_that_are_too_long():
     from configs import mspdq_mnist
 
@@ -314,6 +411,38 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path, capsys):
     assert [f.name for f in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
+    tmp_path, capsys, monkeypatch
+):
+    with monkeypatch.context() as stopped:
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        stopped.setattr(Path, "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            begin(tmp_path, {})
+    assert [f.name for f in tmp_path.iterdir()] == [UNFINISHED]
+    monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # it goes on to train
+        launch("--grid", "p=0.1,0.2", output=tmp_path)
+    assert [f.name for f in tmp_path.iterdir()] == ["sweep.json"]
+    (tmp_path / "sweep.json").write_text("{")
+    capsys.readouterr()
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path) == 2
+    said = capsys.readouterr().err
+    assert "cannot read" in said
+    assert said.endswith("; choose another folder\n")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "file" / "sweep") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: --output: cannot write to ")
+    assert said.count("\n") == 1
+
+
 def test_help_and_list(capsys):
     assert sweep.main(["--list"]) == 0
     assert "quickstart" in capsys.readouterr().out
@@ -323,3 +452,5 @@ def test_help_and_list(capsys):
     page = capsys.readouterr().out
     for word in ("--grid", "--json", "--noise-multiplier", "goes on where it was stopped"):
         assert word in page.replace("\n", " ")
+    assert "\n\nThe same command with the same DIR" in page  # paragraphs
+    assert "runs/sweep-CONFIG-DATE-TIME" in "".join(page.split())
