@@ -15,8 +15,13 @@ each, more where PyTorch comes with CUDA. One that cannot be built, or fails, is
 as many threads as we have devices; a single JAX device uses all cores it may, so pin all to one core for a fair
 comparison of one: taskset -c 1 python -m experiments.benchmark --peers.
 
-All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). Exit code 2
-means that something given was wrong, 1 that PyTorch failed.
+All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
+our speed over that of X's fastest run, in C over that of the same run, turn by turn: above 1, fedpriv is faster.
+
+In the object of --json a spread is {"median", "min", "max", "all"}. In A and B "ratio_to_X" is the median and
+"ratios_to_X" the spread; in C "ratios_to_X" has a spread for each run that X has, too, by the run's name.
+
+Exit code 2 means that something given was wrong, 1 that PyTorch failed.
 """
 
 from __future__ import annotations
@@ -38,7 +43,8 @@ import numpy as np
 
 from experiments import compilation_cache, haar_speed
 from experiments.baselines import comparison
-from experiments.baselines.child import Settings, peak_memory_mb
+from experiments.baselines.child import Settings
+from experiments.baselines.memory import peak_mb
 from experiments.baselines.rivals import Rivals
 from experiments.command_line import Parser
 from experiments.timing import device_memory_mb, device_name, lines, seconds, show, spread
@@ -130,14 +136,14 @@ def measure(
         began = time.perf_counter()
         one_round = compiled_round(workload, clients, strategy)
         compile_seconds = time.perf_counter() - began
-        seconds(one_round)
-        memory = device_memory_mb() or peak_memory_mb()
+        seconds(one_round.run)
+        memory = device_memory_mb() or peak_mb()
         products = compiled_products(PRODUCT, strategy)
         seconds(products)
         for turn in range(repeats):
             turns = [seconds(products) for _ in range(PRODUCTS)]
             times["product"].append(statistics.median(turns))
-            times["ours"].append(seconds(one_round))
+            times["ours"].append(seconds(one_round.run))
             rivals.once()
             print(f"turn {turn + 1} of {repeats} done", file=sys.stderr)
     work = workload.flop_per_client() / 1e9
@@ -151,6 +157,7 @@ def measure(
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
         "strategy": strategy.clients,
+        "clients_side_by_side": one_round.side_by_side,
         "repeats": repeats,
         "compile_seconds": compile_seconds,
         "peak_memory_mb": memory,
@@ -183,7 +190,8 @@ def table(result: dict[str, Any]) -> str:
     texts = {
         "workload": f"{result['workload']}, {result['clients']} clients, "
         f"{result['parameters']:,} parameters, {result['gflop_per_client']:.3g} GFLOP per client",
-        "machine": f"{result['device']}; {result['devices']} device(s), {result['cores']} core(s)",
+        "machine": f"{result['device']}; {result['devices']} device(s), {result['cores']} core(s); "
+        f"{result['clients_side_by_side']} client(s) at a time on each device",
         "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
         "clients/s": show(result["clients_per_second"]),
         "a round": show(result["device_ms_per_round"], "ms of one device's time"),

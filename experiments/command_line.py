@@ -7,6 +7,8 @@ import contextlib
 import difflib
 import io
 import re
+import shutil
+import textwrap
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
@@ -16,10 +18,23 @@ from experiments.config import Run
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains in one line."""
+    """Complains in one line; its help keeps the paragraphs of the description."""
+
+    def __init__(self, *, description: str, **options: Any):
+        super().__init__(
+            description=_filled(description),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
+        )
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see --help)\n")
+
+
+def _filled(text: str) -> str:
+    """Each paragraph as wide as argparse makes what it fills itself."""
+    width = shutil.get_terminal_size().columns - 2
+    return "\n\n".join(textwrap.fill(p, width) for p in text.strip().split("\n\n"))
 
 
 def own_options(

@@ -1,4 +1,4 @@
-"""python -m experiments.growth [--quick] [--repeats N] [--output DIR] [--json]: how a round's time and memory grow.
+"""python -m experiments.growth [--repeats N] [--output DIR] [--json]: how a round's time and memory grow.
 
 Rounds of DP-FedAvg, Fed-SMP (rand_k, p = 0.1) and, against the clients, DP-SCAFFOLD, which keeps a control variate for
 each of them: against the cohort r (10 to 1000), the parameters d (1e4 to 1e7) and the clients n (1e2 to 1e6), with the
@@ -6,116 +6,130 @@ other two fixed. A client has 4 images of 8 x 8 bytes and trains an MLP with a h
 (DP-SCAFFOLD: 2 steps on 2 records each). A round draws its cohort; one device; compiled before, so that compile time is
 beside it. Every size has a process of its own, whose peak memory (data, compilation, rounds) counts above that of its
 imports; XLA's own count of the round's memory is beside it. Slopes are those of the logarithms, over the three largest
-sizes.
+sizes that were measured.
 
-Leaves growth.json, growth.md and growth.png in --output (default: runs/growth). Exit code 1 means that something grows
-worse than linearly, or that a size could not be measured; 2 that something given was wrong.
+It takes about 5 to 10 minutes on 2 cores, and about 2 GB of memory.
+
+Leaves growth.json, rewritten after every size, growth.md and growth.png in --output. Exit code 1 means that something
+grows worse than linearly, or that a size could not be measured, which does not keep the others from it; 2 that
+something given was wrong; 130 that it was interrupted.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jaxlib
 
 from experiments.command_line import Parser
-from experiments.growth_picture import LABELS, TITLES, picture
-from experiments.growth_point import Point, measured
+from experiments.growth_picture import LABELS, picture
+from experiments.growth_point import Name, Point, measured
 from experiments.growth_slope import TOLERANCE, as_json, of_turns, of_values
-from experiments.timing import device_name, show, spread
+from experiments.growth_table import table
+from experiments.timing import device_name, spread
 from fedpriv.strategy import cores
 
-BOTH = ("dp_fed_avg", "fed_smp")
 
-# Axis -> (algorithms, what is fixed, sizes).
-AXES: dict[str, tuple[tuple[str, ...], Point, tuple[int, ...]]] = {
-    "cohort": (BOTH, Point("fed_smp", 1000, 0, 10_000), (10, 30, 100, 300, 1000)),
-    "parameters": (BOTH, Point("fed_smp", 100, 10, 0), (10**4, 10**5, 10**6, 10**7)),
-    "clients": (
+class Axis(NamedTuple):
+    """What is varied, under the name of a field of `Point`.
+
+    Attributes:
+      fixed: the other two sizes.
+      sizes: two at least, ascending.
+    """
+
+    algorithms: tuple[Name, ...]
+    fixed: dict[str, int]
+    sizes: tuple[int, ...]
+
+
+BOTH: tuple[Name, ...] = ("dp_fed_avg", "fed_smp")
+
+AXES = {
+    "cohort": Axis(BOTH, {"clients": 1000, "parameters": 10_000}, (10, 30, 100, 300, 1000)),
+    "parameters": Axis(BOTH, {"clients": 100, "cohort": 10}, (10**4, 10**5, 10**6, 10**7)),
+    "clients": Axis(
         (*BOTH, "dp_scaffold"),
-        Point("fed_smp", 0, 100, 160),
+        {"cohort": 100, "parameters": 160},
         (10**2, 10**3, 10**4, 10**5, 10**6),
     ),
-}
-QUICK: dict[str, tuple[tuple[str, ...], Point, tuple[int, ...]]] = {
-    "cohort": (("dp_fed_avg",), Point("fed_smp", 8, 0, 100), (2, 8)),
-    "parameters": (("fed_smp",), Point("fed_smp", 8, 2, 0), (100, 400)),
-    "clients": (("dp_scaffold",), Point("fed_smp", 0, 2, 100), (4, 16)),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     about, _, details = (__doc__ or "").partition("\n\n")
     parser = Parser(prog=about.split(" [")[0], description=details)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, which say nothing")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="turns (default: 5)")
-    parser.add_argument("--output", type=Path, default=Path("runs/growth"), metavar="DIR")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder to make (default: runs/growth-DATE-TIME)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     args = parser.parse_args(argv)
     try:
         if args.repeats < 1:
             raise ValueError(f"--repeats: {args.repeats} is not at least 1")
-        _make(args.output)
-        found = measure(QUICK if args.quick else AXES, args.repeats, measured)
+        folder = _made(args.output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
+        found = measure(AXES, args.repeats, measured, lambda found: _keep(found, folder))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except ChildProcessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
-    (args.output / "growth.json").write_text(json.dumps(found, indent=2) + "\n")
-    (args.output / "growth.md").write_text(table(found) + "\n")
-    picture(found, args.output / "growth.png")
+    (folder / "growth.md").write_text(table(found) + "\n")
+    picture(found, folder / "growth.png")
     print(json.dumps(found) if args.json else table(found))
     return 0 if found["linear"] else 1
 
 
-def _make(folder: Path) -> None:
+def _made(folder: Path) -> Path:
+    if (folder / "growth.json").exists():
+        raise ValueError(f"--output: {folder} already holds growth.json; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
             f"--output: cannot make {folder} ({error.strerror}); choose another"
         ) from None
+    return folder
+
+
+def _keep(found: dict[str, Any], folder: Path) -> None:
+    """Writes all there is so far; whoever reads meanwhile, or ends this process, finds a whole file."""
+    draft = folder / "growth.json.part"
+    draft.write_text(json.dumps(found, indent=2) + "\n")
+    draft.replace(folder / "growth.json")
 
 
 def measure(
-    axes: dict[str, tuple[tuple[str, ...], Point, tuple[int, ...]]],
+    axes: Mapping[str, Axis],
     repeats: int,
     of: Callable[[Point, int], dict[str, Any]],
+    keep: Callable[[dict[str, Any]], None] = lambda found: None,
 ) -> dict[str, Any]:
-    """Every size of every axis, one after the other.
+    """Every size of every axis, one after the other; those that fail are said and left out.
 
     Args:
-      of: (point, turns) -> its numbers, see `growth_point.here`.
+      of: (point, turns) -> its numbers, see `growth_point.here`; ChildProcessError: it could not be measured.
+      keep: gets what there is so far after every size, and what is returned.
 
-    Raises:
-      ChildProcessError: a size could not be measured.
+    Returns:
+      The object of `--json`. "linear" is False where something grows worse, otherwise None as long as a size is
+      missing. A series has "points", and "failed" with the sizes asked for and "why"; no "slopes" until all its sizes
+      were tried, nor where fewer than two were measured.
     """
-    series = []
-    for axis, (algorithms, fixed, sizes) in axes.items():
-        for algorithm in algorithms:
-            points = []
-            for size in sizes:
-                point = replace(fixed, algorithm=algorithm, **{axis: size})
-                points.append(_numbers(point, of(point, repeats)))
-                print(f"{algorithm}: {axis} {size} done", file=sys.stderr)
-            slopes = _slopes([p[axis] for p in points], points)
-            series.append(
-                {"axis": axis, "algorithm": algorithm, "points": points, "slopes": slopes}
-            )
-    return {
-        "series": series,
-        "linear": all(s["linear"] for one in series for s in one["slopes"].values()),
+    found: dict[str, Any] = {
+        "series": [],
+        "linear": None,
         "tolerance": TOLERANCE,
         "repeats": repeats,
         "device": device_name(),
@@ -123,15 +137,41 @@ def measure(
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
     }
+    for name, axis in axes.items():
+        for algorithm in axis.algorithms:
+            one = {"axis": name, "algorithm": algorithm, "points": [], "failed": [], "slopes": {}}
+            found["series"].append(one)
+            for size in axis.sizes:
+                _add(one, Point(algorithm, **axis.fixed, **{name: size}), repeats, of)
+                keep(found)
+            one["slopes"] = _slopes([p[name] for p in one["points"]], one["points"])
+    found["linear"] = _linear(found["series"])
+    keep(found)
+    return found
 
 
-def _numbers(point: Point, found: dict[str, Any]) -> dict[str, Any]:
-    """A point of a series; its `parameters` are those that the model has."""
+def _add(
+    series: dict[str, Any], point: Point, turns: int, of: Callable[[Point, int], dict[str, Any]]
+) -> None:
+    """A point of a series, whose `parameters` are those that the model has; or why there is none."""
+    words = (
+        f"{LABELS[point.algorithm]} with n = {point.clients:,}, r = {point.cohort:,}, "
+        f"d = {point.parameters:,}"
+    )
     sizes = {"clients": point.clients, "cohort": point.cohort}
-    return sizes | found | {"seconds": spread(found["seconds"])}
+    try:
+        numbers = of(point, turns)
+    except ChildProcessError as error:
+        print(f"error: {words}: {error}", file=sys.stderr)
+        series["failed"].append(sizes | {"parameters": point.parameters, "why": str(error)})
+        return
+    series["points"].append(sizes | numbers | {"seconds": spread(numbers["seconds"])})
+    print(f"{words}: done", file=sys.stderr)
 
 
 def _slopes(x: list[float], points: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    if len(points) < 2:
+        return {}
     return {
         "seconds": as_json(of_turns(x, [p["seconds"]["all"] for p in points])),
         "peak_mb": as_json(of_values(x, [p["peak_mb"] for p in points])),
@@ -139,46 +179,10 @@ def _slopes(x: list[float], points: list[dict[str, Any]]) -> dict[str, dict[str,
     }
 
 
-def table(found: dict[str, Any]) -> str:
-    """Markdown: sizes, slopes, the verdict."""
-    rows = [
-        "| algorithm | clients n | cohort r | parameters d | seconds a round | process's peak, MB | XLA's need, MB | "
-        "compile time, s |",
-        "|" + "---|" * 8,
-    ]
-    for one in found["series"]:
-        rows += [_row(LABELS[one["algorithm"]], point) for point in one["points"]]
-    rows += [
-        "",
-        "| slope against | algorithm | seconds | process's peak | XLA's need |",
-        "|" + "---|" * 5,
-    ]
-    for one in found["series"]:
-        shown = " | ".join(_shown(slope) for slope in one["slopes"].values())
-        rows.append(f"| {TITLES[one['axis']]} | {LABELS[one['algorithm']]} | {shown} |")
-    verdict = "nothing grows" if found["linear"] else "SOMETHING (!) GROWS"
-    return "\n".join(
-        [
-            *rows,
-            "",
-            f"{verdict} worse than linearly: a slope above {1 + found['tolerance']:g} over the three largest sizes",
-            f"median (lowest to highest) of {found['repeats']} turns; {found['device']}, {found['cores']} core(s); "
-            f"jax {found['jax']}, jaxlib {found['jaxlib']}",
-        ]
-    )
-
-
-def _row(algorithm: str, point: dict[str, Any]) -> str:
-    sizes = " | ".join(f"{point[name]:,}" for name in ("clients", "cohort", "parameters"))
-    return (
-        f"| {algorithm} | {sizes} | {show(point['seconds'])} | {point['peak_mb']:.4g} | {point['xla_mb']:.4g} | "
-        f"{point['compile_seconds']:.2g} |"
-    )
-
-
-def _shown(slope: dict[str, Any]) -> str:
-    mark = "" if slope["linear"] else " (!)"
-    return f"{slope['slope']:.2f} ({slope['low']:.2f} to {slope['high']:.2f}){mark}"
+def _linear(series: list[dict[str, Any]]) -> bool | None:
+    if not all(slope["linear"] for one in series for slope in one["slopes"].values()):
+        return False
+    return None if any(one["failed"] for one in series) else True
 
 
 if __name__ == "__main__":

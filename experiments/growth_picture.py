@@ -17,7 +17,8 @@ def picture(found: dict[str, Any], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    axes_of = {axis: [s for s in found["series"] if s["axis"] == axis] for axis in TITLES}
+    measured = [s for s in found["series"] if s["points"]]
+    axes_of = {axis: [s for s in measured if s["axis"] == axis] for axis in TITLES}
     figure = Figure(figsize=(3 * 2 * len(axes_of), 3.2), layout="constrained")
     FigureCanvasAgg(figure)
     panels = iter(figure.subplots(1, 2 * len(axes_of)))
@@ -26,10 +27,11 @@ def picture(found: dict[str, Any], path: Path) -> None:
             panel = next(panels)
             for one in series:
                 draw(panel, one)
-            _slope_one(panel, series, draw)
             panel.set(xscale="log", yscale="log", xlabel=TITLES[axis])
             panel.grid(alpha=0.3)
-            panel.legend(fontsize=7)
+            if series:
+                _slope_one(panel, series, draw)
+                panel.legend(fontsize=7)
     figure.savefig(path, dpi=100)
 
 
@@ -57,14 +59,15 @@ def _memory(panel: Any, one: dict[str, Any]) -> None:
 
 
 def _slope_one(panel: Any, series: list[dict[str, Any]], draw: Any) -> None:
-    """Through the last point of the highest series."""
-    ends = [(p["seconds"]["median"] if draw is _time else p["peak_mb"]) for p in _last(series)]
-    x = np.array(_x(series[0]), float)
-    panel.plot(x, max(ends) * x / x[-1], "k--", lw=0.8, label="slope 1")
+    """Through the last point of the series that ends highest."""
 
+    def end(one: dict[str, Any]) -> float:
+        last = one["points"][-1]
+        return last["seconds"]["median"] if draw is _time else last["peak_mb"]
 
-def _last(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["points"][-1] for one in series]
+    highest = max(series, key=end)
+    x = np.array(_x(highest), float)
+    panel.plot(x, end(highest) * x / x[-1], "k--", lw=0.8, label="slope 1")
 
 
 def _x(one: dict[str, Any]) -> list[float]:

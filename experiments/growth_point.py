@@ -6,14 +6,15 @@ A process's peak memory never falls, so that the sizes cannot share one; and wha
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
+
+from experiments.baselines.memory import peak_mb
 
 Name = Literal["dp_fed_avg", "fed_smp", "dp_scaffold"]
 
@@ -44,15 +45,21 @@ def measured(point: Point, turns: int) -> dict[str, Any]:
     """`here`, in a fresh process.
 
     Raises:
-      ChildProcessError: it failed, of too little memory for example.
+      ChildProcessError: it failed; says why, but not of which point.
     """
     command = [sys.executable, "-m", "experiments.growth_point", json.dumps(asdict(point))]
     done = subprocess.run([*command, str(turns)], capture_output=True, text=True, check=False)
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["killed; too little memory?"])[-1]
-        raise ChildProcessError(f"{point} ended with exit code {done.returncode}: {why}")
+        raise ChildProcessError(_why(done))
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def _why(ended: subprocess.CompletedProcess[str]) -> str:
+    if ended.returncode == -signal.SIGKILL:
+        return "killed; too little memory?"
+    said = ended.stderr.strip().splitlines()
+    return said[-1] if said else f"its process ended with exit code {ended.returncode}"
 
 
 def here(point: Point, turns: int) -> dict[str, Any]:
@@ -154,20 +161,6 @@ def xla_mb(compiled: Any) -> float:
     need = compiled.memory_analysis()
     total = need.argument_size_in_bytes + need.output_size_in_bytes + need.temp_size_in_bytes
     return (total - need.alias_size_in_bytes) / 1e6
-
-
-def peak_mb() -> float:
-    """Megabytes (10^6 bytes) of main memory that this process has had at most.
-
-    `ru_maxrss` starts, on Linux, from the parent's peak; the kernel's VmHWM does not.
-    """
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024 / 1e6
-    from experiments._torch_baseline import peak_memory_mb
-
-    return peak_memory_mb()
 
 
 if __name__ == "__main__":

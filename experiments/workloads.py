@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import fedpriv
 from fedpriv.fitting import fitted
-from fedpriv.strategy import Strategy, spmd, use
+from fedpriv.strategy import Strategy, side_by_side, spmd, use
 
 
 class Workload(Protocol):
@@ -126,9 +126,19 @@ class Records:
 WORKLOADS: dict[str, Workload] = {"A": Images(), "B": Records()}
 
 
-def compiled_round(
-    workload: Workload, clients: int, strategy: Strategy
-) -> Callable[[], tuple[Any, Any]]:
+class Round(NamedTuple):
+    """A compiled round.
+
+    Attributes:
+      run: (), returns the new state and the metrics.
+      side_by_side: clients at a time on each device.
+    """
+
+    run: Callable[[], tuple[Any, Any]]
+    side_by_side: int
+
+
+def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Round:
     algorithm = workload.algorithm(clients)
     federation = workload.federation(clients)
     state = algorithm.init(workload.model().init(jax.random.key(0)), federation)
@@ -138,9 +148,10 @@ def compiled_round(
     def lowered() -> jax.stages.Lowered:
         return jax.jit(lambda *given: spmd(algorithm.round)(*given)).lower(*given)
 
-    with use(fitted(strategy, lambda: lowered().compile())):
+    with use(fitted(strategy, lambda: lowered().compile())) as resolved:
         compiled = lowered().compile()
-    return lambda: compiled(*given)
+    share = -(-clients // strategy.devices)
+    return Round(lambda: compiled(*given), side_by_side(resolved, share))
 
 
 def shapes(workload: Workload) -> Any:

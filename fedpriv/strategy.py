@@ -174,7 +174,7 @@ def sum_over(
     strategy, axis, n = current(), _axis.get(), valid.shape[0]
     devices = strategy.devices if axis else 1
     share = -(-n // devices)
-    width = _width(strategy, share)
+    width = side_by_side(strategy, share)
     share = -(-share // width) * width
     valid, xs = _pad((valid, xs), share * devices)
     if axis is None:
@@ -188,8 +188,8 @@ def sum_over(
     return total, jax.tree.map(lambda leaf: leaf[:n], kept)
 
 
-def _width(strategy: Strategy, share: int) -> int:
-    """Elements side by side on one device: chunks of equal size, so that few places stay empty."""
+def side_by_side(strategy: Strategy, share: int) -> int:
+    """Elements at a time on a device that has `share` of them: chunks of equal size, so that few places stay empty."""
     if strategy.clients in ("map", "vmap"):
         return 1 if strategy.clients == "map" else share
     most = strategy.clients if isinstance(strategy.clients, int) else UNFITTED

@@ -29,6 +29,9 @@ PINS: dict[str, tuple[str, ...]] = {
     "opacus": ("opacus==1.6.0", "torch==2.13.0"),
 }
 
+PYTHONS = {"fedjax": ((3, 11), (3, 12))}
+"""Where the pins have no wheels for newer ones (jaxlib 0.4.30)."""
+
 _DONE = "fedpriv-complete"  # written last
 
 
@@ -60,8 +63,20 @@ def python_of(name: str) -> str:
         (here / _DONE).write_text("\n".join(PINS[name]) + "\n")
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(here, ignore_errors=True)
-        raise ChildProcessError(f"its environment cannot be built: {error}") from None
+        raise ChildProcessError(
+            f"its environment cannot be built: {error}{_other_python(name)}"
+        ) from None
     return str(python)
+
+
+def _other_python(name: str) -> str:
+    """A hint, where this Python may be the reason."""
+    this = tuple(sys.version_info[:2])
+    fit = PYTHONS.get(name, (this,))
+    if this in fit:
+        return ""
+    wanted = " or ".join(f"{major}.{minor}" for major, minor in fit)
+    return f" (its pins need Python {wanted}, this is {this[0]}.{this[1]})"
 
 
 def _run(command: list[str]) -> None:

@@ -8,7 +8,8 @@ from opacus.optimizers import DPOptimizer
 from torch.nn import functional
 
 from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_network import cnn, prepare, size
+from experiments.baselines.torch_device import prepare
+from experiments.baselines.torch_network import cnn, size
 
 NOTES = ("the step also updates the model by SGD",)
 

@@ -11,7 +11,8 @@ from torch import nn
 
 from experiments.baselines.child import Baseline, Settings
 from experiments.baselines.pfl_simulation import NEVER, rounds
-from experiments.baselines.torch_network import prepare, size
+from experiments.baselines.torch_device import prepare
+from experiments.baselines.torch_network import size
 
 NOTES = (
     "noise on the sum of whole clients' updates, no gradient of a record is clipped: less work than ours",
@@ -29,8 +30,8 @@ def build(settings: Settings) -> Baseline:
     x = torch.randn(everyone, workload.records, workload.features)
     per_epoch = -(-workload.records // workload.batch)
     one_round = rounds(
-        SCAFFOLD(),
-        SCAFFOLDParams(
+        algorithm=SCAFFOLD(),
+        params=SCAFFOLDParams(
             central_num_iterations=0,
             evaluation_frequency=NEVER,
             train_cohort_size=settings.clients,
@@ -39,16 +40,16 @@ def build(settings: Settings) -> Baseline:
             use_gradient_as_control_variate=False,
             user_state_storage=InMemoryUserStateStorage(),
         ),
-        NNTrainHyperParams(
+        training=NNTrainHyperParams(
             local_batch_size=workload.batch,
             local_num_epochs=-(-workload.steps // per_epoch),
             local_learning_rate=workload.rate,
         ),
-        network,
-        nn.functional.normalize(x, dim=2),
-        torch.randint(0, workload.classes, x.shape[:2]),
-        "random",
-        0.0,
-        GaussianMechanism(workload.clip_norm, 1.0),
+        network=network,
+        x=nn.functional.normalize(x, dim=2),
+        y=torch.randint(0, workload.classes, x.shape[:2]),
+        sampling="random",
+        momentum=0.0,
+        privacy=GaussianMechanism(workload.clip_norm, 1.0),
     )
     return Baseline({"scaffold": one_round}, size(network), ("pfl", "torch"), NOTES)

@@ -38,6 +38,7 @@ class Classifier(nn.Module):
 
 
 def rounds(
+    *,
     algorithm: FederatedNNAlgorithm,
     params: NNAlgorithmParams,
     training: NNTrainHyperParams,
@@ -48,10 +49,15 @@ def rounds(
     momentum: float,
     privacy: GaussianMechanism,
 ) -> Callable[[], Any]:
-    """
+    """A call runs one more round of `algorithm` on `network`; the server's step size is 1.
+
     Args:
+      params: of the algorithm; its number of rounds is counted here.
+      training: the clients'.
       x, y: [clients, examples, ...].
       sampling: of clients, "minimize_reuse" (one after another) or "random".
+      momentum: of the clients' SGD.
+      privacy: the server's clipping and noise.
     """
     users = [PyTorchTensorDataset((x[i], y[i]), user_id=str(i)) for i in range(len(x))]
     sampler = get_user_sampler(sampling, range(len(users)))

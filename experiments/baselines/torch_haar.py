@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_network import cnn, prepare, size, synchronised
+from experiments.baselines.torch_device import prepare, synchronised
+from experiments.baselines.torch_network import cnn, size
 from experiments.baselines.torch_steps import Step
 
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_network import cnn, prepare, size, synchronised
+from experiments.baselines.torch_device import prepare, synchronised
+from experiments.baselines.torch_network import cnn, size
 
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_network import prepare, synchronised
+from experiments.baselines.torch_device import prepare, synchronised
 
 
 def build(settings: Settings) -> Baseline:

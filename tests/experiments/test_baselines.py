@@ -17,7 +17,13 @@ from fedpriv.wavelet import haar, inverse_haar
 
 torch = pytest.importorskip("torch")
 
-from experiments.baselines import torch_haar, torch_images, torch_network, torch_records  # noqa: E402
+from experiments.baselines import (  # noqa: E402
+    torch_device,
+    torch_haar,
+    torch_images,
+    torch_network,
+    torch_records,
+)
 from experiments.baselines.child import Settings  # noqa: E402
 from experiments.baselines.torch_steps import Step  # noqa: E402
 
@@ -227,4 +233,4 @@ def test_a_gpu_that_pytorch_lacks_is_said():
     if torch.cuda.is_available():
         pytest.skip("this PyTorch has one")
     with pytest.raises(RuntimeError, match="install a CUDA build"):
-        torch_network.prepare(Settings(None, 1, 1, "cuda"))
+        torch_device.prepare(Settings(None, 1, 1, "cuda"))

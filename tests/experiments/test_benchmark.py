@@ -12,7 +12,8 @@ import pytest
 from experiments import benchmark, haar_speed
 from experiments.baselines import environments, rivals
 from experiments.benchmark import main, table
-from experiments.workloads import WORKLOADS, Images, Records, parameters
+from experiments.workloads import WORKLOADS, Images, Records, compiled_round, parameters
+from fedpriv.strategy import Strategy
 from fedpriv.wavelet import haar, inverse_haar, padded_length
 
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
@@ -53,9 +54,18 @@ def test_json_is_one_object_with_consistent_numbers(result):
     assert result["devices"] == 2
     assert len(result["clients_per_second"]["all"]) == 2
     assert result["peak_memory_mb"] > 0
+    assert (result["strategy"], result["clients_side_by_side"]) == ("map", 1)
     assert ("ratio_to_torch" in result) == TORCH
     ratios = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
     assert result["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in ratios])
+
+
+@pytest.mark.parametrize(("clients", "expected"), [("fit", 3), (2, 2), ("vmap", 3), ("map", 1)])
+def test_a_round_says_how_many_clients_are_side_by_side(clients, expected):
+    """Of 6 on two devices; with "fit" all that a device has, as there is memory for so small a model."""
+    compiled = compiled_round(TINY, 6, Strategy(clients, devices=2))
+    assert compiled.side_by_side == expected
+    assert jax.tree.leaves(compiled.run())
 
 
 def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
@@ -106,6 +116,7 @@ def test_what_workload_c_times_is_what_it_says():
 
 def test_table_names_what_is_wanted_of_it(result):
     out = table(result)
+    assert "1 client(s) at a time on each device" in out
     for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
         assert name in out
     assert ("ratio_to_torch" in out) == TORCH
@@ -221,3 +232,18 @@ def test_help_explains_every_option(capsys):
         "--json",
     ):
         assert option in out
+    assert "above 1, fedpriv is faster" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("columns", ["60", "150"])
+def test_help_keeps_paragraphs_and_fits_the_terminal(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    details = (benchmark.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
+    shown = [" ".join(paragraph.split()) for paragraph in out.split("\n\n")]
+    assert [p for p in shown if p in {" ".join(d.split()) for d in details}] == [
+        " ".join(d.split()) for d in details
+    ]
+    assert int(columns) - 20 < max(map(len, out.splitlines())) <= int(columns)

@@ -1,16 +1,14 @@
 """Rivals' processes and their environments: answers, failures; no network, no simulator."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.baselines import child, comparison, environments, rivals
+from experiments.baselines import child, comparison, environments, memory, rivals
 from experiments.baselines.child import Settings
 from experiments.baselines.rivals import Rival, Rivals, medians
 
@@ -34,10 +32,11 @@ FAKES = {
 
 @pytest.fixture
 def fakes(tmp_path, monkeypatch):
-    """`child.py` in a folder with the modules above, which is what rivals are started from."""
+    """`child.py` and what it needs in a folder with the modules above, which is what rivals are started from."""
     folder = tmp_path / "experiments" / "baselines"
     folder.mkdir(parents=True)
-    shutil.copy(child.__file__, folder)
+    for module in (child, memory):
+        shutil.copy(module.__file__, folder)
     for package in (folder, folder.parent):
         (package / "__init__.py").touch()
     head = (
@@ -108,6 +107,7 @@ def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
     rows = comparison.rows(found)
     assert rows["broken"].startswith("left out: ")
     assert rows["ratio_to_torch"].endswith(", to fast")
+    assert rows["ratio_to_X above 1:"] == "fedpriv is faster than X"
     assert "no flags" in rows["but torch:"]
 
 
@@ -186,6 +186,18 @@ def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder
     assert not environments.folder("bad").exists()
 
 
+@pytest.mark.parametrize(("version", "hint"), [((3, 12), False), ((3, 13), True)])
+def test_pins_that_this_python_is_too_new_for_say_so(builder, monkeypatch, version, hint):
+    assert environments.PYTHONS.keys() == {"fedjax"}
+    monkeypatch.setattr(environments, "PINS", {"fedjax": ("bad==1",)})
+    monkeypatch.setattr(environments.sys, "version_info", version)
+    with pytest.raises(ChildProcessError, match="no matching distribution") as failure:
+        environments.python_of("fedjax")
+    said = "(its pins need Python 3.11 or 3.12, this is 3.13)"
+    assert str(failure.value).endswith(said) == hint
+    assert ("its pins" in str(failure.value)) == hint
+
+
 def test_a_folder_that_cannot_be_made_says_why(builder, monkeypatch):
     (builder / "file").touch()
     monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(builder / "file"))
@@ -199,6 +211,7 @@ def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):
         none.once()
         assert "no matching distribution" in none.failures["bad"]
         assert none.about() == {}
+        assert comparison.rows(comparison.rounds(none, [0.01], clients=2)).keys() == {"bad"}
 
 
 def test_environments_lie_in_the_users_cache_by_default(monkeypatch, tmp_path):
@@ -207,17 +220,3 @@ def test_environments_lie_in_the_users_cache_by_default(monkeypatch, tmp_path):
     assert environments.folder("pfl").parent == tmp_path / "fedpriv" / "peers"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert environments.folder("pfl").parent == Path.home() / ".cache" / "fedpriv" / "peers"
-
-
-def test_memory_counts_the_processes_that_a_rival_started():
-    own = child.peak_memory_mb()
-    assert own > 1
-    if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
-        pytest.skip("only on Linux")
-    grow = "x = b'x' * 50_000_000; print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", grow], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        process.stdout.readline()
-        assert child.peak_memory_of_all_mb() > own + 50
-        process.communicate(b"\n")
