@@ -14,6 +14,7 @@ from fedpriv.strategy import split_cpu
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 jax.config.update("jax_enable_compilation_cache", False)
 split_cpu(2)
+jax.devices()  # started now: a command that a test calls first would start it with another number
 
 
 @pytest.fixture(scope="module")
