@@ -149,7 +149,7 @@ def for_each_client(
       ([slots, ...], zeros in empty slots).
     """
 
-    records = federation.records(cohort)
+    records = federation.records(cohort.ids, cohort.mask)
 
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
         shard = Shard(records(i), federation.size[i])

@@ -9,7 +9,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from fedpriv.cohort import Cohort
 from fedpriv.foresight import asks_for
 from fedpriv.types import PyTree
 
@@ -52,11 +51,11 @@ class CohortFederation:
     def rows(self) -> NoReturn:
         not_here("rows")
 
-    def records(self, cohort: Cohort) -> Callable[[jax.Array], PyTree]:
+    def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
         """As `Federation.records`."""
         if not len(self.holders):
             not_here("records")
-        asks_for(jnp.where(cohort.mask, cohort.ids, self.num_clients))
+        asks_for(jnp.where(mask, ids, self.num_clients))
 
         def of_client(i: jax.Array) -> PyTree:
             slot = jnp.argmax(self.holders == i)

@@ -6,7 +6,7 @@ a gather.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flax.struct
 import jax
@@ -15,9 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv._holdings import check_labels, check_lengths, converted, held_rows
-
-if TYPE_CHECKING:
-    from fedpriv.cohort import Cohort
 
 PyTree = Any
 
@@ -52,8 +49,8 @@ class Federation:
         """How many rows the largest client has room for."""
         return int(self.rows.shape[-1])
 
-    def records(self, cohort: "Cohort") -> Callable[[jax.Array], PyTree]:
-        """i -> the examples of client i of a cohort, leaves [capacity, ...]."""
+    def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
+        """i -> the examples of client i, one of `ids` (i32[slots]) where `mask`; leaves [capacity, ...]."""
 
         def of_client(i: jax.Array) -> PyTree:
             rows = self.rows[i]
