@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv._holdings import check_labels, check_lengths, converted, held_rows, name_of
-from fedpriv.cohort import Cohort
 from fedpriv.cohort_federation import CohortFederation, not_here
 from fedpriv.types import PyTree
 
@@ -146,7 +145,7 @@ class StreamedFederation:
     def rows(self) -> NoReturn:
         not_here("rows")
 
-    def records(self, cohort: Cohort) -> NoReturn:
+    def records(self, ids: jax.Array, mask: jax.Array) -> NoReturn:
         not_here("records")
 
     def empty(self) -> CohortFederation:
