@@ -1,0 +1,205 @@
+"""Sweeps that are given something wrong, fail or are stopped: one line, a remedy, nothing lost."""
+
+from pathlib import Path
+
+import pytest
+
+from configs import quickstart
+from experiments import sweep, sweep_table
+from experiments.sweep_grid import UNFINISHED, axes, begin, points
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def launch(*args, output):
+    return sweep.main(["quickstart", *map(str, args), "--output", str(output)])
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--rounds", "3"], "--grid: none is given"),
+        (["--grid", "rounds"], "--grid: 'rounds' is not field=a,b,c"),
+        (["--grid", "rounds=1,,2"], "--grid: 'rounds=1,,2' is not field=a,b,c"),
+        (
+            ["--grid", "rounds=1,2", "p=0.1", "rounds=3"],
+            "'rounds=3' names a field or a value again",
+        ),
+        (["--grid", "p=0.1,0.1"], "'p=0.1,0.1' names a field or a value again"),
+        (["--grid", "p=0.1,0.10"], "p 0.1 and p 0.10 are the same settings"),
+        (["--grid", "p=0.1,0.2", "--p", "0.3"], "--p: swept by --grid, too"),
+        (["--grid", "roundz=1,2"], "--roundz: unknown field; did you mean --rounds"),
+        (["--grid", "local.epoch=1,2"], "did you mean --local.epochs"),
+        (["--grid", "rounds=1,many"], "many"),
+        (["--grid", "rounds=1,0"], "rounds: 0 is not at least 1 (at rounds 0)"),
+        (["--grid", "local.learning_rate=0.1,-1"], "learning_rate: -1.0 is not positive"),
+        (["--grid", "sampling=poisson,sometimes"], "sometimes"),
+        (
+            ["--grid", "cohort=3,500"],
+            "cohort: 500 exceeds the 120 clients; choose fewer (at cohort",
+        ),
+        (["--grid", "p=0.1,1e-9"], "k = 0"),
+        (["--grid", "output=a,b"], "leave output out"),
+        (["--grid", "p=0.1,0.2", "--rouns", "3"], "--rouns: unknown field; did you mean --rounds"),
+    ],
+)
+def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
+    folder = tmp_path / "never"
+    assert launch(*args, output=folder) == 2
+    shown, error = capsys.readouterr()
+    assert shown == ""
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert said in error
+    assert not folder.exists()
+
+
+def test_yes_and_no_are_swept_as_true_and_false():
+    from configs import dp_scaffold_synthetic
+
+    grid = axes(["authors.per_tensor=true,false", "--record-sampling=subsets"])
+    found = points(dp_scaffold_synthetic, "dp_scaffold_synthetic", ["--records", "50"], grid)
+    assert [p.config.authors.per_tensor for p in found] == [True, False]
+    assert [p.config.records for p in found] == [50, 50]
+    with pytest.raises(ValueError, match=r"authors.per_tensor: maybe is not true or false"):
+        points(dp_scaffold_synthetic, "x", [], {"authors.per_tensor": ["maybe"]})
+
+
+def test_missing_data_get_the_point_that_lacks_them(tmp_path, capsys, monkeypatch):
+    def build(config):
+        raise FileNotFoundError("digits: not there")
+
+    monkeypatch.setattr(quickstart, "build", build)
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "never") == 2
+    assert capsys.readouterr().err == "error: digits: not there (at p 0.1)\n"
+
+
+def test_one_process_only(tmp_path, capsys, monkeypatch):
+    for name in ("JOB_ID", "STEP_NODELIST", "PROCID", "LOCALID"):
+        monkeypatch.setenv(f"SLURM_{name}", "0")
+    for name in ("NTASKS", "STEP_NUM_TASKS"):
+        monkeypatch.setenv(f"SLURM_{name}", "2")
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "never") == 2
+    said = capsys.readouterr().err
+    assert said == "error: sweep: runs in one process; start it without srun\n"
+
+
+def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, capsys, monkeypatch):
+    """A bug in the middle of a sweep is no wrong input."""
+    trained = []
+
+    def failing(self, prepared):
+        if trained:
+            raise ValueError("a bug")
+        trained.append(prepared)
+        return "complete"
+
+    monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: None)
+    monkeypatch.setattr(sweep.Sweep, "train", failing)
+    with pytest.raises(ValueError, match=r"^a bug$"):
+        launch("--grid", "p=0.1,0.2,0.3", output=tmp_path)
+    said = capsys.readouterr().err
+    assert f"error: failed at p 0.2; the same command with --output {tmp_path} goes on\n" in said
+    assert [prepared.point.title for prepared in trained] == ["p 0.1"]
+
+
+@pytest.mark.parametrize("when", ["build", "announce"])
+def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    where = {"build": quickstart, "announce": sweep.Sweep}
+    monkeypatch.setattr(where[when], when, interrupted)
+    assert sweep.main(["quickstart", "--grid", "p=0.1,0.2"]) == 130
+    *before, last = capsys.readouterr().err.splitlines()
+    folder = last.partition("--output ")[2].partition(" ")[0]
+    assert last == f"error: interrupted; the same command with --output {folder} goes on"
+    assert Path(folder).match("runs/sweep-quickstart-*")
+    if when == "announce":
+        assert before == [f"sweep folder: {folder}"]
+        assert (Path(folder) / "sweep.json").exists()
+
+
+def test_other_code_is_noted_below_the_table():
+    def found(revision, jax_version):
+        return None, {"git_revision": revision, "versions": {"python": "3", "jax": jax_version}}
+
+    assert sweep_table.origins([found("a", "1"), found("a", "1")]) == []
+    assert sweep_table.origins([found("a", "1"), found("b+", "1"), found("a", "1")]) == [
+        "the points were not trained with the same code: a in 2, b+ in 1 of 3"
+    ]
+    assert sweep_table.origins([found(None, "1"), found(None, "2")]) == [
+        "the points were not trained with the same jax: 1 in 1, 2 in 1 of 2"
+    ]
+
+
+def test_values_of_several_words_and_names_that_are_too_long():
+    from configs import mspdq_mnist
+
+    rest = ["--unstable"]
+    found = points(mspdq_mnist, "mspdq_mnist", rest, axes(["submodels=1 1,2 18", "seeds=1,2"]))
+    assert [(p.config.submodels, p.config.seeds) for p in found] == [
+        ((1, 1), 1),
+        ((1, 1), 2),
+        ((2, 18), 1),
+        ((2, 18), 2),
+    ]
+    assert found[2].name == "submodels=2-18,seeds=1"
+    long = " ".join(["fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq", "msp_laplace"])
+    grid = axes([f"algorithms={long} msp_gaussian fed_avg_qsgd,{long}", "ldp.epsilon=1.5,2.25"])
+    names = [p.name for p in points(mspdq_mnist, "mspdq_mnist", rest, grid)]
+    assert len(set(names)) == 4
+    assert max(map(len, names)) < 130
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path) == 2
+    assert "is there and holds no sweep" in capsys.readouterr().err
+    assert [f.name for f in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
+    tmp_path, capsys, monkeypatch
+):
+    with monkeypatch.context() as stopped:
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        stopped.setattr(Path, "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            begin(tmp_path, {})
+    assert [f.name for f in tmp_path.iterdir()] == [UNFINISHED]
+    monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # it goes on to train
+        launch("--grid", "p=0.1,0.2", output=tmp_path)
+    assert [f.name for f in tmp_path.iterdir()] == ["sweep.json"]
+    (tmp_path / "sweep.json").write_text("{")
+    capsys.readouterr()
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path) == 2
+    said = capsys.readouterr().err
+    assert "cannot read" in said
+    assert said.endswith("; choose another folder\n")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "file" / "sweep") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: --output: cannot write to ")
+    assert said.count("\n") == 1
+
+
+def test_help_and_list(capsys):
+    assert sweep.main(["--list"]) == 0
+    assert "quickstart" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        sweep.main(["quickstart", "--help"])
+    assert stop.value.code == 0
+    page = capsys.readouterr().out
+    for word in ("--grid", "--json", "--noise-multiplier", "goes on where it was stopped"):
+        assert word in page.replace("\n", " ")
+    assert "\n\nThe same command with the same DIR" in page  # paragraphs
+    assert "runs/sweep-CONFIG-DATE-TIME" in "".join(page.split())
