@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import assert_identical, classification, filled
+from small import assert_close, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
 from fedpriv.strategy import use
@@ -39,10 +39,12 @@ def test_parameter_counts(make, count):
     ],
 )
 def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
-    """To the bit: recorded results start from them."""
+    """Up to the rounding of one program instead of many, which depends on the processor: recorded results start here."""
     key = jax.random.key(5)
     ours = models.classifier(module, (8, 8, 1)).init(key)
-    assert_identical(ours, module.init(key, jnp.zeros((8, 8, 1), jnp.uint8)))
+    theirs = module.init(key, jnp.zeros((8, 8, 1), jnp.uint8))
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    assert_close(ours, theirs, rtol=5e-7)
 
 
 @pytest.mark.parametrize("make", [models.fashion_mnist_cnn, models.svhn_cnn])
