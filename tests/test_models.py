@@ -39,7 +39,7 @@ def test_parameter_counts(make, count):
     ],
 )
 def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
-    """Up to the rounding of one program instead of many, which depends on the processor: recorded results start here."""
+    """Up to the rounding of one program instead of many, which depends on the processor."""
     key = jax.random.key(5)
     ours = models.classifier(module, (8, 8, 1)).init(key)
     theirs = module.init(key, jnp.zeros((8, 8, 1), jnp.uint8))

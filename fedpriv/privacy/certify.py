@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fedpriv.privacy import known_cohort, third_party
@@ -116,8 +118,8 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
     delta, view = template.delta, template.view
     relation = relation_of(active, view)
     hidden = relation != "zero_out"
-    route = third_party if hidden else known_cohort
-    epsilons = route.epsilons(active, relation, delta)
+    route = _route(hidden)
+    epsilons = dict(_epsilons(hidden, tuple(map(_unseen, active)), relation, delta))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = third_party.BOUNDS[accountant]
     if not hidden and accountant == "PLD" and all(r.noise == "gaussian" for r in active):
@@ -142,6 +144,24 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
         assumptions=(*texts, *_shares(active, relation, honest), *NOISE),
         epsilons=epsilons,
     )
+
+
+def _route(hidden: bool) -> ModuleType:
+    return third_party if hidden else known_cohort
+
+
+def _unseen(release: Release) -> Release:
+    """The release without what no epsilon depends on: whose view it is, who adds the noise, and words."""
+    return replace(
+        release, view=VIEWS[0], in_shares=True, by_server=False, reason="", mechanism=None
+    )
+
+
+@lru_cache(maxsize=256)  # at record level, and where everyone takes part, the views see the same
+def _epsilons(
+    hidden: bool, releases: tuple[Release, ...], relation: str, delta: float
+) -> dict[str, float]:
+    return _route(hidden).epsilons(releases, relation, delta)
 
 
 def _within_range(release: Release) -> Release:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.release import Release
@@ -21,11 +20,6 @@ def epsilons(releases: Sequence[Release], relation: str, delta: float) -> dict[s
 
     Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`.
     """
-    return dict(_epsilons(tuple(releases), relation, delta))
-
-
-@lru_cache(maxsize=256)  # at record level all views are the same
-def _epsilons(releases: tuple[Release, ...], relation: str, delta: float) -> dict[str, float]:
     by_rdp = rdp_epsilon(releases, relation, delta)
     found = {"PLD": pld_epsilon(releases, relation, delta)}
     return found if by_rdp is None else found | {"RDP": by_rdp}
