@@ -1,4 +1,4 @@
-"""The README's Python is run as it stands there."""
+"""The Python of the READMEs is run as it stands there; their links lead somewhere; the front page stays short."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,16 @@ import pytest
 
 import fedpriv as fp
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+GUIDES = ["README.md", "experiments/README.md", "fedpriv/README.md"]
+
+
+def snippets(guide: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text(), re.DOTALL)
+
+
+SNIPPETS = snippets("fedpriv/README.md")
 
 
 def test_the_example_runs_and_is_short(capsys, tmp_path, monkeypatch):
@@ -31,7 +39,8 @@ def test_the_example_runs_and_is_short(capsys, tmp_path, monkeypatch):
 
 def test_the_custom_round_gets_every_service():
     names: dict = {}
-    exec(SNIPPETS[3], names)
+    (front_page,) = snippets("README.md")
+    exec(front_page, names)
     data = fp.datasets.load("digits")
     clients = fp.partition.iid(np.random.default_rng(0), 1437, 40)
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=10)
@@ -54,3 +63,40 @@ def test_the_custom_round_gets_every_service():
     certificate = fp.certify(algorithm, 30, 1e-3, view="server")
     assert certificate.epsilon == np.inf
     assert "no noise is added" in certificate.assumptions[0]
+
+
+def test_the_front_page_is_two_screens_and_starts_with_the_commands():
+    """Of 60 lines, at the width that the repository's text has."""
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert "pip install -e . && python -m experiments.run" in lines[:12]
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_links_lead_somewhere(guide):
+    here = ROOT / guide
+    for target in re.findall(r"\]\(([^)]+)\)", here.read_text()):
+        path, _, heading = target.partition("#")
+        if path.startswith("https://"):
+            continue
+        page = (here.parent / path).resolve() if path else here
+        assert page.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+            assert heading in {h.lower().replace(" ", "-") for h in headings}, target
+
+
+def test_the_table_of_algorithms_is_complete():
+    """Every function of fedpriv.algorithms that makes an Algorithm is there, and nothing that does not exist."""
+    named = set(
+        re.findall(r"`fp\.(\w+)`", "\n".join(x for x in README.splitlines() if x[:1] == "|"))
+    )
+    made = {
+        name
+        for name in fp.__all__
+        if getattr(getattr(fp, name), "__module__", "").startswith("fedpriv.algorithms.")
+        and getattr(fp, name).__annotations__.get("return") in ("Algorithm", fp.Algorithm)
+    }
+    assert len(made) >= 14
+    assert made <= named
+    assert all(hasattr(fp, name) for name in named)
