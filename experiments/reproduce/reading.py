@@ -1,0 +1,54 @@
+"""Numbers read from the run folder of one training, as cells take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.compare import RunFolder
+from experiments.reproduce.item import Read, Value
+
+
+def algorithm(run: RunFolder) -> str:
+    """The one algorithm that the run trained."""
+    (name,) = run.summary["rounds"]
+    return name
+
+
+def best_accuracy(run: RunFolder) -> Value:
+    """Best test accuracy over the evaluations, per seed, in %."""
+    return _value(run.summary["accuracy"]["best"][algorithm(run)], 100)
+
+
+def final_accuracy(run: RunFolder) -> Value:
+    """Test accuracy after the last round, in %."""
+    return _value(run.summary["accuracy"]["final"][algorithm(run)], 100)
+
+
+def uplink_mb(run: RunFolder) -> Value:
+    """Sent over the run per client of the population, on average, in MB (10^6 bytes)."""
+    return Value(run.summary["uplink_mb_per_client"][algorithm(run)])
+
+
+def last(metric: str, factor: float = 1) -> Read:
+    """Reads "loss", "accuracy" (0..1) or anything under "diagnostics_not_private" after the last round."""
+
+    def read(run: RunFolder) -> Value:
+        line = run.lines[-1]
+        found = line[metric] if metric in ("loss", "accuracy") else None
+        return _value(found or line["diagnostics_not_private"][metric], factor)
+
+    return read
+
+
+def gain(over: Read) -> Read:
+    """Reads what the first run has more than the second one; no spread, as the two share their seeds' randomness."""
+
+    def read(first: RunFolder, second: RunFolder) -> Value:
+        return Value(over(first).mean - over(second).mean)
+
+    return read
+
+
+def _value(spread: dict[str, Any], factor: float) -> Value:
+    std = spread["std"]
+    return Value(factor * float(spread["mean"]), None if std is None else factor * float(std))
