@@ -93,14 +93,14 @@ class Training:
         given = {**dict(sorted(self.settings.items())), **every}
         given |= {"rounds": self.rounds, "seeds": self.seeds}
         return folder_name(
-            self.config, self.algorithm, *(f"{k}={_text(v)}" for k, v in given.items())
+            self.config, self.algorithm, *(f"{k}={text(v)}" for k, v in given.items())
         )
 
     @property
     def title(self) -> str:
         """What --only looks in: "fed_smp_fashion_mnist top_k p=0.005"."""
         return " ".join(
-            [self.config, self.algorithm, *(f"{k}={_text(v)}" for k, v in self.settings.items())]
+            [self.config, self.algorithm, *(f"{k}={text(v)}" for k, v in self.settings.items())]
         )
 
 
@@ -211,7 +211,8 @@ def folder_name(*parts: str) -> str:
     return f"{name[:LONGEST_NAME]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A setting as the command line takes it."""
     if isinstance(value, list | tuple):
-        return " ".join(map(_text, value))
+        return " ".join(map(text, value))
     return str(value)
