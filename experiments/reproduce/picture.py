@@ -148,4 +148,5 @@ def side_by_side(figure: Figure, filled: Sequence[Filled]) -> None:
         axes.set_xticks(range(len(cells)), [f.cell.row for f in cells])
         axes.tick_params("x", rotation=90, labelsize="x-small")
         axes.set_title(column, fontsize="small")
-    grid.flat[0].legend(fontsize="x-small")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="x-small")
