@@ -158,8 +158,14 @@ def hint(item: Item, scale: Scale, done: int, left: Sequence[Work]) -> str:
     """What is about to be done, before it begins."""
     trainings = [work for work in left if isinstance(work, Training)]
     rounds = sum(scale.of(t.rounds) * scale.seeds(t.seeds) for t in trainings)
-    what = f"{item.paper} {item.name} needs {len(item.needs)} trainings or computations"
-    return f"{what}, {done} done; now {len(left)}, with {rounds:,} rounds (counted for each seed)"
+    computed = len(left) - len(trainings)
+    now = (
+        [f"{len(trainings)} trainings, {rounds:,} rounds (each seed's counted)"]
+        if trainings
+        else []
+    )
+    now += [f"{computed} computations"] if computed else []
+    return f"{item.paper} {item.name}: {done} of {len(item.needs)} done; now {' and '.join(now) or 'nothing'}"
 
 
 def listing(output: Path) -> str:

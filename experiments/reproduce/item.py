@@ -123,7 +123,7 @@ class Computation:
 
 
 Work = Training | Computation
-Read = Callable[..., Value]
+Read = Callable[..., Value | str]
 Draw = Callable[["Figure", Mapping[Work, RunFolder]], None]
 
 
@@ -136,8 +136,8 @@ class Cell:
         adjacency, too.
       published: exactly as printed, with "+-" before a spread ("77.18 +- 0.48"); "" where the paper prints no number.
       work: what it is read from.
-      read: (a result per piece of work, in order) -> the number here. With no work: a computation of less than a
-        second, that of an epsilon, say.
+      read: (a result per piece of work, in order) -> the number here, or what is said in its place ("not reached").
+        With no work: a computation of less than a second, that of an epsilon, say.
     """
 
     row: str

@@ -40,7 +40,7 @@ def _parts(filled: Filled | None) -> list[str]:
     published, difference = filled.cell.published or MISSING, filled.difference
     if difference is None:
         return [published, measured(filled), MISSING]
-    text = f"{difference:+.{filled.cell.decimals}f}"
+    text = f"{difference:+z.{filled.cell.decimals}f}"
     return [published, measured(filled), text if filled.comparable else f"({text})"]
 
 
