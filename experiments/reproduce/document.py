@@ -71,22 +71,17 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
 def _origins(item: Item, results: Results, command: str) -> list[str]:
     """Command, code, versions, devices and seeds of what is in the table."""
     lines = ["```", command, "```", ""]
-    runs = [run for work, run in results.items() if isinstance(work, Training)]
-    if item.needs and not runs:
-        return [*lines, "- nothing is trained yet"]
-    if not runs:
-        return [
-            *lines,
-            f"- computed with {_versions(versions())}, revision {git_revision()}, on {_device(device())}",
-        ]
-    for name, of in (
-        ("device", lambda s: _device(s["device"])),
-        ("revision", lambda s: str(s["git_revision"])),
-        ("versions", lambda s: _versions(s["versions"])),
-        ("seeds", lambda s: f"0 to {s['settings']['seeds'] - 1}"),
-    ):
-        lines.append(f"- {name}: {_counted([of(run.summary) for run in runs])}")
-    return lines
+    if item.needs and not results:
+        return [*lines, "- nothing is done yet"]
+    here = {"device": device(), "git_revision": git_revision(), "versions": versions()}
+    found = [run.summary for run in results.values()] or [here]
+    said = {
+        "device": [_device(s["device"]) for s in found],
+        "revision": [str(s["git_revision"]) for s in found],
+        "versions": [_versions(s["versions"]) for s in found],
+        "seeds": [f"0 to {s['settings']['seeds'] - 1}" for s in found if "settings" in s],
+    }
+    return lines + [f"- {name}: {_counted(of)}" for name, of in said.items() if of]
 
 
 def _counted(said: Sequence[str]) -> str:
