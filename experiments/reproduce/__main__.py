@@ -74,7 +74,7 @@ def _parser() -> Parser:
         "--only",
         nargs="+",
         metavar="WORDS",
-        help='train only what has these words ("top_k p=0.005"); what is done stays in the table',
+        help='train only what has these words: a config, a row ("top_k p=0.005"); what is done stays in the table',
     )
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="prepared data sets, as for experiments.run"
