@@ -68,7 +68,7 @@ def write_csv(path: Path, filled: Sequence[Filled], scaled: str) -> None:
                 "measured_std": f.value and f.value.std,
                 "difference": f.difference,
             }
-            known = {name: "" if n is None else n for name, n in numbers.items()}
+            known: dict[str, object] = {name: "" if n is None else n for name, n in numbers.items()}
             known["measured"] = (
                 f.said if f.said != MISSING and f.value is None else known["measured"]
             )
