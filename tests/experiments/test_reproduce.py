@@ -176,7 +176,8 @@ def test_an_interrupted_one_goes_on(little_by_little):
 def test_a_scaled_one_says_so_everywhere(little_by_little, monkeypatch, capsys):
     from matplotlib.figure import Figure
 
-    output, (*_, (_, _, text, found)) = little_by_little
+    output, steps = little_by_little
+    _, _, text, found = steps[-1]
     said = "scaled: 2 of 4 rounds, 1 of 2 seeds"
     assert f"**{said}**" in text
     assert {row["scaled"] for row in found.values()} == {said}
@@ -190,6 +191,9 @@ def test_a_scaled_one_says_so_everywhere(little_by_little, monkeypatch, capsys):
     states = status(output, capsys)
     assert states["table1"] == "done at scale 0.5"
     assert states["fig1"] == "partly (2 of 2) at scale 0.5"
+    (output / "tiny" / "fig1-scale-0.5").mkdir(exist_ok=True)
+    (output / "tiny" / "fig1-scale-0.5" / "table.md").write_text(steps[0][2])  # of a part of it
+    assert status(output, capsys)["fig1"] == "partly (2 of 2) at scale 0.5"
     titles = []
     monkeypatch.setattr(Figure, "suptitle", lambda self, text, **_: titles.append(text))
     assert launch("table1", "--scale", "0.5", output=output) == 0

@@ -6,6 +6,7 @@ import jax
 import pytest
 from reproduced import COMPUTED, ITEMS, TABLE, launch, rows, training
 
+from configs import quickstart
 from experiments.reproduce import __main__ as reproduce
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.item import Cell, Training
@@ -35,6 +36,20 @@ def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
     assert found["hot", "best (%)"]["measured"] == "diverged"
     assert found["hot", "best (%)"]["difference"] == ""
     assert found["all", "found"]["measured"] == "4"  # the others are done all the same
+
+
+def test_interrupted_while_data_is_read(tmp_path, monkeypatch, capsys):
+    """Before the launcher trains, so that nobody but this command can catch it."""
+
+    def interrupting(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quickstart, "build", interrupting)
+    assert launch("table1", output=tmp_path) == 130
+    shown, said = capsys.readouterr()
+    assert said.splitlines()[-1] == "error: interrupted; the same command goes on"
+    assert shown == ""
+    assert "Trained so far: 0 of 2" in (tmp_path / "tiny" / "table1" / "table.md").read_text()
 
 
 def test_not_under_srun(tmp_path, monkeypatch, capsys):
