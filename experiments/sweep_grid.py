@@ -81,9 +81,9 @@ def points(
     seen: dict[str, str] = {}
     for chosen in itertools.product(*grid.values()):
         values = dict(zip(grid, chosen, strict=True))
-        flags = [flag for item in values.items() for flag in _flags(module.config, *item)]
+        given_as = [flag for item in values.items() for flag in flags(module.config, *item)]
         try:
-            config = parse(module, name, [*rest, *flags], "sweep")
+            config = parse(module, name, [*rest, *given_as], "sweep")
         except ValueError as error:
             raise ValueError(f"{error} (at {title(values)})") from None
         same = seen.setdefault(json.dumps(plain(config)), title(values))
@@ -93,7 +93,7 @@ def points(
     return found
 
 
-def _flags(default: Any, field: str, value: str) -> list[str]:
+def flags(default: Any, field: str, value: str) -> list[str]:
     """A field's value as the launcher takes it."""
     *groups, last = field.split(".")
     for group in groups:

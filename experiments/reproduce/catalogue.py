@@ -1,0 +1,10 @@
+"""Every table and figure of the papers, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.reproduce import fed_smp
+from experiments.reproduce.item import Item
+
+PAPERS: dict[str, Sequence[Item]] = {"fed_smp": fed_smp.ITEMS}

@@ -1,0 +1,71 @@
+"""An item's cells with what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from experiments.compare import RunFolder
+from experiments.reproduce.item import Cell, Item, Scale, Training, Value, Work
+
+Results = Mapping[Work, RunFolder]
+
+
+class Filled(NamedTuple):
+    """A cell and what is known of it.
+
+    Attributes:
+      value: the number here; None where its work is not done, or did not end with a number.
+      said: in place of a number: "-" for what is not done, "diverged", or what the cell's `read` says.
+      comparable: whether as many rounds were trained as in the paper.
+    """
+
+    cell: Cell
+    value: Value | None
+    said: str
+    comparable: bool
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less published; None where one of them is missing."""
+        printed = self.cell.printed
+        return None if printed is None or self.value is None else self.value.mean - printed.mean
+
+
+def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:
+    """Every cell, in order."""
+    return [_fill(cell, scale, results) for cell in item.cells]
+
+
+def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
+    comparable = all(same_rounds(work, scale) for work in cell.work)
+    if any(work not in results for work in cell.work):
+        return Filled(cell, None, "-", comparable)
+    runs = [results[work] for work in cell.work]
+    if any(run.summary["status"] != "complete" for run in runs):
+        return Filled(cell, None, "diverged", comparable)
+    read = cell.read(*runs)
+    if isinstance(read, str):
+        return Filled(cell, None, read, comparable)
+    return Filled(cell, read, "", comparable)
+
+
+def same_rounds(work: Work, scale: Scale) -> bool:
+    """Whether the scale leaves it as many rounds as the paper's."""
+    if isinstance(work, Training):
+        return scale.of(work.rounds) == work.rounds
+    return scale.fraction == 1
+
+
+def scaled(item: Item, scale: Scale, results: Results) -> str:
+    """What the scale leaves out, as every table and picture says: "scaled: 9 of 180 rounds, 1 of 5 seeds"; or ""."""
+    trainings = [work for work in item.needs if isinstance(work, Training)]
+    rounds = {(scale.of(t.rounds), t.rounds): None for t in trainings}
+    seeds = {(scale.seeds(t.seeds), t.seeds): None for t in trainings}
+    parts = []
+    for pairs, what in ((rounds, "rounds"), (seeds, "seeds")):
+        if any(here != full for here, full in pairs):
+            parts.append(" and ".join(f"{here} of {full}" for here, full in pairs) + f" {what}")
+    said = [results[w].summary.get("scaled") for w in item.needs if w in results]
+    parts += [str(text) for text in dict.fromkeys(said) if text]
+    return f"scaled: {', '.join(parts)}" if parts else ""
