@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-WIDE = 50  # a larger ratio of the greatest to the least value is drawn by logarithms
-
 
 class Axis(NamedTuple):
-    """From `low` to `high`, drawn from `start` to `end` (in the units of the picture)."""
+    """From `low` to `high`, drawn from `start` to `end` (in the units of the picture); `whole`: ticks are integers."""
 
     low: float
     high: float
     log: bool
     start: float
     end: float
+    whole: bool = False
 
     def at(self, value: float) -> float:
         """Where `value` is drawn; on a logarithmic axis, what is not positive lies at its low end."""
@@ -36,7 +35,9 @@ class Axis(NamedTuple):
             within = (1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0)
             found = LogLocator(base=10, subs=within, numticks=7).tick_values(self.low, self.high)
         else:
-            found = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
+            found = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10], integer=self.whole).tick_values(
+                self.low, self.high
+            )
         margin = 1e-9 * (self.high - self.low)
         return [float(t) for t in found if self.low - margin <= t <= self.high + margin]
 
@@ -48,20 +49,19 @@ def fitted(
     end: float,
     extremes: Sequence[float] = (),
     bounds: tuple[float, float] = (-math.inf, math.inf),
-    may_log: bool = True,
+    log: bool = False,
     from_zero: bool = False,
 ) -> Axis:
     """An axis on which all finite `values`, and the `extremes` as far as it can show them, have room.
 
     Args:
       values: what is drawn; at least one is finite.
-      extremes: ends of the bands; they do not decide whether the axis is logarithmic.
+      extremes: ends of the bands.
       bounds: beyond which the axis does not go.
-      may_log: whether it is logarithmic where the values are positive and far apart.
+      log: whether it is logarithmic; the values are positive then.
       from_zero: whether it starts there.
     """
     finite = [v for v in values if math.isfinite(v)]
-    log = may_log and min(finite) > 0 and max(finite) / min(finite) > WIDE
     ends = finite + [v for v in extremes if math.isfinite(v) and (v > min(finite) / 3 or not log)]
     low, high = min(ends), max(ends)
     if log:
@@ -71,6 +71,12 @@ def fitted(
     room = 0.04 * (high - low) or 0.05 * abs(high) or 0.5
     low, high = low if low == 0 and from_zero else low - room, high + room
     return Axis(max(low, bounds[0]), min(high, bounds[1]), False, start, end)
+
+
+def far_apart(values: Sequence[float], ratio: float) -> bool:
+    """Whether the values are positive and the greatest is more than `ratio` times the least."""
+    finite = [v for v in values if math.isfinite(v)]
+    return min(finite) > 0 and max(finite) / min(finite) > ratio
 
 
 def text(tick: float) -> str:

@@ -10,8 +10,10 @@ from experiments.report.axis import Axis
 from experiments.report.curves import Chart, Curve
 from experiments.report.markup import Element, element
 
-WIDTH, HEIGHT = 400, 300
+WIDTH = 400
 LEFT, RIGHT, TOP, BOTTOM = 52, 388, 10, 246
+# An axis is logarithmic where a linear one would squeeze a whole curve (x) or the ends of most (y).
+FAR_ENDS, FAR_VALUES = 4, 100
 MOST_MARKERS = 40  # on a line; more would hide it
 
 Point = tuple[float, float, float | None]
@@ -44,7 +46,7 @@ def _svg(chart: Chart, key: str) -> Element:
         _labels(chart, x, y),
         inside,
         class_="chart",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        viewBox=f"0 0 {WIDTH} {BOTTOM + 27 + 15 * len(chart.x_label)}",
         role="img",
         aria_labelledby=f"{key}-title",
         aria_describedby=f"{key}-desc",
@@ -54,23 +56,26 @@ def _svg(chart: Chart, key: str) -> Element:
 def _axes(chart: Chart) -> tuple[Axis, Axis]:
     points = [p for curve in chart.curves for p in curve.points if _drawable(p)]
     bands = [mean + sign * std for _, mean, std in points if std for sign in (-1, 1)]
+    ends = [max(at for at, _, _ in curve.points if math.isfinite(at)) for curve in chart.curves]
+    every, means = [at for at, _, _ in points], [mean for _, mean, _ in points]
     by_round = chart.x_label == ("round",)
+    bounded = math.isfinite(chart.bounds[1])
     x = axis.fitted(
-        [at for at, _, _ in points],
+        every,
         start=LEFT,
         end=RIGHT,
-        may_log=not by_round,
+        log=not by_round and axis.far_apart(every, 1) and axis.far_apart(ends, FAR_ENDS),
         from_zero=True,
     )
     y = axis.fitted(
-        [mean for _, mean, _ in points],
+        means,
         extremes=bands,
         start=BOTTOM,
         end=TOP,
         bounds=chart.bounds,
-        may_log=not math.isfinite(chart.bounds[1]),
+        log=not bounded and axis.far_apart(means, FAR_VALUES),
     )
-    return x, y
+    return x._replace(whole=by_round), y
 
 
 def _drawable(point: Point) -> bool:

@@ -50,7 +50,7 @@ def _private(report: Report) -> bool:
 def _account(report: Report, names: Sequence[str]) -> Element:
     heading = element("h3", "; ".join(names))
     views = sorted(report.certified, key=[*SEEN_BY, *VIEWS].index)
-    caption = f"Epsilons of {report.rounds} rounds of {'; '.join(names)}"
+    caption = f"Epsilons of {report.rounds} rounds"
     head = ["view", "status", "epsilon", "delta", "unit", "adjacency", "by"]
     rows: list[list[Content]] = []
     for view in views:

@@ -45,13 +45,16 @@ def _clean(text: str) -> str:
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def table(caption: Content, head: Sequence[Content], rows: Iterable[Sequence[Content]]) -> Element:
-    """A table whose rows are headed by their first cell; too wide a one scrolls by itself, not the page."""
+def table(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Content]]) -> Element:
+    """A table whose rows are headed by their first cell; too wide a one scrolls by itself, not the page.
+
+    Args:
+      caption: short: it scrolls with the table.
+    """
     made = element("table", element("caption", caption))
     made.append(element("thead", element("tr", [element("th", h, scope="col") for h in head])))
     made.append(element("tbody", [_row(row) for row in rows]))
-    label = "".join(made[0].itertext())
-    return element("div", made, class_="scroll", role="region", tabindex=0, aria_label=label)
+    return element("div", made, class_="scroll", role="region", tabindex=0, aria_label=caption)
 
 
 def _row(cells: Sequence[Content]) -> Element:

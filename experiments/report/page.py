@@ -54,7 +54,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = ()) -> str:
         element(
             "main",
             _section("curves", _curves(series)),
-            _section("results", [results_table(found, several), numbers(drawn, several)]),
+            _section("results", [*results_table(found, several), numbers(drawn, several)]),
             _section("ledger", ledger(found, several)),
             _section("settings", _settings(runs)),
             _section("provenance", _provenance(runs)),
@@ -78,7 +78,7 @@ def _summary(runs: Sequence[RunFolder], found: Sequence[Result]) -> Element:
     return element(
         "p",
         f"{_count(len(runs), 'run')} of {configs}; {_count(len(algorithms), 'algorithm')}: {', '.join(algorithms)}; ",
-        f"{_range(seeds)} seed(s), {_range(rounds)} rounds. ",
+        f"{_range(seeds, 'seed')}, {_range(rounds, 'round')}. ",
         "Status: " + ", ".join(s if len(runs) == 1 else f"{n} {s}" for s, n in status.items()),
         ".",
     )
@@ -88,10 +88,10 @@ def _count(many: int, what: str) -> str:
     return f"{many} {what}" + ("" if many == 1 else "s")
 
 
-def _range(values: Sequence[int]) -> str:
-    if not values:
-        return "no"
-    return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+def _range(values: Sequence[int], what: str) -> str:
+    if len(values) < 2:
+        return _count(values[0] if values else 0, what)
+    return f"{values[0]} to {values[-1]} {what}s"
 
 
 def _remarks(runs: Sequence[RunFolder], remarks: Sequence[str]) -> Element | None:
@@ -141,8 +141,9 @@ def _provenance(runs: Sequence[RunFolder]) -> list[Element]:
             element("code", again) if again else "no command of this version gives these settings"
         )
         rows.append([run.name, str(run.path), run.status, shown])
-    caption = "Command: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
-    parts = [table(caption, ["run", "folder", "status", "command"], rows)]
+    said = "Commands: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
+    parts = [element("p", said, class_="quiet")]
+    parts.append(table("Runs", ["run", "folder", "status", "command"], rows))
     ended = {run.name: flat(run.summary.provenance) for run in runs if run.summary}
     if ended:
         parts += compared(ended, "Versions and device")

@@ -67,7 +67,7 @@ def results(runs: Sequence[RunFolder]) -> list[Result]:
 
 def named(result: Result, several: bool) -> str:
     """The algorithm, with its run where there are several."""
-    return f"{result.label}, {result.run.name}" if several else result.label
+    return f"{result.label} · {result.run.name}" if several else result.label
 
 
 def no_epsilon(certificate: Certificate) -> str:

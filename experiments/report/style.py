@@ -49,20 +49,26 @@ svg text{font-size:13px;fill:var(--text)}
 .line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}
 .marker{fill:currentColor;stroke:var(--page);stroke-width:.6}
 .band{fill:currentColor;opacity:BAND;stroke:none}
+.quiet{font-weight:normal}
+.unbroken{white-space:nowrap}
 .scroll{overflow-x:auto;margin:.6rem 0;max-width:100%}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;padding:.2rem 0}
 th,td{border-bottom:1px solid var(--rule);padding:.3rem .7rem .3rem .3rem;text-align:left;vertical-align:top}
 td,tbody th{min-width:4rem;max-width:24rem}
+tbody th{position:sticky;left:0;background:var(--page)}
+td code{white-space:nowrap}
 thead th{border-bottom:2px solid var(--quiet);vertical-align:bottom}
 .account{border:1px solid var(--rule);border-radius:6px;padding:.2rem .9rem .6rem;margin:.8rem 0}
 details{margin:.5rem 0}
 summary{cursor:pointer}
+td:has(code){max-width:none}
 code{font-family:ui-monospace,"DejaVu Sans Mono",monospace;
 font-size:.85rem;background:var(--panel);padding:.1rem .25rem}
 dt{font-weight:600}
 dd{margin:0 0 .5rem}
-@media (max-width:40rem){body{padding:.7rem}tbody th{max-width:9rem}td{max-width:15rem}}
+@media (max-width:40rem){.legend{position:static;max-height:none}
+body{padding:.7rem}tbody th{max-width:9rem}td{max-width:15rem}}
 @media print{:root{color-scheme:light;--page:#fff;--text:#000;--quiet:#333;--rule:#bbb;--panel:#fff;--warn:#a32a00;
 --link:#000;LIGHT}
 body{font-size:11px;max-width:none;padding:0}nav{display:none}.legend{position:static;max-height:none}

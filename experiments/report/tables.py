@@ -14,32 +14,34 @@ from experiments.show import epsilon
 from fedpriv.privacy import Certificate
 
 ABSENT = "-"
+NBSP = "\N{NO-BREAK SPACE}"
 
 
-def results_table(found: Sequence[Result], several: bool) -> Element:
-    head = ["algorithm, run" if several else "algorithm", "status", "seeds", "rounds"]
-    head += ["final accuracy (%)", "best accuracy (%)", "final loss"]
-    head += ["certified epsilon, third party", "MB up", "MB down"]
+def results_table(found: Sequence[Result], several: bool) -> list[Element]:
+    head = ["algorithm, run" if several else "algorithm"]
+    head += ["final accuracy (%)", "best accuracy (%)", "certified epsilon, third party"]
+    head += ["final loss", "rounds", "seeds", "status", "MB up", "MB down"]
     head += ["seconds", "compiled (s)", "rounds/s"]
-    caption = (
+    explained = (
         "Accuracy and loss on the test set: mean ± standard deviation (n - 1) over the seeds. Best: over the "
         "evaluations, each seed's own, chosen on the test set as papers do. MB: 10^6 bytes in the whole run, per "
         "client of the population. Seconds: training and evaluation, all seeds together, without compilation."
     )
-    return table(caption, head, [_result(result, several) for result in found])
+    rows = [_result(result, several) for result in found]
+    return [element("p", explained, class_="quiet"), table("The last state of each", head, rows)]
 
 
 def _result(r: Result, several: bool) -> list[Content]:
     planned = "" if r.planned is None else f" of {r.planned}"
     return [
         named(r, several),
-        r.status if r.status == "complete" else element("span", r.status, class_="warn"),
-        str(r.seeds) if r.seeds else ABSENT,
-        f"{r.rounds}{planned}" if r.final else ABSENT,
         spread(r.final, percent=True),
         spread(r.best, percent=True),
+        _meant(r.third_party) if r.third_party else ABSENT,
         spread(r.loss),
-        meant(r.third_party) if r.third_party else ABSENT,
+        f"{r.rounds}{planned}".replace(" ", NBSP) if r.final else ABSENT,
+        str(r.seeds) if r.seeds else ABSENT,
+        element("span", r.status, class_=None if r.status.startswith("complete") else "warn"),
         number(r.uplink),
         number(r.downlink),
         number(r.seconds, 3),
@@ -52,18 +54,20 @@ def spread(s: Spread | None, percent: bool = False) -> str:
     if s is None:
         return ABSENT
     if percent:
-        return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
-    return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
+        return f"{100 * s.mean:.2f}" + ("" if s.std is None else f"{NBSP}±{NBSP}{100 * s.std:.2f}")
+    return f"{s.mean:.4g}" + ("" if s.std is None else f"{NBSP}±{NBSP}{s.std:.2g}")
 
 
 def number(x: float | None, digits: int = 4) -> str:
     return ABSENT if x is None else f"{x:.{digits}g}"
 
 
-def meant(certificate: Certificate) -> str:
+def _meant(certificate: Certificate) -> list[Content]:
     """An epsilon with its unit, adjacency and delta; its view is said in the column's head."""
     relation = certificate.relation.replace("_", "-")
-    return f"{shown(certificate.epsilon)} ({certificate.unit}, {relation}, delta {certificate.delta:.3g})"
+    about = f"{certificate.unit}, {relation},", f"delta {certificate.delta:.3g}"
+    lines = [[element("br"), element("span", line, class_="quiet unbroken")] for line in about]
+    return [shown(certificate.epsilon), " ", *lines]
 
 
 def shown(value: float) -> str:
@@ -84,7 +88,7 @@ def numbers(found: Sequence[Result], several: bool) -> Element:
             spread(line.loss),
             number(line.uplink),
             number(line.downlink),
-            meant(line.certified),
+            _meant(line.certified),
             *(spread(value(line, name)) for name in measures),
         ]
         for result, line in lines
@@ -118,7 +122,8 @@ def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> list[Elemen
     common = [[name, said(held)] for name, held in first.items() if name not in names]
     parts: list[Element] = []
     if names:
-        caption = f"{what} in which the runs differ; {ABSENT}: there is none in that run."
+        caption = f"{what} in which the runs differ"
+        parts.append(element("p", f"{ABSENT}: a run has no such field.", class_="quiet"))
         parts.append(_differences(of_runs, names, caption))
     elif len(of_runs) > 1:
         parts.append(element("p", f"{what}: the runs do not differ."))
@@ -148,4 +153,6 @@ def said(value: Any) -> str:
     """A setting's value, lists as on the command line."""
     if isinstance(value, list):
         return " ".join(map(said, value)) or "(empty)"
+    if value is None:
+        return "none"
     return value if isinstance(value, str) else json.dumps(value)
