@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -80,6 +81,5 @@ def far_apart(values: Sequence[float], ratio: float) -> bool:
 
 
 def text(tick: float) -> str:
-    if tick and not 1e-4 <= abs(tick) < 1e6:
-        return f"{tick:.0e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return f"{tick:g}"
+    """As short as it can be: 2.5e-9, not 2.5e-09."""
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{tick:g}")

@@ -11,7 +11,7 @@ from experiments.report.curves import Chart, Curve
 from experiments.report.markup import Element, element
 
 WIDTH = 400
-LEFT, RIGHT, TOP, BOTTOM = 52, 388, 10, 246
+LEFT, RIGHT, TOP, BOTTOM = 56, 388, 10, 246
 # An axis is logarithmic where a linear one would squeeze a whole curve (x) or the ends of most (y).
 FAR_ENDS, FAR_VALUES = 4, 100
 MOST_MARKERS = 40  # on a line; more would hide it

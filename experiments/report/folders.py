@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.report.records import Evaluation, Summary, evaluation, identity, parsed, summary
 
-NO_SUMMARY = "no summary yet: still running, or ended from outside"
+NO_SUMMARY = "running, or ended from outside (no summary.json)"
 
 
 @dataclass

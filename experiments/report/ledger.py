@@ -77,7 +77,7 @@ def _account(report: Report, names: Sequence[str]) -> Element:
 
 
 def _view(view: str) -> list[Content]:
-    return [view, element("br"), element("span", SEEN_BY.get(view, ""), class_="quiet")]
+    return [view, " ", element("br"), element("span", SEEN_BY.get(view, ""), class_="quiet")]
 
 
 def _certified(c: Certificate) -> list[Content]:

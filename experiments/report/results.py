@@ -111,7 +111,7 @@ def _so_far(run: RunFolder, name: str, lines: Sequence[Evaluation]) -> Result:
     last, accuracy = lines[-1], np.array([line.accuracy.per_seed for line in lines])
     best = spread_of(accuracy.max(0))
     seconds = sum(line.seconds for line in lines)
-    status = _untold(run) if run.summary else NO_SUMMARY
+    status = _word(run.summary) if run.summary else NO_SUMMARY
     return Result(
         run,
         name,
@@ -127,27 +127,29 @@ def _so_far(run: RunFolder, name: str, lines: Sequence[Evaluation]) -> Result:
 
 
 def _status(summary: Summary, name: str) -> str:
-    if name in summary.diverged:
-        return f"diverged: {summary.diverged[name]}"
+    if why := _divergence(summary, name):
+        return why
     if name in summary.reused_from:
         return f"complete (the same training as in {summary.reused_from[name]})"
-    if summary.status == "complete" or summary.rounds[name] == summary.planned[name]:
-        return "complete"
-    if summary.status.startswith("diverged: ") and not summary.diverged:
-        _, _, said = summary.status.partition(f"diverged: {name}: ")
-        return f"diverged: {said}" if said else "complete"
-    return summary.status
+    ended = summary.rounds[name] == summary.planned[name]
+    return "complete" if ended or summary.status == "complete" else _word(summary)
+
+
+def _divergence(summary: Summary, name: str) -> str | None:
+    """Where and why, without the advice; None where it did not diverge."""
+    said = summary.diverged.get(name)
+    if said is None and summary.status.startswith(f"diverged: {name}: "):
+        said = summary.status.removeprefix(f"diverged: {name}: ")
+    return None if said is None else f"diverged: {said.partition(';')[0]}"
+
+
+def _word(summary: Summary) -> str:
+    return summary.status.partition(":")[0]
 
 
 def _untrained(run: RunFolder, name: str) -> str:
     if run.summary is None:
         return "not evaluated yet"
-    if name in run.summary.diverged:
-        return f"diverged before the first evaluation: {run.summary.diverged[name]}"
-    if run.summary.status.startswith(f"diverged: {name}: "):
-        return f"{run.summary.status.replace(f'{name}: ', '', 1)} (before the first evaluation)"
-    return _untold(run)
-
-
-def _untold(run: RunFolder) -> str:
-    return f"not in summary.json: the run ended before ({run.status.split(':')[0]})"
+    if why := _divergence(run.summary, name):
+        return f"{why}, before its first evaluation"
+    return f"not evaluated ({_word(run.summary)})"

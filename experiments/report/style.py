@@ -26,8 +26,9 @@ h3{font-size:1rem;margin:1rem 0 .3rem}
 p,ul{max-width:75ch;margin:.4rem 0}
 ul{padding-left:1.2rem}
 nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;list-style:none;padding:0;max-width:none}
-.quiet,figcaption,caption{color:var(--quiet);font-size:.9rem}
+.quiet,figcaption,caption{color:var(--quiet);font-size:.9em}
 .warn{color:var(--warn)}
+td .warn{display:inline-block;min-width:10rem}
 .legend{position:sticky;top:0;z-index:1;display:flex;flex-wrap:wrap;gap:.1rem 1rem;max-height:30vh;overflow:auto;
 margin:.6rem 0;padding:.2rem .7rem .4rem;border:1px solid var(--rule);border-radius:6px;background:var(--page);
 font-size:.9rem;min-width:0}
@@ -70,10 +71,11 @@ dd{margin:0 0 .5rem}
 @media (max-width:40rem){.legend{position:static;max-height:none}
 body{padding:.7rem}tbody th{max-width:9rem}td{max-width:15rem}}
 @media print{:root{color-scheme:light;--page:#fff;--text:#000;--quiet:#333;--rule:#bbb;--panel:#fff;--warn:#a32a00;
---link:#000;LIGHT}
-body{font-size:11px;max-width:none;padding:0}nav{display:none}.legend{position:static;max-height:none}
-.legend input{display:none}.row{grid-template-columns:repeat(2,1fr)}.scroll{overflow:visible}
-table{font-size:8px}tr,.account{break-inside:avoid}details::details-content{content-visibility:visible}}
+--link:#000;font-size:10px;LIGHT}
+body{font-size:1rem;max-width:none;padding:0}nav{display:none}.legend{position:static;max-height:none}
+.legend input{display:none}.row{grid-template-columns:repeat(3,1fr)}.scroll{overflow:visible}
+table{font-size:.75rem}td,th{padding:.2rem .4rem .2rem .2rem;min-width:0}tr,.account{break-inside:avoid}
+details::details-content{content-visibility:visible}}
 """
 
 
