@@ -13,7 +13,7 @@ from experiments.config import Entry, Experiment
 from experiments.record import Privacy, Recorder
 from fedpriv.history import Evaluation, History
 
-VOID = {"meta", "input", "br"}
+VOID = {"meta", "input", "br", "wbr"}
 
 
 def record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from experiments.report.markup import Content, Element, element, folded, listing, table
@@ -77,7 +78,8 @@ def _account(report: Report, names: Sequence[str]) -> Element:
 
 
 def _view(view: str) -> list[Content]:
-    return [view, " ", element("br"), element("span", SEEN_BY.get(view, ""), class_="quiet")]
+    name = [[part, element("wbr")] for part in re.split("(?<=_)", view)]
+    return [name, " ", element("br"), element("span", SEEN_BY.get(view, ""), class_="quiet")]
 
 
 def _certified(c: Certificate) -> list[Content]:

@@ -64,6 +64,11 @@ def _row(cells: Sequence[Content]) -> Element:
     )
 
 
+def words(text: str, class_: str = "") -> Element:
+    """Text of any length for a cell: it may be broken where it has no blank, which numbers may not."""
+    return element("span", text, class_=f"free {class_}".strip())
+
+
 def listing(items: Iterable[Content]) -> Element | None:
     made = element("ul", [element("li", item) for item in items])
     return made if len(made) else None

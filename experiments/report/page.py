@@ -11,7 +11,7 @@ from experiments.report.curves import charts
 from experiments.report.folders import RunFolder
 from experiments.report.ledger import ledger
 from experiments.report.looks import legend, looks
-from experiments.report.markup import Element, element, listing, table, written
+from experiments.report.markup import Element, element, listing, table, words, written
 from experiments.report.results import Result, results
 from experiments.report.style import style
 from experiments.report.tables import compared, flat, numbers, results_table
@@ -140,7 +140,7 @@ def _provenance(runs: Sequence[RunFolder]) -> list[Element]:
         shown = (
             element("code", again) if again else "no command of this version gives these settings"
         )
-        rows.append([run.name, str(run.path), run.status, shown])
+        rows.append([run.name, words(str(run.path)), words(run.status), shown])
     said = "Commands: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
     parts = [element("p", said, class_="quiet")]
     parts.append(table("Runs", ["run", "folder", "status", "command"], rows))

@@ -28,7 +28,8 @@ ul{padding-left:1.2rem}
 nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;list-style:none;padding:0;max-width:none}
 .quiet,figcaption,caption{color:var(--quiet);font-size:.9em}
 .warn{color:var(--warn)}
-td .warn{display:inline-block;min-width:10rem}
+.free{overflow-wrap:anywhere}
+td .warn{display:inline-block;min-width:8rem}
 .legend{position:sticky;top:0;z-index:1;display:flex;flex-wrap:wrap;gap:.1rem 1rem;max-height:30vh;overflow:auto;
 margin:.6rem 0;padding:.2rem .7rem .4rem;border:1px solid var(--rule);border-radius:6px;background:var(--page);
 font-size:.9rem;min-width:0}
@@ -56,7 +57,8 @@ svg text{font-size:13px;fill:var(--text)}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;padding:.2rem 0}
 th,td{border-bottom:1px solid var(--rule);padding:.3rem .7rem .3rem .3rem;text-align:left;vertical-align:top}
-td,tbody th{min-width:4rem;max-width:24rem}
+td{min-width:4rem;max-width:24rem}
+tbody th{min-width:7rem;max-width:24rem;overflow-wrap:anywhere}
 tbody th{position:sticky;left:0;background:var(--page)}
 td code{white-space:nowrap}
 thead th{border-bottom:2px solid var(--quiet);vertical-align:bottom}
@@ -69,13 +71,18 @@ font-size:.85rem;background:var(--panel);padding:.1rem .25rem}
 dt{font-weight:600}
 dd{margin:0 0 .5rem}
 @media (max-width:40rem){.legend{position:static;max-height:none}
-body{padding:.7rem}tbody th{max-width:9rem}td{max-width:15rem}}
+body{padding:.7rem}th,td{padding:.25rem .4rem .25rem .1rem}
+tbody th{min-width:6rem;max-width:9rem}td{min-width:0;max-width:15rem}td:has(.free){min-width:5rem}
+.account{padding:.2rem .5rem}
+.account table{font-size:.76rem}.account tbody th{min-width:5.2rem;overflow-wrap:normal}
+.account th,.account td{padding-right:.3rem}}
 @media print{:root{color-scheme:light;--page:#fff;--text:#000;--quiet:#333;--rule:#bbb;--panel:#fff;--warn:#a32a00;
 --link:#000;font-size:10px;LIGHT}
 body{font-size:1rem;max-width:none;padding:0}nav{display:none}.legend{position:static;max-height:none}
 .legend input{display:none}.row{grid-template-columns:repeat(3,1fr)}.scroll{overflow:visible}
 table{font-size:.75rem}td,th{padding:.2rem .4rem .2rem .2rem;min-width:0}tr,.account{break-inside:avoid}
-details::details-content{content-visibility:visible}}
+h2{break-after:avoid}
+:is(.account,#settings,#provenance) details::details-content{content-visibility:visible}}
 """
 
 

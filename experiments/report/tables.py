@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.report.curves import value
-from experiments.report.markup import Content, Element, element, folded, table
+from experiments.report.markup import Content, Element, element, folded, table, words
 from experiments.report.records import Spread
 from experiments.report.results import Result, named
 from experiments.show import epsilon
@@ -41,7 +41,7 @@ def _result(r: Result, several: bool) -> list[Content]:
         spread(r.loss),
         f"{r.rounds}{planned}".replace(" ", NBSP) if r.final else ABSENT,
         str(r.seeds) if r.seeds else ABSENT,
-        element("span", r.status, class_=None if r.status.startswith("complete") else "warn"),
+        words(r.status, "" if r.status.startswith("complete") else "warn"),
         number(r.uplink),
         number(r.downlink),
         number(r.seconds, 3),
@@ -119,7 +119,9 @@ def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> list[Elemen
     """What differs as a table, what is common folded."""
     names = differing(of_runs)
     first = next(iter(of_runs.values()))
-    common = [[name, said(held)] for name, held in first.items() if name not in names]
+    common: list[list[Content]] = [
+        [name, said(held)] for name, held in first.items() if name not in names
+    ]
     parts: list[Element] = []
     if names:
         caption = f"{what} in which the runs differ"
@@ -137,7 +139,7 @@ def _differences(
     of_runs: Mapping[str, Mapping[str, Any]], names: Sequence[str], caption: str
 ) -> Element:
     """The longer side goes down the page."""
-    cells = {
+    cells: dict[tuple[str, str], Content] = {
         (run, name): said(fields[name]) if name in fields else ABSENT
         for run, fields in of_runs.items()
         for name in names
@@ -149,10 +151,15 @@ def _differences(
     return table(caption, ["run", *names], rows)
 
 
-def said(value: Any) -> str:
-    """A setting's value, lists as on the command line."""
+def said(value: Any) -> Element:
+    """A setting's value."""
+    return words(_said(value))
+
+
+def _said(value: Any) -> str:
+    """Lists as on the command line."""
     if isinstance(value, list):
-        return " ".join(map(said, value)) or "(empty)"
+        return " ".join(map(_said, value)) or "(empty)"
     if value is None:
         return "none"
     return value if isinstance(value, str) else json.dumps(value)

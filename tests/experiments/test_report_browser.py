@@ -45,6 +45,9 @@ frame.onload = () => {
         if (meet(mine, box(b))) found.overlapping.push([a.textContent, b.textContent]);
     }
   }
+  found.cells = page.querySelectorAll("td, th").length;
+  found.cut = [...page.querySelectorAll("td, th")].filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.textContent);
   const shown = c => [...page.querySelectorAll(".chart " + c)].filter(e => view.getComputedStyle(e).display != "none");
   const count = () => [shown(".series").length, shown(".s1").length, shown(".band").length];
   found.before = count();
@@ -102,6 +105,12 @@ def test_nothing_is_wider_than_the_screen(seen):
     scrolled, inner = found["width"]
     assert inner == width
     assert scrolled <= inner
+
+
+def test_no_cell_of_a_table_runs_into_the_next(seen):
+    _, found = seen
+    assert found["cells"] > 200
+    assert [x[:60] for x in found["cut"]] == []
 
 
 def test_the_labels_of_the_pictures_can_be_read(seen):
