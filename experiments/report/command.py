@@ -12,12 +12,16 @@ from experiments.command_line import parse
 from experiments.config import Run
 from experiments.record import plain
 from experiments.report.folders import RunFolder
+from experiments.report.tables import flat
+
+_MISSING = object()
 
 
 def command(run: RunFolder) -> str | None:
     """What the launcher of this version has to be given for the same settings; None where it takes no such command.
 
-    Fields at the config's default are left out, and so is the folder.
+    Fields at the config's default are left out, and so is the folder; fields that the run's version did not have
+    yet are at their default.
     """
     try:
         module = configuration.load(run.config)
@@ -25,7 +29,8 @@ def command(run: RunFolder) -> str | None:
         made = parse(module, run.config, [word for words in words for word in words])
     except (ValueError, TypeError, KeyError, SystemExit):
         return None
-    if _settled(made) != {**run.settings, "output": None}:
+    settled, recorded = flat(_settled(made)), flat({**run.settings, "output": None})
+    if any(settled.get(field, _MISSING) != value for field, value in recorded.items()):
         return None
     return shlex.join(
         ["python", "-m", "experiments.run", run.config, *(w for ws in words for w in ws)]

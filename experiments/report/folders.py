@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.report.records import Evaluation, Summary, evaluation, identity, parsed, summary
+from experiments.report.records import (
+    Evaluation,
+    Identity,
+    Summary,
+    evaluation,
+    identity,
+    parsed,
+    summary,
+)
 
 NO_SUMMARY = "running, or ended from outside (no summary.json)"
 
@@ -20,8 +28,7 @@ class RunFolder:
 
     Attributes:
       path: of the folder.
-      config: name of its config.
-      settings: of config.json.
+      about: what config.json says.
       evaluations: by algorithm, in the order of training, by round.
       summary: None where there is no summary.json yet.
       remarks: what was found wrong, or is missing, in words.
@@ -29,12 +36,24 @@ class RunFolder:
     """
 
     path: Path
-    config: str
-    settings: dict[str, Any]
+    about: Identity
     evaluations: dict[str, list[Evaluation]]
     summary: Summary | None
     remarks: list[str] = field(default_factory=list)
     name: str = ""
+
+    @property
+    def config(self) -> str:
+        return self.about.config
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.about.settings
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Versions, device and revision, as far as they are recorded."""
+        return self.summary.provenance if self.summary else self.about.provenance
 
     @property
     def status(self) -> str:
@@ -108,7 +127,7 @@ def _natural(path: Path) -> list[Any]:
 def read(path: Path) -> RunFolder:
     """Raises ValueError where a file is damaged; a last line that was cut off is only remarked."""
     file = path / "config.json"
-    config, settings = parsed(file, _text(file), identity, "restore it, or leave this run out")
+    about = parsed(file, _text(file), identity, "restore it, or leave this run out")
     evaluations, remarks = _metrics(path / "metrics.jsonl")
     file, ended = path / "summary.json", None
     if file.exists():
@@ -116,7 +135,7 @@ def read(path: Path) -> RunFolder:
         ended = parsed(file, _text(file), summary, remedy)
         if lost := sorted(set(ended.rounds) - set(evaluations)):
             remarks.append(f"metrics.jsonl has no line of {', '.join(lost)}: no curves of these")
-    return RunFolder(path, config, settings, evaluations, ended, remarks)
+    return RunFolder(path, about, evaluations, ended, [*about.resumed, *remarks])
 
 
 def _metrics(path: Path) -> tuple[dict[str, list[Evaluation]], list[str]]:
@@ -131,12 +150,17 @@ def _metrics(path: Path) -> tuple[dict[str, list[Evaluation]], list[str]]:
     elif rest:
         lines.append(rest)
     found: dict[str, dict[int, Evaluation]] = {}
+    remedy = "take the line out, or leave this run out"
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = path.with_name(f"{path.name}, line {number},")
-        one = parsed(where, line, evaluation, "take the line out, or leave this run out")
-        found.setdefault(one.algorithm, {})[one.round] = one  # one repeated replaces the earlier
+        one = parsed(where, line, evaluation, remedy)
+        earlier = found.setdefault(one.algorithm, {})
+        seeds = {len(e.accuracy.per_seed) for e in (one, *earlier.values())}
+        if len(seeds) > 1:
+            raise ValueError(f"RUN: {where} has another number of seeds than before; {remedy}")
+        earlier[one.round] = one  # one repeated replaces the earlier
     return {name: [of[t] for t in sorted(of)] for name, of in found.items()}, remarks
 
 

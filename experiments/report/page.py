@@ -144,7 +144,7 @@ def _provenance(runs: Sequence[RunFolder]) -> list[Element]:
     said = "Commands: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
     parts = [element("p", said, class_="quiet")]
     parts.append(table("Runs", ["run", "folder", "status", "command"], rows))
-    ended = {run.name: flat(run.summary.provenance) for run in runs if run.summary}
+    ended = {run.name: flat(run.provenance) for run in runs if run.provenance}
     if ended:
         parts += compared(ended, "Versions and device")
     if len(ended) < len(runs):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from experiments.command_line import one_line
-from fedpriv.privacy import Certificate, Claim
+from fedpriv.privacy import VIEWS, Certificate, Claim
 
 T = TypeVar("T")
 
@@ -81,13 +81,37 @@ def parsed(path: Path, text: str, make: Callable[[Any], T], remedy: str) -> T:
         return make(json.loads(text))
     except KeyError as error:
         raise ValueError(f"RUN: {path} lacks {error}; {remedy}") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"RUN: {path} is damaged ({one_line(error)}); {remedy}") from None
 
 
-def identity(content: Any) -> tuple[str, dict[str, Any]]:
-    """The config's name and its settings, from config.json."""
-    return str(content["config"]), dict(content["settings"])
+class Identity(NamedTuple):
+    """config.json; runs that went on after a stop also say so there, and where they were begun.
+
+    Attributes:
+      config: its name.
+      settings: its fields.
+      resumed: a sentence for each time.
+      provenance: versions, device and revision at the start; empty where they are only in summary.json.
+    """
+
+    config: str
+    settings: dict[str, Any]
+    resumed: tuple[str, ...]
+    provenance: dict[str, Any]
+
+
+def identity(content: Any) -> Identity:
+    started = _provenance(content["environment"]) if "environment" in content else {}
+    resumed = tuple(map(_resumption, content.get("resumed", ())))
+    return Identity(str(content["config"]), dict(content["settings"]), resumed, started)
+
+
+def _resumption(found: Any) -> str:
+    differs = "; ".join(map(str, found.get("differs", ())))
+    return f"went on after a stop ({found['time']})" + (
+        f", elsewhere: {differs}" if differs else ""
+    )
 
 
 def evaluation(line: Any) -> Evaluation:
@@ -108,7 +132,7 @@ def evaluation(line: Any) -> Evaluation:
 
 def summary(content: Any) -> Summary:
     accuracy = content["accuracy"]
-    return Summary(
+    found = Summary(
         status=str(content["status"]),
         algorithm_settings=_by_name(content["algorithm_settings"], dict),
         rounds=_by_name(content["rounds"], int),
@@ -127,6 +151,16 @@ def summary(content: Any) -> Summary:
         diverged=_by_name(content.get("diverged", {}), str),
         reused_from=_by_name(content.get("reused_from", {}), str),
     )
+    for needed in (found.planned, found.best, found.final, found.uplink, found.downlink):
+        _each(found.rounds, needed)
+    for needed in (found.privacy, found.rounds_per_second, found.compile_seconds):
+        _each(found.rounds, needed)
+    return found
+
+
+def _each(names: Mapping[str, object], needed: Mapping[str, object]) -> None:
+    if missing := set(names) - set(needed):
+        raise ValueError(f"nothing of {', '.join(sorted(missing))} in one of its parts")
 
 
 def _by_name(found: Mapping[str, Any], make: Callable[[Any], T]) -> dict[str, T]:
@@ -139,30 +173,43 @@ def _provenance(content: Any) -> dict[str, Any]:
 
 
 def report(found: Any) -> Report:
-    return Report(
-        int(found["rounds"]), claim(found["claimed"]), _by_name(found["certified"], certificate)
-    )
+    certified = _by_name(found["certified"], certificate)
+    if any(view != c.view for view, c in certified.items()):
+        raise ValueError(f"certificates of {', '.join(certified)} are of other views")
+    return Report(int(found["rounds"]), claim(found["claimed"]), certified)
 
 
 def spread(found: Any) -> Spread:
     std = None if found["std"] is None else float(found["std"])
-    return Spread(float(found["mean"]), std, tuple(map(float, found["per_seed"])))
+    each = tuple(map(float, found["per_seed"]))
+    if not each:
+        raise ValueError("a quantity of no seed")
+    return Spread(float(found["mean"]), std, each)
 
 
 def certificate(found: Any) -> Certificate:
-    given = {f.name: found[f.name] for f in fields(Certificate)}
-    given |= {
-        "epsilon": float(found["epsilon"]),
-        "delta": float(found["delta"]),
-        "assumptions": tuple(map(str, found["assumptions"])),
-        "epsilons": _by_name(found["epsilons"], float),
-    }
-    return Certificate(**given)
+    return Certificate(
+        **_given(Certificate, found) | {"epsilons": _by_name(found["epsilons"], float)}
+    )
 
 
 def claim(found: Any) -> Claim | None:
     if found is None:
         return None
-    given = {f.name: found[f.name] for f in fields(Claim)}
-    numbers = {name: float(found[name]) for name in ("epsilon", "delta")}
-    return Claim(**given | numbers | {"reasons": tuple(map(str, found["reasons"]))})
+    judged = {name: bool(found[name]) for name in ("reproduced", "sound")}
+    return Claim(**_given(Claim, found) | judged)
+
+
+def _given(kind: type, found: Any) -> dict[str, Any]:
+    """The fields of a claim or certificate: numbers, lists of sentences, words."""
+    given: dict[str, Any] = {}
+    for name in (f.name for f in fields(kind)):
+        if name in ("epsilon", "delta"):
+            given[name] = float(found[name])
+        elif name in ("assumptions", "reasons"):
+            given[name] = tuple(map(str, found[name]))
+        else:
+            given[name] = str(found[name])
+    if given["view"] not in VIEWS:
+        raise ValueError(f"view {given['view']!r} is none of {', '.join(VIEWS)}")
+    return given

@@ -109,7 +109,8 @@ def _ended(run: RunFolder, summary: Summary, name: str) -> Result:
 def _so_far(run: RunFolder, name: str, lines: Sequence[Evaluation]) -> Result:
     """From metrics.jsonl, whose lines have the certificate for a third party alone."""
     last, accuracy = lines[-1], np.array([line.accuracy.per_seed for line in lines])
-    best = spread_of(accuracy.max(0))
+    with np.errstate(invalid="ignore"):  # what is not finite has no spread
+        best = spread_of(accuracy.max(0))
     seconds = sum(line.seconds for line in lines)
     status = _word(run.summary) if run.summary else NO_SUMMARY
     return Result(

@@ -1,11 +1,13 @@
 """What the report makes of runs that have not ended well, of folders of runs, and of wrong input."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 from reported import edit, record, tables, text, tree, with_class
 
+from experiments.report import page
 from experiments.report.__main__ import main
 from experiments.report.folders import read, read_all
 
@@ -215,6 +217,10 @@ WRONG = {
         "metrics.jsonl, line 1, is damaged (Expecting",
     ),
     "line of another kind": (broken("metrics.jsonl", "3\n"), "line 1, is damaged"),
+    "line of another number of seeds": (
+        broken("metrics.jsonl", lambda x: x + x.splitlines()[0].replace(b"[", b"[0.5, ") + b"\n"),
+        "metrics.jsonl, line 5, has another number of seeds",
+    ),
     "line without": (
         broken("metrics.jsonl", '{"algorithm": "top_k", "privacy": {}}\n'),
         "metrics.jsonl, line 1, lacks 'round'; take the line out",
@@ -235,6 +241,65 @@ def test_wrong_input_is_refused_in_one_line(which, tmp_path, capsys):
     assert said in error
     assert error.count("\n") == 1
     assert not list(tmp_path.rglob("*.html"))
+
+
+def leaves(tree, path=()):
+    """Paths to everything in a JSON value; of a list to its first entry."""
+    yield path
+    inside = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree[:1])
+        if isinstance(tree, list)
+        else ()
+    )
+    for key, value in inside:
+        yield from leaves(value, (*path, key))
+
+
+def changed(text, path, value):
+    tree = json.loads(text)
+    if not path:
+        return json.dumps(value)
+    *above, last = path
+    at = tree
+    for key in above:
+        at = at[key]
+    at[last] = value
+    return json.dumps(tree)
+
+
+@pytest.mark.parametrize("name", ["config.json", "summary.json", "metrics.jsonl"])
+def test_whatever_a_file_holds_there_is_a_page_or_one_line(name, tmp_path, capsys, monkeypatch):
+    """Every field in turn replaced by something else."""
+    monkeypatch.setattr(page, "command", lambda run: None)  # slow, and tested elsewhere
+    record(tmp_path / "run", rounds=(5, 10), seeds=2, algorithms=("top_k",))
+    if name == "metrics.jsonl":
+        (tmp_path / "run" / "summary.json").unlink()
+    path = tmp_path / "run" / name
+    *before, last = path.read_text().splitlines() if name == "metrics.jsonl" else [path.read_text()]
+    others = itertools.cycle([None, "x", [], {}, -1, 1e400, True, [1, 2, 3], {"a": 1}])
+    codes = []
+    for at in leaves(json.loads(last)):
+        path.write_text("\n".join([*before, changed(last, at, next(others)), ""]))
+        codes.append(main([str(tmp_path / "run")]))
+        error = capsys.readouterr().err
+        assert error.count("\n") == (1 if codes[-1] else 0)
+        assert str(path) in error or not codes[-1]
+    assert {0, 2} == set(codes)
+
+
+def test_a_run_that_went_on_after_a_stop_says_so(tmp_path):
+    """Entries that config.json has where runs can be resumed."""
+    record(tmp_path / "run", status=None)
+    other = {"versions": {"jax": "1.2.3"}, "device": {"kind": "abacus"}, "git_revision": None}
+    again = {"time": "2026-01-02T03:04:05Z", "differs": ["jax 1 there, 2 here"]}
+    edit(tmp_path / "run" / "config.json", environment=other, resumed=[again])
+    assert main([str(tmp_path / "run")]) == 0
+    root = tree(tmp_path / "run" / "report.html")
+    said = "run: went on after a stop (2026-01-02T03:04:05Z), elsewhere: jax 1 there, 2 here"
+    assert said in text(root)
+    assert dict(tables(root)["Versions and device"][1:])["device kind"] == "abacus"
 
 
 @pytest.mark.parametrize("output", [".", "none/page.html"])
