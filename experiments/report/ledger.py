@@ -1,0 +1,152 @@
+"""The page's ledger: claimed and certified epsilons by view, with everything that is needed to read them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from experiments.report.markup import Content, Element, element, folded, listing, table
+from experiments.report.records import Report
+from experiments.report.results import Result, named
+from experiments.report.tables import shown
+from fedpriv.privacy import VIEWS, Certificate, Claim
+
+SEEN_BY = {
+    "third_party": "sees every global model",
+    "server_secagg": "sees the cohort's sum and knows the cohort",
+    "server": "sees every message and knows the cohort",
+}
+NOTES = (
+    "Every epsilon is of one model (one algorithm, one seed) released alone; the others of this page saw the same "
+    "records, and choosing among them by their accuracy is not covered.",
+    "Certified: proved for exactly the sampling that was run. Claimed: a paper's own formula, with the reasons where "
+    "it does not hold.",
+    "Adjacency: a unit is added or removed, replaced, or zeroed out. Replacing moves a sum by up to 2 C, the others by "
+    "C: epsilons of different adjacency do not compare.",
+)
+
+
+def ledger(found: Sequence[Result], several: bool) -> list[Element]:
+    """A block for each group of algorithms with the same epsilons for the same reasons, private ones first."""
+    groups: dict[str, tuple[Report, list[str]]] = {}
+    for result in found:
+        if result.report:
+            said = repr(result.report)
+            groups.setdefault(said, (result.report, []))[1].append(named(result, several))
+    private = sorted(groups.values(), key=lambda group: not _private(group[0]))
+    notes = dict.fromkeys(n for r in found if r.run.summary for n in r.run.summary.notes)
+    parts = [element("ul", [element("li", note) for note in (*NOTES, *_sentences(notes))])]
+    return [*parts, *(_account(report, names) for report, names in private)]
+
+
+def _sentences(notes: Sequence[str] | dict[str, None]) -> list[str]:
+    return [f"Note: {note}" for note in notes]
+
+
+def _private(report: Report) -> bool:
+    return any(math.isfinite(c.epsilon) for c in report.certified.values())
+
+
+def _account(report: Report, names: Sequence[str]) -> Element:
+    heading = element("h3", "; ".join(names))
+    views = sorted(report.certified, key=[*SEEN_BY, *VIEWS].index)
+    caption = f"Epsilons of {report.rounds} rounds"
+    head = ["view", "status", "epsilon", "delta", "unit", "adjacency", "by"]
+    rows: list[list[Content]] = []
+    for view in views:
+        rows.append(_certified(report.certified[view]))
+        if report.claimed and report.claimed.view == view:
+            rows.append(_claimed(report.claimed))
+    if report.claimed and report.claimed.view not in views:
+        rows.append(_claimed(report.claimed))
+    missing = [view for view in SEEN_BY if view not in views]
+    later = (
+        f"{' and '.join(missing)}: certified when the run ends; python -m experiments.privacy tells before"
+        if missing
+        else None
+    )
+    return element(
+        "article",
+        heading,
+        table(caption, head, rows),
+        element("p", later) if later else None,
+        _verdict(report.claimed) if report.claimed else None,
+        _basis([report.certified[view] for view in views]),
+        class_="account",
+    )
+
+
+def _view(view: str) -> list[Content]:
+    name = [[part, element("wbr")] for part in re.split("(?<=_)", view)]
+    return [name, " ", element("br"), element("span", SEEN_BY.get(view, ""), class_="quiet")]
+
+
+def _certified(c: Certificate) -> list[Content]:
+    both = ", ".join(f"{name} {shown(value)}" for name, value in c.epsilons.items())
+    by = both or "nothing is certified"
+    return [
+        _view(c.view),
+        "certified",
+        element("strong", shown(c.epsilon)),
+        f"{c.delta:.3g}",
+        c.unit,
+        c.relation.replace("_", "-"),
+        by,
+    ]
+
+
+def _claimed(c: Claim) -> list[Content]:
+    status: Content = "claimed"
+    if not c.sound:
+        status = ["claimed, ", element("span", "not proved for this run", class_="warn")]
+    return [
+        _view(c.view),
+        status,
+        shown(c.epsilon),
+        f"{c.delta:.3g}",
+        c.unit,
+        c.relation.replace("_", "-"),
+        "the paper's formula",
+    ]
+
+
+def _verdict(c: Claim) -> Element:
+    verdict = "holds for this run" if c.sound else "is not proved for this run"
+    printed = "gives" if c.reproduced else "does not give"
+    return element(
+        "div",
+        element(
+            "p",
+            f"The claim is by {c.source}. It {verdict}; as computed here the formula {printed} the epsilons that the "
+            "paper prints.",
+            class_=None if c.sound else "warn",
+        ),
+        listing(c.reasons),
+    )
+
+
+def _basis(certificates: Sequence[Certificate]) -> list[Element]:
+    """What was composed and which side of the truth the bound is on, by view; each assumption once."""
+    if not certificates:
+        return []
+    bounds = [
+        f"{c.view}: {c.accountant} ({c.bound}); composed: {c.event}"
+        if c.epsilons
+        else f"{c.view}: {c.bound}; composed: {c.event}"
+        for c in certificates
+    ]
+    views: dict[str, list[str]] = {}
+    for c in certificates:
+        for text in c.assumptions:
+            views.setdefault(text, []).append(c.view)
+    assumed = [
+        text if len(of) == len(certificates) else f"{text} ({', '.join(of)})"
+        for text, of in views.items()
+    ]
+    if not any(math.isfinite(c.epsilon) for c in certificates):
+        return [element("p", "Nothing is certified: ", "; ".join(assumed), ".", class_="warn")]
+    return [
+        folded("Accountants and bounds", listing(bounds)),
+        folded(f"Assumptions of the certificates ({len(assumed)})", listing(assumed)),
+    ]

@@ -1,0 +1,111 @@
+"""Run folders written by the launcher's own Recorder without training, and HTML pages as trees."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from experiments import config as configuration
+from experiments.config import Entry, Experiment
+from experiments.record import Privacy, Recorder
+from fedpriv.history import Evaluation, History
+
+VOID = {"meta", "input", "br", "wbr"}
+
+
+def record(
+    folder, *, name="quickstart", rounds=(5, 10, 20), seeds=3, status="complete", seed=0, **given
+) -> dict[str, History]:
+    """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
+
+    The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was recorded, by algorithm.
+    """
+    folder.mkdir(parents=True)
+    planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
+    module = configuration.load(name)
+    config = replace(module.config, rounds=planned, seeds=seeds, output=folder, **given)
+    ledger = module.ledger(config)
+    entries = {n: Entry(a, (), {"eta_0": 0.5}) for n, a in ledger.algorithms.items()}
+    experiment = Experiment(None, None, ledger.delta, entries, notes=("tuned without privacy",))
+    recorder, rng = Recorder(folder, name, config), np.random.default_rng(seed)
+    histories = {n: History(tuple(range(seeds)), compile_seconds=1.5) for n in entries}
+    for n, history in histories.items():
+        privacy = Privacy(entries[n].algorithm, ledger.delta)
+        for t in rounds:
+            history.evaluations.append(_evaluation(n, t, seeds, rng))
+            recorder.evaluation(n, history.evaluations[-1], privacy)
+    if status is not None:
+        recorder.summary(histories, experiment, dict.fromkeys(entries, planned), status)
+    return histories
+
+
+def _evaluation(name, t, seeds, rng):
+    up = np.full(seeds, 0.01 * t * (0.1 if name in ("top_k", "rand_k") else 1))
+    return Evaluation(
+        round=t,
+        accuracy=rng.uniform(0.3, 0.9, seeds),
+        loss=rng.uniform(0.2, 2, seeds),
+        uplink_mb=up,
+        downlink_mb=np.full(seeds, 0.02 * t),
+        diagnostics={"mean_update_norm": rng.uniform(1, 2, seeds)},
+        seconds=0.25,
+        measures={"log_gap": rng.normal(size=seeds)},
+    )
+
+
+def edit(path: Path, **entries) -> None:
+    """Replaces entries of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+class _Tree(HTMLParser):
+    """Builds elements as a browser would; complains where a tag is not closed in order."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open = [Element("document")]
+
+    def handle_starttag(self, tag, attrs):
+        made = Element(tag, {k: v or "" for k, v in attrs})
+        self.open[-1].append(made)
+        if tag not in VOID:
+            self.open.append(made)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop().tag == tag
+
+    def handle_data(self, data):
+        parent = self.open[-1]
+        if len(parent):
+            parent[-1].tail = (parent[-1].tail or "") + data
+        else:
+            parent.text = (parent.text or "") + data
+
+
+def tree(path: Path) -> Element:
+    parser = _Tree()
+    parser.feed(path.read_text(encoding="utf-8"))
+    parser.close()
+    (root,) = parser.open
+    return root
+
+
+def text(element: Element) -> str:
+    """Of all that is in it, white space and no-break spaces as one blank."""
+    return " ".join("".join(element.itertext()).split())
+
+
+def tables(root: Element) -> dict[str, list[list[str]]]:
+    """Caption -> rows of cells, the head first; of tables with the same caption the first."""
+    found = {}
+    for table in root.iter("table"):
+        rows = [[text(cell) for cell in row] for row in table.iter("tr")]
+        found.setdefault(text(table.find("caption")), rows)
+    return found
+
+
+def with_class(root: Element, name: str) -> list[Element]:
+    return [e for e in root.iter() if name in e.get("class", "").split()]
