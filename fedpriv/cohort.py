@@ -102,7 +102,7 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
 def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
     """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
 
-    `rate` is the probability of each client. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
+    `rate` is each client's probability. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
     certificate counts the cut either way.
     """
     return math.ceil(size + deviations * math.sqrt(size * (1 - rate)))
