@@ -53,7 +53,10 @@ class Clipping(NamedTuple):
 
 
 def flat() -> Clipping:
-    """||u||_2 <= C, over all coordinates together; sup ||W H u|| is sqrt(m), reached by a constant vector."""
+    """||u||_2 <= C, over all coordinates together (McMahan et al. 2018, Section 2).
+
+    sup ||W H u|| is sqrt(m), reached by a constant vector.
+    """
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
         whole = over_tensors(norms)
@@ -63,7 +66,9 @@ def flat() -> Clipping:
 
 
 def per_layer(tensors: int) -> Clipping:
-    """||u_j||_2 <= C / sqrt(p) in each of the model's p tensors; a subset of `flat`'s set.
+    """||u_j||_2 <= C / sqrt(p) in each of the model's p tensors (McMahan et al. 2018, Section 2).
+
+    A subset of `flat`'s set.
 
     Args:
       tensors: p.
@@ -84,6 +89,8 @@ def per_layer(tensors: int) -> Clipping:
 
 def separately(tensors: int) -> Clipping:
     """||u_j||_2 <= C, or C_j where C is a tree of bounds, in each of the model's p tensors: of length sqrt(p).
+
+    So the authors' code of DP-SCAFFOLD (arXiv:2111.09278) clips.
 
     Args:
       tensors: p.
@@ -114,6 +121,9 @@ def coefficients(d: int) -> Clipping:
 
     Args:
       d: number of coordinates.
+
+    Raises:
+      ValueError: d below 1; when it is used, another number of coordinates.
     """
     m = padded_length(d)
 
@@ -134,6 +144,9 @@ def per_level(d: int) -> Clipping:
 
     Args:
       d: number of coordinates.
+
+    Raises:
+      ValueError: as `coefficients`.
     """
     m = padded_length(d)
     starts = [
@@ -169,7 +182,7 @@ def _sizes(d: int, tensors: int) -> list[int]:
 
 
 def over_tensors(norms: PyTree) -> jax.Array:
-    """The norm of the whole, from those of its tensors."""
+    """f32[...]: the norm of the whole, from those of its tensors (a tree of f32[...])."""
     return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
 
 

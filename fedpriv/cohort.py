@@ -50,14 +50,22 @@ class Sampler(NamedTuple):
 
 
 def everyone(population: int) -> Sampler:
-    """All clients, every round."""
+    """All clients, every round.
+
+    Raises:
+      ValueError: a population below 1.
+    """
     accounting = Everyone(population)
     cohort = Cohort(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
     return Sampler(lambda key: cohort, population, float(population), accounting)
 
 
 def fixed_size(population: int, size: int) -> Sampler:
-    """`size` of `population` clients, uniformly without replacement."""
+    """`size` of `population` clients, uniformly without replacement.
+
+    Raises:
+      ValueError: a size below 1 or above the population.
+    """
     accounting = FixedSize(population, size)
 
     def draw(key: Key) -> Cohort:
@@ -71,6 +79,9 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
     """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
 
     The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
+
+    Raises:
+      ValueError: a population or capacity below 1, or a rate outside (0, 1].
     """
     given = Poisson(population, rate, capacity)
     # float32 uniforms lie on multiples of 2^-23, so that this is the probability of u < rate.
@@ -91,7 +102,8 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
 def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
     """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
 
-    Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the certificate counts the cut either way.
+    `rate` is each client's probability. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
+    certificate counts the cut either way.
     """
     return math.ceil(size + deviations * math.sqrt(size * (1 - rate)))
 
@@ -127,7 +139,12 @@ def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
 
 
 class Shard(NamedTuple):
-    """The records of one client: leaves [capacity, ...], of which the first `size` are real."""
+    """The records of one client.
+
+    Attributes:
+      examples: leaves [capacity, ...].
+      size: i32[], how many of them are real, the first ones.
+    """
 
     examples: Example
     size: jax.Array
@@ -148,7 +165,6 @@ def for_each_client(
       (total, kept): the sum over the cohort of the first thing `fn` returns, streamed, and the second thing stacked
       ([slots, ...], zeros in empty slots).
     """
-
     records = federation.records(cohort.ids, cohort.mask)
 
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:

@@ -14,7 +14,7 @@ from fedpriv.types import PyTree
 
 
 def not_here(name: str) -> NoReturn:
-    """Refuses what only a federation in memory has."""
+    """Raises ValueError: `name` is what only a federation in memory has."""
     raise ValueError(
         f"federation.{name}: a streamed federation gives records to the rounds of `simulate` alone, through "
         "for_each_client; use a Federation in memory"
@@ -41,18 +41,25 @@ class CohortFederation:
 
     @property
     def num_clients(self) -> int:
+        """How many clients there are, here or not."""
         return int(self.size.shape[0])
 
     @property
     def capacity(self) -> int:
+        """How many records there is room for, for each client that is here."""
         return int(jax.tree.leaves(self.held)[0].shape[1])
 
     @property
     def rows(self) -> NoReturn:
+        """Raises ValueError: the rows are on the host."""
         not_here("rows")
 
     def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
-        """As `Federation.records`."""
+        """As `Federation.records`, with ids i32[slots] and mask bool[slots].
+
+        Raises:
+          ValueError: outside `simulate`, where no records are here.
+        """
         if not len(self.holders):
             not_here("records")
         asks_for(jnp.where(mask, ids, self.num_clients))

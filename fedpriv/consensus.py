@@ -33,6 +33,7 @@ class Coupling(NamedTuple):
     decay: Callable[[jax.Array], jax.Array]
 
     def alpha(self, k: jax.Array) -> jax.Array:
+        """f32[]: alpha[k], k being i32[]."""
         return self.gamma * self.decay(k)
 
 
@@ -51,6 +52,8 @@ def eigenvalues(step: float, size: int) -> tuple[float, float]:
 
 def coupling(step: float, gamma: float, decay: str = "linear") -> Coupling:
     """A `Coupling` with alpha[k] = gamma / (k + 1) ("linear"), gamma / sqrt(k + 1) ("root") or gamma ("none").
+
+    The first is the paper's (Theorem 3), the second its comparison (Figure 5).
 
     Raises:
       ValueError: an unknown decay.
@@ -135,7 +138,7 @@ class Transmission(NamedTuple):
 
 
 def full_precision() -> Transmission:
-    """32 bits, as it is (MSP-FL)."""
+    """32 bits, as it is (MSP-FL, eq. 3 and 4)."""
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
@@ -170,7 +173,7 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
 
 
 def fixed(bits: int, bound: float) -> Transmission:
-    """2^B levels from -bound to bound in every round, for comparison.
+    """2^B levels from -bound to bound in every round (eq. 18 on one interval), for comparison.
 
     Raises:
       ValueError: bits outside 1..22, or a bound that is not positive.
@@ -204,7 +207,7 @@ class Exchanges(NamedTuple):
 
 
 def constant(count: int) -> Exchanges:
-    """K_t = K.
+    """K_t = K, as in the paper's experiments (Section VI-B).
 
     Raises:
       ValueError: K below 0.
@@ -254,7 +257,7 @@ class Consensus(NamedTuple):
     Attributes:
       model: f32[d], w[K].
       submodels: those after K exchanges.
-      saturated: fraction of the values of the K + 1 messages that lay outside their interval.
+      saturated: f32[], fraction of the values of the K + 1 messages that lay outside their interval.
       width: f32[], of the interval of the last round (0 at full precision).
       messages: f32[K + 1, M, d], all that was sent, if it was to be kept.
     """

@@ -51,7 +51,13 @@ def conv_general_dilated(
     padding: str | Sequence[tuple[int, int]],
     **kwargs: object,
 ) -> jax.Array:
-    """`lax.conv_general_dilated` for `flax.linen.Conv(conv_general_dilated=...)`: fast where `conv_same` applies."""
+    """`lax.conv_general_dilated` for `flax.linen.Conv(conv_general_dilated=...)`: fast where `conv_same` applies.
+
+    x, w and the result, f32[...], are laid out as there.
+
+    Raises:
+      ValueError: shapes that do not fit, as there.
+    """
     dilated: set[Any] = {kwargs.get(f"{side}_dilation") or (1,) for side in ("lhs", "rhs")}
     plain = {*window_strides, *(i for d in dilated for i in d)} == {1}
     grouped = kwargs.get("feature_group_count", 1) != 1

@@ -187,7 +187,7 @@ def _digest(tree: PyTree) -> np.ndarray:
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
-    """The arrays on every device of the mesh, whichever process has it; all processes have to hold the same."""
+    """The tree's arrays on every device of the mesh, whichever process has it; all processes have to hold the same."""
     sharding = NamedSharding(mesh, PartitionSpec())
     if sharding.is_fully_addressable:
         return jax.device_put(tree, sharding)
@@ -201,7 +201,7 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def local(tree: PyTree) -> PyTree:
-    """Replicated arrays as this process's own, for computations in which the others take no part."""
+    """A tree of replicated arrays as this process's own, for computations in which the others take no part."""
     return jax.tree.map(
         lambda leaf: leaf if leaf.is_fully_addressable else leaf.addressable_data(0), tree
     )

@@ -37,6 +37,7 @@ class Dynamic(NamedTuple):
     parts: int = 10
 
     def in_round(self, t: jax.Array | int) -> Mechanism:
+        """The mechanism at (C_t, sigma_t)."""
         if self.clip_decay == self.noise_decay == 1:
             return self.start  # to the bit: traced, C sigma would round otherwise
         done = jnp.searchsorted(jnp.asarray(self._ends(), jnp.int32), t, side="right") / self.parts
@@ -46,6 +47,7 @@ class Dynamic(NamedTuple):
         )
 
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        """(number of rounds, multiplier) of each piece that a run of `rounds` rounds reaches."""
         cuts = [min(cut, rounds) for cut in (0, *self._ends())] + [rounds]
         return tuple(
             (end - begin, self.start.multiplier * self.noise_decay ** (-piece / self.parts))
@@ -59,10 +61,12 @@ class Dynamic(NamedTuple):
 
     @property
     def reason(self) -> str:
+        """That of the mechanism at the start."""
         return self.start.reason
 
     @property
     def noise(self) -> str:
+        """That of the mechanism at the start."""
         return self.start.noise
 
 

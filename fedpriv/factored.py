@@ -36,13 +36,20 @@ class LowRank(NamedTuple):
     flipped: bool = False
 
     def formed(self, precision: Any) -> jax.Array:
+        """The matrix itself, f32[i, o] or, flipped, f32[o, i]."""
         right = self.weights[:, None] * self.right
         matrix = self.share * self.start + jnp.matmul(self.left.T, right, precision=precision)
         return matrix.T if self.flipped else matrix
 
 
 class Outer(NamedTuple):
-    """The matrix left^T right, f32[N, i] and f32[N, o], or its transpose."""
+    """The matrix left^T right, or its transpose.
+
+    Attributes:
+      left: f32[N, i].
+      right: f32[N, o].
+      flipped: whether it is the transpose.
+    """
 
     left: jax.Array
     right: jax.Array

@@ -1,4 +1,7 @@
-"""Preprocessing of flat features as DP-SCAFFOLD's experiments do it; none of it is private."""
+"""Preprocessing of flat features as DP-SCAFFOLD's experiments do it; none of it is private.
+
+M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Section 5 (standardised, unit norm) and Appendix D.1 (PCA).
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,6 @@ def projected(x: np.ndarray, train: np.ndarray, components: int, seed: int = 0) 
 
 
 def unit_norm(x: np.ndarray) -> np.ndarray:
-    """Rows of l2 norm 1; a row of zeros stays."""
+    """Rows of x [..., d] scaled to l2 norm 1; a row of zeros stays."""
     norms = np.linalg.norm(x, axis=-1, keepdims=True)
     return x / np.where(norms > 0, norms, 1.0)

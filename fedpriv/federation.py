@@ -72,8 +72,8 @@ class Federation:
         Args:
             examples: pytree of arrays with the same leading axis, by convention a dict such as
                 `{"image": u8[N, 28, 28, 1], "label": i32[N]}`. 64-bit leaves become 32-bit.
-            clients: one 1-d array of row numbers per client. Rows given to nobody are left out.
-            public: 1-d array of the rows the server holds.
+            clients: [rows] for each client, its row numbers. Rows given to nobody are left out.
+            public: [p], the rows the server holds.
             num_classes: if given, the leaf `label` must hold integers in [0, num_classes).
 
         Raises:
@@ -87,7 +87,14 @@ class Federation:
         return _assign(stored, total, clients, public)
 
     def repartition(self, clients: Sequence[ArrayLike], *, public: ArrayLike = ()) -> "Federation":
-        """The same stored examples (shared, not copied) under another partition; see `stack`."""
+        """The same stored examples (shared, not copied) under another partition; see `stack`.
+
+        Args:
+            clients, public: as `from_arrays`.
+
+        Raises:
+            ValueError: an empty client; a row out of range, or given twice.
+        """
         total = len(jax.tree.leaves(self.examples)[0])
         return _assign(self.examples, total, clients, public)
 

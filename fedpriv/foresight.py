@@ -21,7 +21,7 @@ _MARK = "fedpriv: clients whose records are asked for"
 
 
 def asks_for(ids: jax.Array) -> jax.Array:
-    """The same ids, marked in the program that is being traced; costs nothing when it runs."""
+    """The same ids i32[n], marked in the program that is being traced; costs nothing when it runs."""
     return checkpoint_name(ids, _MARK)
 
 
@@ -54,8 +54,8 @@ def foresee(
 
     Args:
       fn: a function that can be traced.
-      known: what will be known in time, arrays or their shapes.
-      unknown: what will not.
+      known: trees of what will be known in time, arrays or their shapes.
+      unknown: a tree of what will not.
 
     Raises:
       ValueError: the ids depend on `unknown`, or are marked where `asking` does not find them.

@@ -39,10 +39,14 @@ class Evaluation(NamedTuple):
 
 @dataclass
 class History:
-    """A run's evaluations, oldest first, and the state it ended in (leaves with a leading axis of seeds).
+    """A run's evaluations, and the state it ended in.
 
-    `compile_seconds` is what tracing and compiling took, before the first round; None until that is done, and for a
-    streamed federation, whose programs are compiled when they are first needed.
+    Attributes:
+      seeds: of the runs side by side.
+      evaluations: oldest first.
+      state: of the algorithm, leaves [seeds, ...]; None until the run has ended.
+      compile_seconds: seconds of tracing and compiling, before the first round; None until that is done, and for a
+        streamed federation, whose programs are compiled when they are first needed.
     """
 
     seeds: tuple[int, ...]
@@ -52,26 +56,27 @@ class History:
 
     @property
     def rounds(self) -> np.ndarray:
+        """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
 
     @property
     def accuracy(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
+        """f64[evaluations, seeds], 0..1."""
         return np.array([e.accuracy for e in self.evaluations])
 
     @property
     def loss(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
+        """f64[evaluations, seeds], mean cross-entropy."""
         return np.array([e.loss for e in self.evaluations])
 
     @property
     def uplink_mb(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
+        """f64[evaluations, seeds], megabytes, see `Evaluation`."""
         return np.array([e.uplink_mb for e in self.evaluations])
 
     @property
     def downlink_mb(self) -> np.ndarray:
-        """f64[evaluations, seeds]."""
+        """f64[evaluations, seeds], megabytes, see `Evaluation`."""
         return np.array([e.downlink_mb for e in self.evaluations])
 
 
@@ -84,7 +89,7 @@ class DivergedError(FloatingPointError):
 
 
 def divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
-    """finite: bool[seeds, every]."""
+    """The message of a `DivergedError`, from finite: bool[seeds, every] of the rounds after round `start`."""
     seed, offset = np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])]
     return (
         f"the model or its test loss became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); "
@@ -103,4 +108,5 @@ def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
 
 
 def means(diagnostics: dict, rounds: int) -> dict[str, np.ndarray]:
+    """Name -> f64[seeds], the means over the first `rounds` of values [seeds, every]."""
     return {name: values[:, :rounds].mean(1) for name, values in diagnostics.items()}

@@ -88,7 +88,11 @@ class LinearOptimizer:
     def step(
         self, s: jax.Array, gradients: Sequence[Any], state: Sequence[Any], leaves: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Step s, from 0; the gradients of the tensors, G_{s+1}, are not looked at."""
+        """Step s (i32[], from 0); the gradients of the tensors, G_{s+1}, are not looked at.
+
+        Raises:
+          NotInterpretedError: as the class.
+        """
         now = jnp.zeros(1 + self._most).at[1 + s].set(1.0)
         given = [Coefficients(now, i) if i in self._tensors else g for i, g in enumerate(gradients)]
         out = [_formed(x) for x in evaluate(self._step, [*given, *state, *leaves], _rule)]

@@ -43,7 +43,11 @@ Batches: TypeAlias = Callable[[Key, jax.Array, int], Plan]
 
 
 def epochs(count: int, batch_size: int) -> Batches:
-    """`count` passes over the client's records, each in a fresh order; the last batch of a pass may be smaller."""
+    """`count` passes over the client's records, each in a fresh order; the last batch of a pass may be smaller.
+
+    Raises:
+      ValueError: a count or batch size below 1.
+    """
     _positive("epochs", count)
     _positive("batch_size", batch_size)
 
@@ -64,7 +68,11 @@ def epochs(count: int, batch_size: int) -> Batches:
 
 
 def steps(count: int, batch_size: int) -> Batches:
-    """`count` batches, each a fresh subset of min(batch_size, size) records without replacement."""
+    """`count` batches, each a fresh subset of min(batch_size, size) records without replacement.
+
+    Raises:
+      ValueError: a count or batch size below 1.
+    """
     _positive("steps", count)
     _positive("batch_size", batch_size)
 

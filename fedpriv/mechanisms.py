@@ -1,4 +1,8 @@
-"""Mechanisms: bound one contribution, perturb a sum of bounded contributions."""
+"""Mechanisms: bound one contribution, perturb a sum of bounded contributions.
+
+The Laplace and Gaussian mechanisms: C. Dwork, A. Roth, "The Algorithmic Foundations of Differential Privacy", 2014,
+Section 3.3 and Appendix A.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,12 @@ class Mechanism(NamedTuple):
         return self
 
     def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
-        """The mechanism for contributions of these norms: this one; a rule that looks at the data is not private."""
+        """The mechanism for contributions of these norms: this one; a rule that looks at the data is not private.
+
+        Args:
+          norms: a tree of f32[B], of each tensor of each contribution.
+          mask: bool[B], which contributions count.
+        """
         return self
 
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
@@ -73,7 +82,7 @@ def mechanism(
     noise_multiplier: float,
     calibrated: bool = False,
 ) -> Mechanism:
-    """Clips into `clipping`'s set at C, adds C sigma times `noise` to the sum.
+    """Clips into `clipping`'s set at C, adds C sigma times `noise` to the sum: a Gaussian mechanism (Appendix A).
 
     Formal guarantees:
       In exact arithmetic a clipped contribution moves the sum, whitened by the noise, by at most
@@ -123,7 +132,7 @@ def mechanism(
 
 
 def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
-    """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each coordinate of the sum.
+    """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each of the sum (Appendix A).
 
     `clip_norm = inf` with `noise_multiplier = 0` is no mechanism at all.
 
@@ -137,6 +146,10 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
 
 def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
     """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
+
+    Args:
+      clip_norm: C.
+      noise_multiplier: scale of the noise over C.
 
     Formal guarantees:
       As `gaussian`, with the l1 norm: the sum is a Laplace mechanism of scale over sensitivity `noise_multiplier` per

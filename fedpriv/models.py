@@ -57,28 +57,39 @@ def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
 
 
 def as_float(image: jax.Array) -> jax.Array:
-    """Bytes 0..255 become 0..1; floats stay as they are."""
+    """u8[...] of 0..255 become f32[...] of 0..1; floats stay as they are."""
     return image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image
 
 
 class LogisticRegression(nn.Module):
-    """Multinomial logistic regression on the flattened input."""
+    """Multinomial logistic regression on the flattened input.
+
+    Attributes:
+      classes: number of outputs, the logits.
+    """
 
     classes: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
         return nn.Dense(self.classes)(as_float(x).reshape(-1))
 
 
 class MLP(nn.Module):
-    """Dense layers with ReLU on the flattened input."""
+    """Dense layers with ReLU on the flattened input.
+
+    Attributes:
+      hidden: width of each hidden layer.
+      classes: number of outputs, the logits.
+    """
 
     hidden: Sequence[int]
     classes: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
         x = as_float(x).reshape(-1)
         for width in self.hidden:
             x = nn.relu(nn.Dense(width)(x))
@@ -90,6 +101,12 @@ class CNN(nn.Module):
 
     `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters), which Fed-SMP
     uses on Fashion-MNIST; `CNN((64, 128), (384, 192), 10)` on 32 x 32 x 3 the one it uses on SVHN (3,431,754).
+
+    Attributes:
+      filters: number of each convolution's.
+      hidden: width of each hidden dense layer.
+      classes: number of outputs, the logits.
+      weights: whose default initial weights, see `initializers`.
     """
 
     filters: Sequence[int]
@@ -99,6 +116,7 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
         x = as_float(x)[None]
         for features in self.filters:
             initial = initializers(self.weights, 25 * x.shape[-1])
@@ -112,8 +130,11 @@ class CNN(nn.Module):
 
 
 def initializers(weights: Weights, fan_in: int) -> dict[str, Any]:
-    """How a layer with `fan_in` inputs per output starts: flax's defaults (LeCun normal kernels of variance 1 / fan_in,
-    zero biases) or PyTorch's (both uniform in +-1 / sqrt(fan_in), of variance 1 / (3 fan_in))."""
+    """How a layer with `fan_in` inputs per output starts.
+
+    By flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
+    +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).
+    """
     if weights == "flax":
         return {}
     bound = fan_in**-0.5
@@ -144,8 +165,10 @@ def small_mnist_cnn() -> Model:
 
 
 def small_cifar10_cnn() -> Model:
-    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters, deeper than `small_mnist_cnn`, as
-    Figure 6 of the wavelet paper is than Figure 5."""
+    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters.
+
+    Deeper than `small_mnist_cnn`, as Figure 6 of the wavelet paper is than Figure 5.
+    """
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
 
 
@@ -154,12 +177,16 @@ class SigmoidLeNet(nn.Module):
 
     L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
     uniform in +-1/2, so that gradients have second derivatives everywhere.
+
+    Attributes:
+      classes: number of outputs, the logits.
     """
 
     classes: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
         x = as_float(x)[None]
         initial: dict[str, Any] = {"kernel_init": _within_half, "bias_init": _within_half}
         for stride in (2, 2, 1):
@@ -172,7 +199,13 @@ def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> ja
 
 
 class CharacterLSTM(nn.Module):
-    """Embedding, two LSTM layers, a linear output at every position."""
+    """Embedding, two LSTM layers, a linear output at every position.
+
+    Attributes:
+      vocabulary: number of characters, in and out.
+      embedding: numbers per character.
+      hidden: width of the LSTM layers.
+    """
 
     vocabulary: int
     embedding: int
@@ -180,6 +213,7 @@ class CharacterLSTM(nn.Module):
 
     @nn.compact
     def __call__(self, characters: jax.Array) -> jax.Array:
+        """f32[length, vocabulary], the logits at every position of one text, ids [length]."""
         x = nn.Embed(self.vocabulary, self.embedding)(characters.astype(jnp.int32))
         for _ in range(2):
             x = nn.RNN(nn.OptimizedLSTMCell(self.hidden))(x)

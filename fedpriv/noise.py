@@ -1,4 +1,7 @@
-"""Shapes of Gaussian noise on a sum of bounded contributions, and how much of a contribution each leaves to see."""
+"""Shapes of Gaussian noise on a sum of bounded contributions, and how much of a contribution each leaves to see.
+
+On Haar coefficients: K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach".
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Noise(NamedTuple):
 
 
 def isotropic() -> Noise:
-    """N(0, 1) on every coordinate: the Gaussian mechanism."""
+    """N(0, 1) on every coordinate: the Gaussian mechanism (Dwork and Roth 2014, Appendix A)."""
 
     def draw(key: Key, like: PyTree) -> PyTree:
         return unflatten(jax.random.normal(key, (dimension(like),)), like)

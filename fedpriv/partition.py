@@ -26,10 +26,10 @@ def hold_out(
     """Draws `count` rows without replacement, for the server or for validation.
 
     Args:
-        total_or_rows: the number of examples, or the row numbers to draw from.
+        total_or_rows: the number of examples, or [n], the row numbers to draw from.
 
     Returns:
-        (the rows held out, the remaining rows), both in the given order.
+        (i64[count], the rows held out; i64[n - count], the remaining rows), both in the given order.
 
     Raises:
         ValueError: count outside [0, number of rows].
@@ -48,8 +48,11 @@ def iid(
     """Uniformly at random, in sizes that are equal up to one.
 
     Args:
-        total_or_rows: the number of examples, or the row numbers to distribute.
-        rows: the row numbers to distribute, if a number of examples is given.
+        total_or_rows: the number of examples, or [n], the row numbers to distribute.
+        rows: [n], the row numbers to distribute, if a number of examples is given.
+
+    Returns:
+        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1 or more than there are rows.
@@ -74,6 +77,13 @@ def shards(
     H. B. McMahan et al., "Communication-efficient learning of deep networks from decentralized
     data", AISTATS 2017, arXiv:1602.05629, use 100 clients with 2 shards of 300 each on MNIST.
     Shard sizes are equal up to one.
+
+    Args:
+        labels: [N], the classes of all examples.
+        rows: [n], the row numbers to distribute; by default all.
+
+    Returns:
+        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1; shards_per_client < 1; more shards than rows.
@@ -107,6 +117,12 @@ def similar(
     ICML 2020, arXiv:1910.06378, Sec. 7; also used by DP-SCAFFOLD. 100 is i.i.d., 0 sorted by label.
     Sizes are equal up to one. The i.i.d. share of all rows is rounded once, so it can differ from
     `percent` by one row in a client. Client i's sorted part comes before that of client i + 1.
+
+    Args:
+        labels, rows: as `shards`.
+
+    Returns:
+        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1 or more than there are rows; percent outside [0, 100].
@@ -144,7 +160,11 @@ def dirichlet(
     drawn anew until every client has `min_size` rows.
 
     Args:
+        labels, rows: as `shards`.
         alpha: concentration; large is i.i.d., small is one class per client.
+
+    Returns:
+        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1 or more than there are rows; alpha <= 0; min_size < 1; min_size
@@ -180,6 +200,10 @@ def natural(keys: ArrayLike, *, rows: ArrayLike | None = None) -> list[np.ndarra
 
     Args:
         keys: [N], the key of every example, of any type that sorts.
+        rows: as `shards`.
+
+    Returns:
+        i64[...] for each client, its rows.
 
     Raises:
         ValueError: keys is not 1-d; no rows.

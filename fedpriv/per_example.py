@@ -85,9 +85,11 @@ def _formed(g: jax.Array | Stacked) -> jax.Array:
 
 
 class MedianClipping(NamedTuple):
-    """Gaussian noise on gradients clipped at the median of their own batch's norms (Noble et al., Section 5).
+    """Gaussian noise on gradients clipped at the median of their own batch's norms.
 
-    A heuristic that looks at the data without privacy: nothing is certified.
+    The heuristic of M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Appendix D.1.
+
+    It looks at the data without privacy: nothing is certified.
 
     Attributes:
       noise_multiplier: sigma, relative to the median.
@@ -99,9 +101,15 @@ class MedianClipping(NamedTuple):
     tensors: int = 1
 
     def in_round(self, t: jax.Array | int) -> MedianClipping:
+        """The mechanism of round t: this one."""
         return self
 
     def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
+        """The Gaussian mechanism at the median of these norms.
+
+        Args:
+          norms, mask: as `Mechanism.for_batch`.
+        """
         if self.tensors == 1:
             median = _median(over_tensors(norms), mask)
             return gaussian(1.0, 1.0).at(median, self.noise_multiplier)  # type: ignore[misc]
@@ -110,16 +118,19 @@ class MedianClipping(NamedTuple):
         return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
 
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        """(number of rounds, multiplier) of the whole run: the multiplier is 0."""
         return ((rounds, 0.0),)
 
     @property
     def reason(self) -> str:
+        """Why nothing is hidden."""
         if self.noise_multiplier == 0:
             return "no noise is added"
         return "the clip norm is the median of private gradients' norms"
 
     @property
     def noise(self) -> str:
+        """The noise's kind."""
         return "gaussian"
 
 

@@ -84,7 +84,7 @@ def show(name: str, value: Any) -> None:
 
 @contextmanager
 def client(i: jax.Array) -> Iterator[None]:
-    """What is traced inside is done by client i."""
+    """What is traced inside is done by client i (i32[])."""
     probe = _ACTIVE.get()
     if probe is not None:
         probe.client = i
@@ -115,7 +115,10 @@ def trained(received: Params, model: Params) -> Params:
 def records(
     positions: jax.Array, mask: jax.Array, mechanism: Any, like: PyTree
 ) -> tuple[jax.Array, PyTree | None]:
-    """(mask of a step's records, what is added to the sum of their clipped gradients, None for nothing)."""
+    """(mask of a step's records bool[slots], what is added to the sum of their clipped gradients, None for nothing).
+
+    Arguments are those of `Impostors.records`: positions i32[slots], mask bool[slots].
+    """
     probe = _ACTIVE.get()
     if probe is None or probe.impostors is None or probe.client is None:
         return mask, None

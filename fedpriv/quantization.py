@@ -14,7 +14,7 @@ class Quantized(NamedTuple):
     """What a receiver knows, and what was lost.
 
     Attributes:
-      values: the levels' values, in the shape of the input.
+      values: f32, the levels' values, in the shape of the input.
       codes: i32, the levels' numbers in 0..2^B - 1, which is what travels.
       outside: bool, where the input lay outside the interval and became the nearest level.
     """
@@ -32,7 +32,7 @@ def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: int)
 
     Args:
       x: f32[...].
-      low, high: ends of the interval, broadcast against x; an empty one (low = high) has one level.
+      low, high: f32[...], ends of the interval, broadcast against x; an empty one (low = high) has one level.
       bits: B.
     """
     most = 2**bits - 1

@@ -64,6 +64,10 @@ def uniform(factor: float) -> Splitting:
 def laplace(sensitivity: float, epsilon: float) -> Splitting:
     """MSP + Lap: a[0] ~ Laplace(w, Delta_1 / eps_DP) (eq. 16), with the claim of Proposition 1.
 
+    Args:
+      sensitivity: Delta_1, in the l1 norm.
+      epsilon: eps_DP, pure epsilon in nats.
+
     Raises:
       ValueError: a sensitivity Delta_1 or an epsilon that is not positive and finite.
     """
@@ -78,7 +82,7 @@ def laplace(sensitivity: float, epsilon: float) -> Splitting:
 
 
 def gaussian(std: float) -> Splitting:
-    """a[0] ~ N(w, std^2).
+    """a[0] ~ N(w, std^2), std the standard deviation of each entry (ours, to compare with).
 
     Raises:
       ValueError: a standard deviation that is not positive and finite.

@@ -57,7 +57,10 @@ class Stacked(NamedTuple):
         return units[0] * units[1] * jnp.sqrt(jnp.maximum(squared, 0.0))
 
     def weighted(self, weights: jax.Array) -> jax.Array:
-        """sum_b weights_b g_b; a gradient of weight 0 does not count, even if it is not finite."""
+        """f32[...]: sum_b weights_b g_b, weights f32[B].
+
+        A gradient of weight 0 does not count, even if it is not finite.
+        """
         left, right = counted(self.left, weights), counted(self.right, weights)
         right = weights[:, None, None] * right
         total = jnp.einsum("bti,bto->io", left, right, precision=EXACT)

@@ -38,6 +38,10 @@ class Strategy:
         (`lax.conv_general_dilated` with XLA's own gradients).
       dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.dense` and `fedpriv.low_rank`) or
         `"plain"`.
+
+    Raises:
+      ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
+        do not have in equal parts.
     """
 
     clients: Literal["map", "vmap", "fit"] | int = "map"

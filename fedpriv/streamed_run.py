@@ -167,7 +167,7 @@ class StreamedRounds:
         """Starts the next round without waiting for it.
 
         Returns:
-          (state, what is to be known of the round, whether all it asked for had been foreseen).
+          (state, what is to be known of the round, bool[], whether all it asked for had been foreseen).
         """
         assert self._next is not None
         seed, t, fetched = self._next

@@ -143,13 +143,19 @@ class StreamedFederation:
 
     @property
     def rows(self) -> NoReturn:
+        """Raises ValueError: see `order` and `offsets`."""
         not_here("rows")
 
     def records(self, ids: jax.Array, mask: jax.Array) -> NoReturn:
+        """Raises ValueError: `Federation.records` (i32[slots], bool[slots]) is for records on the device."""
         not_here("records")
 
     def empty(self) -> CohortFederation:
-        """What is on the device throughout a run: sizes and public examples."""
+        """What is on the device throughout a run: sizes and public examples.
+
+        Raises:
+          ValueError: a public example that is NaN, infinite or of no class.
+        """
         examples = self._checked(self.public, "public examples")
         held = jax.tree.map(
             lambda leaf: np.zeros((0, self.capacity, *leaf.shape[1:]), leaf.dtype), examples

@@ -22,15 +22,19 @@ LossFn: TypeAlias = Callable[[Params, Example], jax.Array]
 
 
 class ModelState(NamedTuple):
-    """State of an algorithm that remembers nothing but the model. Richer states also have these two fields."""
+    """State of an algorithm that remembers nothing but the model. Richer states also have these two fields.
+
+    Attributes:
+      params: the model.
+      round: i32[], number of rounds done, for schedules.
+    """
 
     params: Params
     round: jax.Array
-    """i32[], number of rounds done, for schedules."""
 
 
 def unclaimed(rounds: int, delta: float) -> None:
-    """`Algorithm.claim` of what no paper claims anything of."""
+    """`Algorithm.claim` of what no paper claims anything of, whatever the rounds and the probability delta."""
 
 
 class Algorithm(NamedTuple):

@@ -20,7 +20,7 @@ def flatten(tree: PyTree) -> jax.Array:
 
 
 def unflatten(vector: jax.Array, like: PyTree) -> PyTree:
-    """The inverse of `flatten`, in the shapes of `like`."""
+    """The inverse of `flatten`: f32[d] in the shapes of `like`."""
     leaves, treedef = jax.tree.flatten(like)
     parts, start = [], 0
     for leaf in leaves:

@@ -1,0 +1,1 @@
+"""The algorithms, one file per paper or rival."""

@@ -55,7 +55,7 @@ def dp_scaffold_steps(
     Args:
       learning_rate: eta_l; the paper's is eta_0 / (s K).
       clip_norm: C; "median" is the paper's heuristic, which is not private.
-      noise_multiplier: sigma_g.
+      noise_multiplier: sigma_g, the noise over the sensitivity S.
       unit: what is protected; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the distance of
         a replaced client.
       tensors: above 1, the number of the model's parameter tensors, each clipped to C (or its own median) and perturbed
@@ -119,7 +119,7 @@ def dp_scaffold(
     everyone_first: bool = False,
     codec: Codec = UNCODED,
 ) -> Algorithm:
-    """DP-SCAFFOLD(-warm); SCAFFOLD with an infinite clip norm and no noise.
+    """DP-SCAFFOLD(-warm), Algorithm 1; SCAFFOLD with an infinite clip norm and no noise.
 
     Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
     part in, see `LocalSteps`.

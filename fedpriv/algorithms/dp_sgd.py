@@ -24,7 +24,7 @@ from fedpriv.vectors import dimension
 def dp_sgd(
     local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0, codec: Codec = UNCODED
 ) -> Algorithm:
-    """Each client of the cohort takes the K noisy steps of `local`; the model follows their mean.
+    """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
     Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
     part in, see `LocalSteps`; for one `linear` step on cohorts that are not Poisson, third parties and servers behind

@@ -43,7 +43,7 @@ def fed_avg(
     grad: GradFn | None = None,
     codec: Codec = UNCODED,
 ) -> Algorithm:
-    """Federated averaging; with a `mechanism`, of bounded and perturbed updates.
+    """FederatedAveraging (McMahan et al. 2017, Algorithm 1); with a `mechanism`, of bounded and perturbed updates.
 
     Args:
       loss: loss of one example.
@@ -53,6 +53,9 @@ def fed_avg(
       mechanism: what bounds a client's update and perturbs the sum; by default neither.
       grad: the gradient that clients follow; by default that of the mean loss.
       codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
+
+    Raises:
+      ValueError: at `init`, a sampler made for another number of clients than the federation has.
     """
     grad = grad or mean_grad(loss)
 
@@ -86,7 +89,11 @@ def fed_avg(
 
 
 def fed_sgd(loss: LossFn, *, sampler: Sampler, learning_rate: optax.ScalarOrSchedule) -> Algorithm:
-    """FedSGD: one gradient over all of a client's records, one step on the cohort's mean of them."""
+    """FedSGD (McMahan et al. 2017, Section 2): one gradient over all of a client's records, one step on their mean.
+
+    Raises:
+      ValueError: as `fed_avg`.
+    """
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
     return fed_avg(
         loss, sampler=sampler, optimizer=lambda t: optax.sgd(rate(t)), batches=full_batch()

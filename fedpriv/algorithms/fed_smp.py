@@ -117,11 +117,15 @@ def fed_avg_sparse(
     mechanism: Mechanism | Dynamic = UNPERTURBED,
     codec: Codec = UNCODED,
 ) -> Algorithm:
-    """FedAvg-rand_k and FedAvg-top_k, the paper's baselines; with a `mechanism`, Fed-SMP.
+    """FedAvg-rand_k and FedAvg-top_k, the paper's baselines (Section 6); with a `mechanism`, Fed-SMP.
 
     Args:
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: of the kept coordinates, see `fed_avg`.
+      loss, sampler, optimizer, batches, mechanism: as `fed_avg`.
+
+    Raises:
+      ValueError: at `init`, as `fed_avg`, k = 0, or no public examples for top_k.
     """
     grad = mean_grad(loss)
 

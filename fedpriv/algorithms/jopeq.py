@@ -57,7 +57,13 @@ class PrivateQuantizer(NamedTuple):
 def private_laplace(
     bits: int, bound: float, epsilon: float, *, tail: float = 1e-6
 ) -> PrivateQuantizer:
-    """A scalar lattice and Laplace noise, in all of the variance of Laplace(2 bound / epsilon).
+    """A scalar lattice and Laplace noise, in all of the variance of Laplace(2 bound / epsilon) (Lang et al. 2023).
+
+    Args:
+      bits: B per value.
+      bound: gamma, what values are clipped to.
+      epsilon: pure epsilon in nats, of one value.
+      tail: bound on the probability that the noise of a value goes beyond the lattice's range.
 
     Raises:
       ValueError: arguments out of range, or bits too few: the error alone has more than that variance.
@@ -83,7 +89,7 @@ def private_t(
     """The hexagonal lattice and bivariate t noise, in all of the covariance of the t noise that gives pairs `epsilon`.
 
     Two pairs of values in [-bound, bound] are at most 2 sqrt(2) bound apart; epsilon = (nu + 2) asinh(a / 2) at a
-    distance of a s sqrt(nu), see `t_epsilon`.
+    distance of a s sqrt(nu), see `t_epsilon` (Lang et al. 2023).
 
     Raises:
       ValueError: as `private_laplace`, or degrees not above 2 (the variance is infinite).
@@ -138,7 +144,7 @@ def jopeq(
     noise: Literal["laplace", "t"] = "laplace",
     **options: Any,
 ) -> Algorithm:
-    """JoPEQ: federated averaging of updates that went through `private_laplace` or `private_t`.
+    """JoPEQ (Lang et al. 2023): federated averaging of updates that went through `private_laplace` or `private_t`.
 
     Formal guarantees: towards a server that decodes, every value or pair of a message has a pure epsilon, that of the
     clients' part of the noise alone (`PrivateQuantizer.hidden`); a model's d of them add up, to a number in the
@@ -147,7 +153,7 @@ def jopeq(
     Args:
       bits: B per value.
       bound: gamma, what the values of an update are clipped to.
-      epsilon: of one value (Laplace) or pair (t), the setting that the paper states.
+      epsilon: pure epsilon, in nats, of one value (Laplace) or pair (t), the setting that the paper states.
       options: `optimizer` and `batches`, as `fed_avg`.
 
     The diagnostics `clipped` and `saturated` are the fractions of values beyond gamma and, with noise, beyond the

@@ -30,7 +30,7 @@ def ldp_fed_avg(
     codec: Codec = UNCODED,
     **options: Any,
 ) -> Algorithm:
-    """FedAvg + LDP: each client clips its update, adds all of `mechanism`'s noise itself, and sends that.
+    """FedAvg + LDP (Wei et al. 2020): each client clips its update, adds all of `mechanism`'s noise, and sends that.
 
     Formal guarantees: a message is `mechanism` on one contribution, of its multiplier, whoever sees it; coding it is
     post-processing of that message. A view of the sum alone sees sqrt(M) times as much Gaussian noise, of M clients,
@@ -43,9 +43,8 @@ def ldp_fed_avg(
       options: `optimizer` and `batches`, as `fed_avg`.
 
     Raises:
-      ValueError: as `fed_avg`.
+      ValueError: a mechanism whose noise changes over the rounds; at `init`, as `fed_avg`.
     """
-
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
 

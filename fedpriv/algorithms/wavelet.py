@@ -207,7 +207,11 @@ def _claim_of_clients(
 
 
 def clipped_mean(gradients: Gradients, clip_norm: float) -> GradFn:
-    """(params, batch, mask) -> the mean of the records' clipped gradients, without noise."""
+    """(params, batch, mask) -> the mean of the records' clipped gradients, without noise.
+
+    Raises:
+      ValueError: as `gaussian`.
+    """
     total = private_mean(gradients, gaussian(clip_norm, 0), 1.0)
 
     def mean(params: Params, batch: Example, mask: jax.Array) -> Params:

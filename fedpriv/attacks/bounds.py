@@ -40,7 +40,7 @@ def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> Lo
     """Lower bounds on epsilon at `delta` from the scores of `fedpriv.attacks.mechanism.draw_scores`.
 
     Args:
-      delta: in [0, 1).
+      delta: probability, in [0, 1).
       significance: the probability that may be wrong, 0.05 for 95 % confidence.
     """
     from jax_privacy.auditing import CanaryScoreAuditor, Split
@@ -98,7 +98,9 @@ def epsilon_one_run(
     Canaries of several independent runs count as those of one.
 
     Args:
-      scores, present: of the same shape.
+      scores: f32[...], of the canaries.
+      present: bool[...], of the same shape, whether each was there.
+      delta: probability, in [0, 1).
     """
     from jax_privacy.auditing import CanaryScoreAuditor, Split
 
@@ -112,7 +114,11 @@ def epsilon_one_run(
 
 
 def epsilon_estimate(scores: np.ndarray, present: np.ndarray, delta: float) -> float:
-    """Estimate of epsilon, no bound: as if scores were normal with one variance (after Andrew et al., Section 3)."""
+    """Estimate of epsilon, no bound: as if scores were normal with one variance (after Andrew et al., Section 3).
+
+    Args:
+      scores, present, delta: as `epsilon_one_run`.
+    """
     import dp_accounting
 
     heads = np.asarray(present, bool)

@@ -52,7 +52,7 @@ class CanaryState(NamedTuple):
 def with_canaries(
     algorithm: Algorithm, count: int, *, per_client: int = 0, clip_norm: float = 1.0, seed: int = 0
 ) -> Algorithm:
-    """`algorithm` in which `count` canaries take the places of clients or of records.
+    """`algorithm` in which `count` canaries take the places of clients or of records (Andrew et al. 2024).
 
     Canary j takes the place of client j; or, with `per_client` = q > 0, of the record at position j mod q of client j
     div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own random direction, which
@@ -60,7 +60,7 @@ def with_canaries(
     its own noise where clients add that themselves. So the runs differ by a unit that becomes zero.
 
     Args:
-      clip_norm: about the clip norm; canaries are 100 times as long.
+      clip_norm: about the clip norm C; canaries are 100 times as long.
       seed: of the directions, which are those of all runs.
 
     Raises:
@@ -105,18 +105,23 @@ def with_canaries(
 
 
 class Directions(NamedTuple):
-    """Random directions, drawn when they are needed: all together would be far larger than the model."""
+    """Random directions, drawn when they are needed: all together would be far larger than the model.
+
+    Attributes:
+      key: all directions follow from it.
+      d: number of coordinates.
+    """
 
     key: Key
     d: int
 
     def at(self, j: jax.Array) -> jax.Array:
-        """f32[d], of length 1."""
+        """f32[d]: direction j (i32[]), of length 1."""
         z = jax.random.normal(jax.random.fold_in(self.key, j), (self.d,))
         return z / jnp.linalg.norm(z)
 
     def cosines(self, u: jax.Array, count: int) -> jax.Array:
-        """f32[count]: of u with the first `count` directions."""
+        """f32[count]: of u (f32[d]) with the first `count` directions."""
         length = jnp.maximum(jnp.linalg.norm(u), jnp.finfo(jnp.float32).tiny)
         return lax.map(lambda j: jnp.vdot(self.at(j), u), jnp.arange(count)) / length
 

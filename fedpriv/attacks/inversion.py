@@ -54,7 +54,7 @@ def invert(
 ) -> Reconstruction:
     """Fits one image per victim: the least ||observe(image, label) - observed||^2 from a random start.
 
-    All victims side by side. Best of the steps, by that distance.
+    So do Zhu et al. 2019, Zhao et al. 2020. All victims side by side. Best of the steps, by that distance.
 
     Args:
       observe: (image, label) -> what a client with that one example would show; differentiable in the image.

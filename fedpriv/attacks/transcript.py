@@ -1,7 +1,8 @@
 """What a server learns from the visible submodels of MSP-FL alone.
 
-Wang et al. keep the number m of a client's invisible submodels secret, and with it the trained model (Propositions 1
-and 2; eq. 8). But where a client weighs all its invisible submodels alike, alpha[k] = a c_k with public c_k such as
+Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
+Learning", keep the number m of a client's invisible submodels secret, and with it the trained model (Lemma 2 and
+Theorem 1; eq. 8). But where a client weighs all its invisible submodels alike, alpha[k] = a c_k with public c_k such as
 1 / (k + 1), everything that is secret enters the messages through two numbers, 1 / a and m: with
 
     x[k] = a[k + 1] - a[k] - e (w[k] - a[k]) = alpha[k] (B[k] - m a[k]),  B = sum_n b_n,  B[k + 1] = B[k] - x[k]
@@ -39,7 +40,7 @@ class Recovered(NamedTuple):
 def least_squares(
     messages: jax.Array, step: float, decay: Callable[[jax.Array], jax.Array]
 ) -> Recovered:
-    """The attack of this file's header, on a whole cohort.
+    """The attack of this file's header (ours), on a whole cohort.
 
     Exact up to rounding on full-precision messages of at least two exchanges; m is then an integer. With quantized
     messages the equations hold approximately, and errors in x and a bias the solution.

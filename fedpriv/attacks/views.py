@@ -82,8 +82,12 @@ def server_view(
 
 
 def by_models(view: View, params: Params, models: jax.Array) -> View:
-    """The view of who takes `models` (f32[slots, d]) for the clients' own: the last of a transcript, or what an attack
-    on it found. `params` is what clients received."""
+    """The view of who takes `models` for the clients' own.
+
+    Args:
+      params: what clients received.
+      models: f32[slots, d], the last of a transcript, or what an attack on it found.
+    """
     return view._replace(update=flatten(params) - models)
 
 
@@ -157,7 +161,7 @@ def invert_view(
     steps: int = 300,
     optimizer: optax.GradientTransformationExtraArgs | None = None,
 ) -> Reconstruction:
-    """`invert` of every client of a view by direction, on the coordinates that were sent.
+    """`invert` of every client of a view by direction (Geiping et al. 2020), on the coordinates that were sent.
 
     The distance is 2 - 2 cos of the angle between the update seen and the reconstructed image's.
 

@@ -26,8 +26,8 @@ def gaussian_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
     Corollary 3.3).
 
     Args:
-        epsilon: nats.
-        separation: distance of the means in standard deviations, above 0; broadcast against
+        epsilon: f64[...], nats.
+        separation: f64[...], distance of the means in standard deviations, above 0; broadcast against
             `epsilon`.
     """
     from scipy.special import log_ndtr
@@ -51,8 +51,8 @@ def laplace_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
     axes: by induction, as composing keeps the order.
 
     Args:
-        epsilon: nats.
-        separation: l1 distance in units of the noise's scale b, above 0.
+        epsilon: f64[...], nats.
+        separation: f64[...], l1 distance in units of the noise's scale b, above 0.
     """
     eps, mu = np.asarray(epsilon, float), np.asarray(separation, float)
     inside = -np.expm1(np.minimum((eps - mu) / 2, 0.0))  # 0 for eps >= mu
@@ -66,11 +66,17 @@ CURVES: dict[str, Curve] = {"gaussian": gaussian_delta, "laplace": laplace_delta
 def remove_delta(
     epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
 ) -> Floats:
-    """delta(epsilon >= 0) of (1 - rate) P + rate Q against P, for Q = P moved by 1 / multiplier.
+    """delta(epsilon >= 0), f64[...], of (1 - rate) P + rate Q against P, for Q = P moved by 1 / multiplier.
 
     Formal guarantees: exact. Splitting off the common part of the two distributions leaves
     rate * delta_0(log(1 + (e^eps - 1) / rate)), delta_0 the curve of Q against P (Balle, Barthe and
     Gaboardi 2018, Theorem 2).
+
+    Args:
+        epsilon: f64[...], nats.
+        multiplier: noise (standard deviation or Laplace scale) over the distance of Q from P.
+        rate: probability that the unit is drawn.
+        noise: "gaussian" or "laplace".
     """
     eps = np.asarray(epsilon, float)
     # log(1 + (e^eps - 1) / rate), without the overflow of e^eps.
@@ -81,7 +87,7 @@ def remove_delta(
 def replace_delta(
     epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
 ) -> Floats:
-    """Dominating curve of a fixed-size cohort without replacement, when one unit is replaced.
+    """Dominating curve, f64[...], of a fixed-size cohort without replacement, when one unit is replaced.
 
     For epsilon >= 0 this is `remove_delta` at the *replace-one* multiplier; for epsilon < 0 it is
     1 - e^eps + e^eps * remove_delta(-eps).
@@ -103,6 +109,10 @@ def replace_delta(
 
     Adaptive composition of such curves, and the subsampled pair: Zhu, Dong and Wang 2022 (arXiv
     2106.08567).
+
+    Args:
+        epsilon, rate, noise: as `remove_delta`.
+        multiplier: noise over the distance of a replaced unit.
     """
     eps = np.asarray(epsilon, float)
     forward = remove_delta(np.abs(eps), multiplier, rate, noise)
@@ -113,10 +123,13 @@ def replace_delta(
 def shown_delta(
     epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
 ) -> Floats:
-    """delta(epsilon) of one round for a view that is told whether the unit, drawn at `rate`, takes part.
+    """delta(epsilon), f64[...], of one round for a view that is told whether the unit, drawn at `rate`, takes part.
 
     Formal guarantees: exact; the divergence of the pair (drawn or not, output) is the average of the
     divergences, and a unit that is not drawn has max(0, 1 - e^eps).
+
+    Args:
+        epsilon, multiplier, rate, noise: as `remove_delta`.
     """
     eps = np.asarray(epsilon, float)
     unseen = -np.expm1(np.minimum(eps, 0.0))
@@ -129,8 +142,8 @@ def epsilon_of_mixture(precisions: Floats, weights: Floats, missing: float, delt
     Formal guarantees: an upper bound, larger than the exact root by at most 1e-10 + 1e-12 epsilon.
 
     Args:
-        precisions: squared separations p_k, n / multiplier^2; 0 means that nothing is seen.
-        weights: their probabilities w_k.
+        precisions: f64[k], squared separations p_k, n / multiplier^2; 0 means that nothing is seen.
+        weights: f64[k], their probabilities w_k.
         missing: probability of the cases left out of `weights`, for which nothing is assumed to be
             hidden.
         delta: target, in (0, 1).

@@ -48,6 +48,11 @@ def epsilons(releases: Sequence[Release], relation: str, delta: float) -> dict[s
 
     A cohort cut to a capacity is counted at the rate before the cut: the true count is
     stochastically smaller.
+
+    Args:
+        releases: positive, finite multipliers.
+        relation: "zero_out".
+        delta: probability, in (0, 1).
     """
     if all(release.noise == "gaussian" for release in releases):
         found = {"PLD": epsilon_of_mixture(*participations(releases), delta)}

@@ -116,7 +116,11 @@ class Release:
 def nothing_hidden(
     sampling: Sampling, reason: str, unit: str = "client"
 ) -> Callable[[int], tuple[Release, ...]]:
-    """`Algorithm.releases` of what hides nothing from anybody, and why."""
+    """`Algorithm.releases` of what hides nothing from anybody, and why.
+
+    Raises:
+        ValueError: when it is called, as `Release`.
+    """
     return lambda rounds: tuple(
         Release(view, unit, 0.0, sampling, rounds, reason=reason) for view in VIEWS
     )

@@ -15,7 +15,11 @@ from fedpriv.privacy._checks import require, require_count
 
 @dataclass(frozen=True)
 class Everyone:
-    """All `population` clients take part in every round; there is no amplification by sampling."""
+    """All `population` clients take part in every round; there is no amplification by sampling.
+
+    Raises:
+        ValueError: a population below 1.
+    """
 
     population: int
 
@@ -35,7 +39,11 @@ class Everyone:
 
 @dataclass(frozen=True)
 class FixedSize:
-    """A cohort of exactly `size` of the `population` clients, uniform without replacement."""
+    """A cohort of exactly `size` of the `population` clients, uniform without replacement.
+
+    Raises:
+        ValueError: a size below 1 or above the population.
+    """
 
     population: int
     size: int
@@ -65,6 +73,9 @@ class Poisson:
     uniformly random subset of `capacity` clients. The cut makes clients depend on one another and
     has to be accounted for. `None`: no cut. `rate` is then the probability of joining before the
     cut.
+
+    Raises:
+        ValueError: a population or capacity below 1, or a rate outside (0, 1].
     """
 
     population: int
@@ -94,6 +105,9 @@ class WithReplacement:
 
     A client that is drawn several times in a round sends the same message, which counts as often. `largest` is the
     largest of the clients' probabilities; the accounting is a bound for all others.
+
+    Raises:
+        ValueError: a population or size below 1, or `largest` outside [1 / population, 1].
     """
 
     population: int

@@ -1,5 +1,6 @@
-"""DP-SCAFFOLD: "Differentially Private Federated Learning on Heterogeneous Data" (Noble, Bellet and
-Dieuleveut).
+"""DP-SCAFFOLD's claim.
+
+M. Noble, A. Bellet, A. Dieuleveut, "Differentially Private Federated Learning on Heterogeneous Data", AISTATS 2022.
 """
 
 from __future__ import annotations
@@ -147,7 +148,9 @@ def _search(divergences: NDArray[np.float64], delta: float) -> float:
 
 
 def _subsampled(divergences: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """Lemma B.7 for any mechanism that has no pure epsilon: (order - 1) rdp(order) is at most
+    """Lemma B.7 for any mechanism that has no pure epsilon.
+
+    (order - 1) rdp(order) is at most
 
         log(1 + rate^2 C(order, 2) min{4 (e^{rdp(2)} - 1), 2 e^{rdp(2)}}
               + sum_{j = 3}^{order} 2 rate^j C(order, j) e^{(j - 1) rdp(j)}).

@@ -22,7 +22,7 @@ _LAPLACE = (
 
 
 def jopeq_claim(epsilon: float, noise: str) -> Claim:
-    """Local epsilon of JoPEQ: the total of added noise and quantization error is a privacy mechanism's noise.
+    """Local epsilon of JoPEQ (Lang et al. 2023): added noise and quantization error are a mechanism's noise.
 
     The paper's numbers are settings (scalar lattices: Laplace noise of scale 2 / epsilon on values in [-1, 1]), so that
     there is nothing to reproduce.
@@ -30,7 +30,7 @@ def jopeq_claim(epsilon: float, noise: str) -> Claim:
     Formal guarantees: none; see the claim's reasons.
 
     Args:
-        epsilon: setting, or for t noise `t_epsilon`; positive and finite.
+        epsilon: pure epsilon in nats, the setting, or for t noise `t_epsilon`; positive and finite.
         noise: "laplace" or "t".
 
     Raises:

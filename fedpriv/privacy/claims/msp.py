@@ -1,5 +1,7 @@
-"""MSP-FL and MSPDQ-FL: "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
-Learning" (Wang, Cao, Jin and Chow).
+"""MSP-FL's and MSPDQ-FL's claims.
+
+Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
+Learning".
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def msp_laplace_claim(epsilon: float) -> Claim:
     Formal guarantees: none; see the claim's reasons.
 
     Args:
-        epsilon: eps_DP, positive and finite.
+        epsilon: eps_DP, pure epsilon in nats, positive and finite.
 
     Raises:
         ValueError: for an epsilon that is not positive and finite.

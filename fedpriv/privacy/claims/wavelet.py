@@ -1,5 +1,7 @@
-"""Haar-wavelet noise: "Federated Learning with Differential Privacy: An Utility-Enhanced Approach"
-(Ranaweera, Nguyen, Pathirana, Smith, Ding, Rakotoarivelo and Seneviratne).
+"""Haar-wavelet noise's claim.
+
+K. Ranaweera, D. C. Nguyen, P. N. Pathirana, D. Smith, M. Ding, T. Rakotoarivelo, A. Seneviratne, "Federated Learning
+with Differential Privacy: An Utility-Enhanced Approach".
 """
 
 from __future__ import annotations
