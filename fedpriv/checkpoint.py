@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from fedpriv.history import Evaluation
 from fedpriv.packing import digest, packed, unpacked
 from fedpriv.progress import Snapshot
 from fedpriv.strategy import Strategy
@@ -36,6 +38,7 @@ class Checkpoints:
       settings: what must be as it was when the run was begun for it to go on, beside what `simulate` itself knows: the
         settings of the algorithm, as JSON (nested mappings are compared field by field).
       say: gets a line where a checkpoint cannot be written or read; training goes on.
+      on_resume: called with the evaluations before, where a run goes on.
     """
 
     folder: Path | str
@@ -43,6 +46,7 @@ class Checkpoints:
     minutes: float | None = 10.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     say: Callable[[str], object] = warnings.warn
+    on_resume: Callable[[Sequence[Evaluation]], object] | None = None
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.rounds < 1:
@@ -57,15 +61,35 @@ class Checkpoints:
         Raises:
           ValueError: the folder cannot be made.
         """
-        import orbax.checkpoint as ocp
-
-        folder = Path(self.folder).absolute()
+        folder, writes = Path(self.folder).absolute(), jax.process_index() == 0
+        made = writes and not folder.exists()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            if made:
+                folder.mkdir(parents=True)
         except OSError as error:
             raise ValueError(
                 f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
             ) from None
+        keeper = Keeper(self, folder, json.loads(json.dumps({**self.settings, **given})))
+        try:
+            yield keeper
+        finally:
+            keeper.close()
+            if made and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+class Keeper:
+    """An open folder of checkpoints. orbax is imported when there is something to read or to write."""
+
+    def __init__(self, checkpoints: Checkpoints, folder: Path, wanted: dict[str, Any]):
+        self._settings, self._folder, self._wanted = checkpoints, folder, wanted
+        self._round, self._time = 0, time.monotonic()
+
+    @cached_property
+    def _manager(self) -> Any:
+        import orbax.checkpoint as ocp
+
         me = jax.process_index()
         alone = ocp.options.MultiprocessingOptions(
             primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"checkpoint{me}"
@@ -78,16 +102,16 @@ class Checkpoints:
             enable_async_checkpointing=False,
             multiprocessing_options=alone,
         )
-        with ocp.CheckpointManager(folder, options=options) as manager:
-            yield Keeper(self, manager, json.loads(json.dumps({**given, **self.settings})))
+        return ocp.CheckpointManager(self._folder, options=options)
 
+    def _steps(self) -> list[int]:
+        """Rounds of which there is a checkpoint, last first."""
+        there = self._folder.is_dir() and any(self._folder.iterdir())
+        return sorted(self._manager.all_steps(), reverse=True) if there else []
 
-class Keeper:
-    """An open folder of checkpoints."""
-
-    def __init__(self, checkpoints: Checkpoints, manager: Any, wanted: dict[str, Any]):
-        self._settings, self._manager, self._wanted = checkpoints, manager, wanted
-        self._round, self._time = 0, time.monotonic()
+    def close(self) -> None:
+        if "_manager" in vars(self):
+            self._manager.close()
 
     def load(self, like: State) -> Snapshot | None:
         """The last snapshot that can be read, if any; `like` is a state of the same shapes.
@@ -95,7 +119,7 @@ class Keeper:
         Raises:
           ValueError: it is of another run; names all that differs.
         """
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        for step in self._steps():
             try:
                 arrays, about = self._read(step)
             except Exception as error:  # whatever a damaged file makes the reader raise
@@ -143,12 +167,14 @@ class Keeper:
             "another folder"
         )
 
-    def begin(self) -> None:
+    def begin(self, saved: Snapshot | None) -> None:
         """After `load`, in all processes: from here on the folder is written to."""
         if jax.process_index() == 0:
-            for step in self._manager.all_steps():
+            for step in self._steps():
                 if step > self._round:  # it could not be read
                     self._manager.delete(step)
+        if saved and self._settings.on_resume:
+            self._settings.on_resume(saved.evaluations)
 
     def offer(self, round: int, snapshot: Callable[[], Snapshot], now: bool = False) -> None:
         """Takes a checkpoint if one is due; `now`: if there is none of this round."""

@@ -226,7 +226,7 @@ def _begun(keeper: Keeper, state: State) -> Snapshot | None:
     if jax.process_count() > 1:
         found = (saved.round, saved.state) if saved else (0, ())
         distributed.check_equal(checkpoint=found)
-    keeper.begin()
+    keeper.begin(saved)
     return saved
 
 
