@@ -89,13 +89,14 @@ def run(
       sinks: get the lines of metrics.jsonl, too.
     """
     try:
-        status = how_ended(folder) if folder else None
-        if status and joined.first:
-            print(f"{folder} has ended: {status}", file=sys.stderr)
-        if status:
+        with joined.agreed():
+            found, config = resume.earlier(folder, args) if folder else (None, None)
+        if found and (status := how_ended(found.folder)):
+            if joined.first:
+                print(f"{folder} has ended: {status}", file=sys.stderr)
             return 0 if status == "complete" else 1
         with ExitStack() as until_end:
-            job = prepared(args, joined, folder, sinks, until_end)
+            job = prepared(args, joined, found, config, sinks, until_end)
             kept = until_end.pop_all()
     except (ValueError, FileNotFoundError) as error:
         complain(one_line(error), joined)
@@ -116,28 +117,25 @@ def run(
 def prepared(
     args: list[str],
     joined: Processes,
-    folder: Path | None,
+    found: Earlier | None,
+    config: Run | None,
     sinks: Sequence[Sink],
     until_end: ExitStack,
 ) -> Job:
     """Everything that can go wrong because of what was given does so here, in all processes.
 
     Args:
+      found, config: a run that goes on, and its settings; None: `args` name them.
       until_end: keeps others from the folder.
 
     Raises:
       ValueError: it did.
     """
-    found, warning, finished = None, None, {}
+    warning, finished = None, {}
     with joined.agreed():
-        if folder:
-            found, config = resume.earlier(folder, args)
-            name = found.name
-            module = configuration.load(name)
-        else:
-            name = config_name(args)
-            module = configuration.load(name)
-            config = parse(module, name, args)
+        name = found.name if found else config_name(args)
+        module = configuration.load(name)
+        config = config or parse(module, name, args)
         if joined.first:
             check_installed(config.record)
         strategy, experiment, planned = prepare(config, module)
@@ -147,7 +145,7 @@ def prepared(
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
-        going_on = [str(folder is not None), *finished]
+        going_on = [str(found is not None), *finished]
         distributed.check_equal(settings=plain(same), rounds=planned, resumed=going_on)
     recorder = None
     with joined.agreed():
@@ -160,9 +158,7 @@ def prepared(
             if warning:
                 print(f"warning: {warning}", file=sys.stderr)
     where = recorder.folder if recorder else folder_of(config, name)
-    return Job(
-        name, config, where, strategy, experiment, planned, joined, recorder, finished, found
-    )
+    return Job(name, config, where, strategy, experiment, planned, joined, recorder, finished)
 
 
 def _recorder(

@@ -15,7 +15,7 @@ from experiments.command_line import one_line
 from experiments.config import Experiment, Run
 from experiments.processes import Processes
 from experiments.record import Privacy, Recorder
-from experiments.resume import CHECKPOINTS, Earlier, fixed
+from experiments.resume import CHECKPOINTS, fixed
 from experiments.show import Progress, picture, table
 from fedpriv.checkpoint import Checkpoints
 from fedpriv.history import DivergedError, Evaluation, History
@@ -32,8 +32,7 @@ class Job:
       folder: of the run; only process 0 writes there.
       planned: rounds of each algorithm.
       recorder: None in a process that leaves recording to another.
-      finished: what was trained before.
-      earlier: the run that goes on, if it is one.
+      finished: what was trained before, where the run goes on.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Job:
     joined: Processes
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
-    earlier: Earlier | None = None
 
     def checkpoints(self, algorithm: str) -> Path:
         return self.folder / CHECKPOINTS / algorithm
