@@ -61,6 +61,22 @@ class Layout:
             )
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """How often a checkpoint is taken, from which --resume goes on: always at an evaluation, whichever is due first."""
+
+    rounds: int | None = None
+    """At the first evaluation at or after so many rounds since the last one."""
+    minutes: float | None = 10.0
+    """Likewise after so many minutes; None: not by the clock."""
+
+    def __post_init__(self) -> None:
+        if self.rounds is not None:
+            at_least_one(**{"checkpoint.rounds": self.rounds})
+        if self.minutes is not None and not self.minutes >= 0:
+            raise ValueError(f"checkpoint.minutes: {self.minutes} is not at least 0")
+
+
 MOST_ROUNDS = 2**24  # beyond this, neither training nor accounting ends
 
 
@@ -81,6 +97,9 @@ class Run:
     data_dir: Path | None = None
     """Folder of prepared data sets; by default $TFDS_DATA_DIR, else ~/tensorflow_datasets."""
     layout: Layout = Layout()
+    checkpoint: Checkpoint = Checkpoint()
+    record: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Where else evaluations are recorded, beside metrics.jsonl; each needs a library that is installed."""
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)

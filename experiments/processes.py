@@ -67,9 +67,22 @@ class Processes:
 
     def _ask(self, *_: Any) -> None:
         if self._stop:
-            self.others_gone = True
+            self.others_gone = self.count > 1
             raise KeyboardInterrupt
         self._stop = True
+        if self.count == 1:  # by the system's own call: a handler may interrupt Python's
+            os.write(2, b"\nstopping after the next evaluation; ask again to stop at once\n")
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Inside, a request to stop takes effect when the processes meet; asked again, it does at once."""
+        asked = (signal.SIGINT, signal.SIGTERM) if self.count == 1 else ()
+        before = {number: signal.signal(number, self._ask) for number in asked}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
@@ -93,6 +106,9 @@ class Processes:
         """Waits for all processes; see `agreed` for what it raises."""
         if self.count > 1:
             self._compare(problem)
+        elif self._stop:
+            self._stop = False
+            raise KeyboardInterrupt
 
     def _compare(self, problem: str) -> None:
         row = np.zeros(LONGEST + 1, np.uint8)

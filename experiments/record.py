@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-import platform
-import subprocess
 import time
-from collections.abc import Mapping
-from importlib.metadata import version
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from experiments.config import Experiment, Run
+from experiments.environment import device, git_revision, versions
+from experiments.files import write_text
+from experiments.lines import JsonLines, record
+from experiments.plain import plain, spread
+from experiments.sinks import Sink, guarded
 from fedpriv.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate, Claim, certify
 from fedpriv.types import Algorithm
 
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "dp-accounting", "numpy", "tensorflow-datasets")
+
+def folder_of(config: Run, name: str) -> Path:
+    """Where the run is to be recorded."""
+    return config.output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def new_folder(config: Run, name: str) -> Path:
@@ -30,10 +31,11 @@ def new_folder(config: Run, name: str) -> Path:
     Raises:
       ValueError: it holds a run already, or cannot be made.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    folder = config.output or Path("runs") / f"{name}-{stamp}"
+    folder = folder_of(config, name)
     if (folder / "config.json").exists():
-        raise ValueError(f"output: {folder} already holds a run; choose another folder")
+        raise ValueError(
+            f"output: {folder} already holds a run; choose another folder, or go on with --resume {folder}"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -55,6 +57,10 @@ class Privacy:
     def certificate(self, rounds: int, view: str) -> Certificate:
         return certify(self._algorithm, rounds, self._delta, view=view)
 
+    def record(self, algorithm: str, e: Evaluation) -> dict[str, Any]:
+        """The line of an evaluation."""
+        return record(algorithm, e, self.claim(e.round), self.certificate(e.round, "third_party"))
+
     def report(self, rounds: int) -> dict[str, Any]:
         """The claim and a certificate for every view, as JSON."""
         claim = self.claim(rounds)
@@ -63,32 +69,66 @@ class Privacy:
 
 
 class Recorder:
-    """Writes a run's folder. A line of metrics.jsonl is on the disk before training goes on."""
+    """Writes a run's folder. A line of metrics.jsonl is on the disk before training goes on.
 
-    def __init__(self, folder: Path, name: str, config: Run):
+    Args:
+      folder: of the run.
+      name: of the config.
+      config: the settings.
+      about: what else config.json is to say.
+      sinks: get every line, too.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        config: Run,
+        about: Mapping[str, Any] = MappingProxyType({}),
+        sinks: Sequence[Sink] = (),
+    ):
         self.folder, self._config = folder, config
         self._identity = {"config": name, "settings": plain(config)}
-        _write(folder / "config.json", self._identity)
+        self._about, self._resumed = about, about.get("resumed", [])
+        self._lines = JsonLines(folder / "metrics.jsonl")
+        self._sinks = [guarded(sink) for sink in sinks]
+        self._earlier: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._describe()
+
+    def _describe(self) -> None:
+        _write(self.folder / "config.json", {**self._identity, **self._about})
 
     def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
-        line = {
-            "algorithm": algorithm,
-            "round": e.round,
-            "accuracy": spread(e.accuracy),
-            "loss": spread(e.loss),
-            "uplink_mb_per_client": float(np.mean(e.uplink_mb)),
-            "downlink_mb_per_client": float(np.mean(e.downlink_mb)),
-            "privacy": {
-                "claimed": plain(privacy.claim(e.round)),
-                "certified": plain(privacy.certificate(e.round, "third_party")),
-            },
-            "diagnostics_not_private": {
-                k: spread(v) for k, v in [*e.diagnostics.items(), *e.measures.items()]
-            },
-            "seconds": e.seconds,
-        }
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(plain(line)) + "\n")
+        line = privacy.record(algorithm, e)
+        self._lines.write(line)
+        self._pass_on([line])
+
+    def go_on(self, lines: Sequence[Mapping[str, Any]], finished: Collection[str]) -> None:
+        """Begins again with the lines of algorithms that were finished; sinks get them once more.
+
+        What an earlier summary said is no longer so.
+        """
+        (self.folder / "summary.json").unlink(missing_ok=True)
+        self._earlier = {(line["algorithm"], line["round"]): line for line in lines}
+        kept = [line for line in lines if line["algorithm"] in finished]
+        self._lines.replace(kept)
+        self._pass_on(kept)
+
+    def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
+        """The lines of an algorithm up to its checkpoint; what was lost of them is written anew."""
+        lines = [
+            self._earlier.get((algorithm, e.round)) or privacy.record(algorithm, e)
+            for e in evaluations
+        ]
+        self._lines.write(*lines)
+        self._pass_on(lines)
+        self._resumed[-1]["rounds"][algorithm] = evaluations[-1].round
+        self._describe()
+
+    def _pass_on(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        for sink in self._sinks:
+            for line in lines:
+                sink.write(line)
 
     def summary(
         self,
@@ -130,17 +170,11 @@ class Recorder:
             "versions": versions(),
             "device": device(),
             "git_revision": git_revision(),
+            "resumed": self._resumed,
             **remarks,
         }
         _write(self.folder / "summary.json", results)
         return plain(results)
-
-
-def spread(per_seed: np.ndarray) -> dict[str, Any]:
-    """Mean, standard deviation (n - 1; null for one seed) and the values of the seeds."""
-    values = np.asarray(per_seed, float)
-    std = float(values.std(ddof=1)) if len(values) > 1 else None
-    return {"mean": float(values.mean()), "std": std, "per_seed": values.tolist()}
 
 
 def rounds_per_second(history: History) -> float:
@@ -149,49 +183,5 @@ def rounds_per_second(history: History) -> float:
     return history.evaluations[-1].round * len(history.seeds) / seconds
 
 
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that numbers depend on."""
-    return {"python": platform.python_version()} | {p: version(p) for p in PACKAGES}
-
-
-def device() -> dict[str, Any]:
-    """What computes, and how exactly: "default" is TF32 or less on some accelerators, float32 on CPU."""
-    import jax
-
-    first = jax.local_devices()[0]
-    counts = {"count": jax.device_count(), "processes": jax.process_count()}
-    precision = jax.config.jax_default_matmul_precision or "default"
-    about = {"platform": first.platform, "kind": first.device_kind, "matmul_precision": precision}
-    return about | counts
-
-
-def git_revision() -> str | None:
-    """The commit of the working folder, with "+" where files differ from it; None outside a repository."""
-    here = Path(__file__).parent
-    try:
-        run = [
-            subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, check=True)
-            for args in (["rev-parse", "HEAD"], ["status", "--porcelain", "-uno"])
-        ]
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return run[0].stdout.strip() + ("+" if run[1].stdout.strip() else "")
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON knows it; infinity becomes the string "inf", NaN "nan"."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(plain(content), indent=2) + "\n")
+    write_text(path, json.dumps(plain(content), indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""python -m experiments.run [CONFIG] [--field value ...]: train, show, record.
+"""python -m experiments.run [CONFIG] [--field value ...]: train, show, record; --resume FOLDER goes on.
 
 CONFIG names a file in configs/ (default: quickstart); --list lists them; CONFIG --help explains every field. Exit code
 2 means that something given was wrong, 1 that training failed, 130 that it was interrupted.
@@ -9,63 +9,95 @@ Several processes, on one host or many, train together: start each with the same
 
 from __future__ import annotations
 
-import contextlib
 import math
-import signal
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments import compilation_cache, processes
+from experiments import compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import config_name, listing, one_line, parse
 from experiments.config import Experiment, Run
+from experiments.environment import environment
+from experiments.files import held
+from experiments.plain import plain
 from experiments.processes import Processes
-from experiments.record import Privacy, Recorder, new_folder, plain
-from experiments.show import Progress, picture, table
+from experiments.record import Recorder, folder_of, new_folder
+from experiments.resume import Earlier, how_ended
+from experiments.sinks import Sink, check_installed, opened
+from experiments.training import Job, train
 from fedpriv import distributed
-from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.privacy import calibrate_rounds, certify
-from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy, split_cpu
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
+    """The command.
+
+    Args:
+      argv: the command line, by default the process's.
+      sinks: get the lines of metrics.jsonl, too.
+
+    Returns:
+      The exit code.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         if "--list" in args:
             print(listing())
             return 0
         options, args = processes.take_options(args)
+        folder, args = resume.take_option(args)
         joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
     except ValueError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     with joined:
-        code = run(args, joined)
+        code = run(args, joined, folder, sinks)
         if joined.others_gone:
             processes.leave(code)
     return code
 
 
-def run(args: list[str], joined: Processes) -> int:
-    """What `args` ask for; returns the exit code."""
+def resume_or_start(folder: Path, args: Sequence[str]) -> int:
+    """Trains what `args` ask for into `folder`, from the start or from where it was stopped; what has ended is left.
+
+    Args:
+      folder: of the run.
+      args: of the command, without --output and --resume.
+
+    Returns:
+      The exit code: 1 also where an earlier call saw the run diverge.
+    """
+    begun = (folder / "config.json").exists()
+    return main([*args, "--resume" if begun else "--output", str(folder)])
+
+
+def run(
+    args: list[str], joined: Processes, folder: Path | None = None, sinks: Sequence[Sink] = ()
+) -> int:
+    """What `args` ask for; returns the exit code.
+
+    Args:
+      folder: of a run to go on with.
+      sinks: get the lines of metrics.jsonl, too.
+    """
     try:
         with joined.agreed():
-            name = config_name(args)
-            module = configuration.load(name)
-            config = parse(module, name, args)
-            strategy, experiment, planned = prepare(config, module)
-        if joined.count > 1:
-            same = replace(config, output=None, data_dir=None)
-            distributed.check_equal(settings=plain(same), rounds=planned)
-        with joined.agreed():
-            recorder = Recorder(new_folder(config, name), name, config) if joined.first else None
+            found, config = resume.earlier(folder, args) if folder else (None, None)
+        if found and (status := how_ended(found.folder)):
+            if joined.first:
+                print(f"{folder} has ended: {status}", file=sys.stderr)
+            return 0 if status == "complete" else 1
+        with ExitStack() as until_end:
+            job = prepared(args, joined, found, config, sinks, until_end)
+            kept = until_end.pop_all()
     except (ValueError, FileNotFoundError) as error:
         complain(one_line(error), joined)
         return 2
@@ -78,7 +110,71 @@ def run(args: list[str], joined: Processes) -> int:
             raise
         complain("interrupted", joined)
         return 130
-    return train(experiment, config, planned, strategy, recorder, joined)
+    with kept:
+        return train(job)
+
+
+def prepared(
+    args: list[str],
+    joined: Processes,
+    found: Earlier | None,
+    config: Run | None,
+    sinks: Sequence[Sink],
+    until_end: ExitStack,
+) -> Job:
+    """Everything that can go wrong because of what was given does so here, in all processes.
+
+    Args:
+      found, config: a run that goes on, and its settings; None: `args` name them.
+      until_end: keeps others from the folder.
+
+    Raises:
+      ValueError: it did.
+    """
+    warning, finished = None, {}
+    with joined.agreed():
+        name = found.name if found else config_name(args)
+        module = configuration.load(name)
+        config = config or parse(module, name, args)
+        if joined.first:
+            check_installed(config.record)
+        strategy, experiment, planned = prepare(config, module)
+        about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
+        if found:
+            finished = found.finished(planned)
+            about, warning = resume.resumed(found, about["environment"], finished)
+    if joined.count > 1:
+        same = replace(config, output=None, data_dir=None)
+        going_on = [str(found is not None), *finished]
+        distributed.check_equal(settings=plain(same), rounds=planned, resumed=going_on)
+    recorder = None
+    with joined.agreed():
+        if joined.first:
+            where = found.folder if found else new_folder(config, name)
+            until_end.enter_context(held(where))
+            recorder = _recorder(where, name, config, found, about, sinks)
+            if found:
+                recorder.go_on(found.lines, finished)
+            if warning:
+                print(f"warning: {warning}", file=sys.stderr)
+    where = recorder.folder if recorder else folder_of(config, name)
+    return Job(name, config, where, strategy, experiment, planned, joined, recorder, finished)
+
+
+def _recorder(
+    folder: Path,
+    name: str,
+    config: Run,
+    found: Earlier | None,
+    about: Mapping[str, Any],
+    sinks: Sequence[Sink],
+) -> Recorder:
+    """With the settings that a run was begun with, whatever may differ now."""
+    settings = found.config if found else config
+    identity = {"config": name, "settings": plain(settings), **about}
+    return Recorder(
+        folder, name, settings, about, [*opened(config.record, folder, identity), *sinks]
+    )
 
 
 def complain(text: str, joined: Processes) -> None:
@@ -129,116 +225,6 @@ def prepare(config: Run, module: ModuleType) -> tuple[Strategy, Experiment, dict
     experiment: Experiment = module.build(config)
     check(experiment)
     return strategy, experiment, planned_rounds(experiment, config)
-
-
-def train(
-    experiment: Experiment,
-    config: Run,
-    planned: dict[str, int],
-    strategy: Strategy,
-    recorder: Recorder | None,
-    joined: Processes,
-) -> int:
-    """Trains every algorithm of the experiment, shows and records it; returns the exit code."""
-    if joined.count == 1:  # a stopped run still gets its summary
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    histories: dict[str, History] = {}
-    status, code = "complete", 0
-    try:
-        for algorithm in experiment.entries:
-            histories[algorithm] = History(tuple(range(config.seeds)))
-            one = replace(config, rounds=planned[algorithm])
-            history = histories[algorithm]
-            train_one(algorithm, experiment, one, strategy, recorder, history, joined=joined)
-    except DivergedError as error:
-        status, code = f"diverged: {algorithm}: {error}", 1
-    except KeyboardInterrupt:
-        status, code = "interrupted", 130
-    # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
-    except (ValueError, RuntimeError, ConnectionError) as error:
-        if joined.count == 1:
-            raise
-        traceback.print_exception(error)
-        joined.others_gone = True
-        status, code = f"failed, perhaps because another process ended: {one_line(error)}", 1
-    if recorder:
-        _finish(recorder, recorder.summary(histories, experiment, planned, status), histories)
-        if code:
-            print(f"error: {status}", file=sys.stderr)
-        print(f"run folder: {Path(recorder.folder)}")
-    if not joined.others_gone:
-        with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
-            joined.meet()  # the others wait while the first one writes
-    return code
-
-
-def _finish(recorder: Recorder, summary: dict[str, Any], histories: dict[str, History]) -> None:
-    if summary["rounds"]:
-        picture(histories, recorder.folder / "accuracy.png")
-        print(table(summary))
-
-
-def train_one(
-    algorithm: str,
-    experiment: Experiment,
-    config: Run,
-    strategy: Strategy,
-    recorder: Recorder | None,
-    history: History,
-    simulation: Callable[..., History] | None = None,
-    joined: Processes | None = None,
-) -> None:
-    """Trains one algorithm; what it has recorded is in `history` however it ends.
-
-    Args:
-      recorder: None in a process that leaves recording to another.
-      simulation: what trains, by default `simulated`.
-      joined: the processes that train together, if there are several.
-    """
-    privacy = Privacy(experiment.entries[algorithm].algorithm, experiment.delta)
-    progress = Progress(algorithm, config.rounds) if recorder else None
-
-    def on_evaluation(e: Evaluation) -> None:
-        history.evaluations.append(e)
-        if recorder and progress:
-            recorder.evaluation(algorithm, e, privacy)
-            progress.update(e, privacy.certificate(e.round, "third_party"))
-        if joined:
-            joined.meet()
-
-    try:
-        done = (simulation or simulated)(algorithm, experiment, config, strategy, on_evaluation)
-        history.compile_seconds = done.compile_seconds
-    except DivergedError as error:
-        history.compile_seconds = error.history.compile_seconds
-        raise
-    finally:
-        if progress:
-            progress.close()
-
-
-def simulated(
-    algorithm: str,
-    experiment: Experiment,
-    config: Run,
-    strategy: Strategy,
-    on_evaluation: Callable[[Evaluation], object] | None = None,
-) -> History:
-    """`simulate` with the experiment's and the config's settings."""
-    entry = experiment.entries[algorithm]
-    return simulate(
-        entry.algorithm,
-        experiment.model.init,
-        entry.federations,
-        experiment.test,
-        score=experiment.model.score,
-        rounds=config.rounds,
-        every=config.every,
-        seeds=range(config.seeds),
-        strategy=strategy,
-        measure=experiment.measure and experiment.measure(),
-        on_evaluation=on_evaluation,
-    )
 
 
 if __name__ == "__main__":

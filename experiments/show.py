@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.files import replacing
 from fedpriv.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate
 
@@ -195,4 +196,5 @@ def picture(histories: dict[str, History], path: Path) -> None:
     by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
     if by_round.lines:
         by_round.legend()
-    figure.savefig(path, dpi=100)
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=100, format="png")

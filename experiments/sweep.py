@@ -123,6 +123,12 @@ def _planned(
     if slurm_step():
         raise ValueError("sweep: runs in one process; start it without srun")
     every = points(module, name, rest, grid)
+    default = module.config
+    if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
+        raise ValueError(
+            "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
+            "its folders; leave these out"
+        )
     wanted = described(name, grid, every)
     again = begun(folder, wanted)
     left = [p for p in every if not (again and ended(folder / p.name))]

@@ -15,7 +15,12 @@ from experiments.config import Run
 from experiments.record import plain
 
 UNFINISHED = "sweep.json.unfinished"
-ELSEWHERE = ("output", "data_dir")  # where things are does not change what is found
+ELSEWHERE = (
+    "output",
+    "data_dir",
+    "checkpoint",
+    "record",
+)  # where things are does not change what is found
 
 
 class Point(NamedTuple):

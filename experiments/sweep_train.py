@@ -14,8 +14,8 @@ import jax
 
 from experiments.config import Experiment, Run
 from experiments.record import Recorder
-from experiments.run import simulated, train_one
 from experiments.sweep_grid import Point, cleared
+from experiments.training import simulated, train_one
 from fedpriv.compilation import compiling_with
 from fedpriv.fitting import fitted, trial_layout
 from fedpriv.history import DivergedError, Evaluation, History

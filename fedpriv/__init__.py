@@ -23,6 +23,7 @@ from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
+from fedpriv.checkpoint import Checkpoints
 from fedpriv.client_files import write_clients
 from fedpriv.codecs import Codec, Wire, fixed_interval, qsgd
 from fedpriv.cohort import (
@@ -69,6 +70,7 @@ __all__ = [
     "VIEWS",
     "Algorithm",
     "Certificate",
+    "Checkpoints",
     "Claim",
     "Codec",
     "Cohort",

@@ -165,25 +165,25 @@ def check_equal(**values: PyTree) -> None:
     Args:
       **values: pytrees of arrays, of numbers, or of typed keys.
     """
-    digests = gather(np.stack([_digest(value) for value in values.values()]))
-    for name, digest in zip(values, digests.swapaxes(0, 1), strict=True):
-        if (digest != digest[0]).any():
-            other = int(np.argmax((digest != digest[0]).any(1)))
+    digests = gather(np.stack([digest(value) for value in values.values()]))
+    for name, each in zip(values, digests.swapaxes(0, 1), strict=True):
+        if (each != each[0]).any():
+            other = int(np.argmax((each != each[0]).any(1)))
             raise ValueError(
                 f"{name}: process {other} has another than process 0; give every process the same"
             )
 
 
-def _digest(tree: PyTree) -> np.ndarray:
-    """u8[32]."""
+def digest(tree: PyTree) -> np.ndarray:
+    """u8[32], of structure, types, shapes and values of arrays, of numbers, or of typed keys."""
     leaves, structure = jax.tree.flatten(tree)
-    digest = hashlib.sha256(str(structure).encode())
+    found = hashlib.sha256(str(structure).encode())
     for leaf in leaves:
         if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return np.frombuffer(digest.digest(), np.uint8)
+        found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:

@@ -3,31 +3,60 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fedpriv import distributed
-from fedpriv.codecs import Wire
-from fedpriv.compilation import compiled, on_its_own
+from fedpriv.checkpoint import Checkpoints, Keeper
+from fedpriv.chunk import Measure, Score, compiled_chunk, evaluate, one_round, rounds_of_seeds
 from fedpriv.federation import Federation, stack
-from fedpriv.fitting import fitted
-from fedpriv.history import DivergedError, Evaluation, History, add_traffic, divergence, means
-from fedpriv.strategy import Strategy, default, spmd, sum_over, use
+from fedpriv.history import Evaluation, History
+from fedpriv.packing import to_device, to_host
+from fedpriv.progress import Progress, Snapshot
+from fedpriv.strategy import Strategy, default, use
 from fedpriv.streamed_run import one_per_seed, streamed_chunk
 from fedpriv.streaming import StreamedFederation
-from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
-from fedpriv.vectors import dimension
+from fedpriv.types import Algorithm, Example, Key, Params, State
 
-Score = Callable[[Params, Example], dict[str, jax.Array]]
-Measure = Callable[[State, Federation], dict[str, jax.Array]]
+
+class Training(NamedTuple):
+    """What trains: the arguments of `simulate` that its chunks depend on, checked and one per seed.
+
+    Attributes:
+      federations: with a leading axis of seeds, or a list of streamed ones.
+      roots: key[seeds].
+    """
+
+    algorithm: Algorithm
+    federations: Federation | list[StreamedFederation]
+    roots: Key
+    test: Example
+    score: Score
+    measure: Measure | None
+    rounds: int
+    every: int
+
+
+class Chunks(NamedTuple):
+    """Training in pieces, from one evaluation to the next.
+
+    Attributes:
+      state: leaves [seeds, ...], or a list with the state of each seed; the first call's.
+      run: (state, rounds done) -> (state, (metrics, finite, scores, measures)); the state given is no longer there.
+      layout: the strategy, with the number of clients that fit; called after the first chunk.
+    """
+
+    state: State
+    run: Callable[[State, int], tuple[State, tuple]]
+    layout: Callable[[], Strategy]
 
 
 def simulate(
@@ -43,6 +72,7 @@ def simulate(
     strategy: Strategy | None = None,
     measure: Measure | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
 
@@ -60,12 +90,16 @@ def simulate(
       strategy: how clients are laid out; by default `fedpriv.strategy.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
         `measures.heterogeneity`; runs on the device.
-      on_evaluation: called with each `Evaluation` as soon as it is there.
+      on_evaluation: called with each `Evaluation` as soon as it is there. If it raises KeyboardInterrupt, the run ends
+        there, with a checkpoint.
+      checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
+        to the same results, bit for bit; the history has the evaluations before it, too (`on_evaluation` is not called
+        for them, and `compile_seconds` are this call's).
 
     Raises:
       ValueError: rounds, every or the number of seeds below 1, what the algorithm's `init` finds wrong, arguments that
-        are not the same in every process, or what `one_per_seed` and `streamed_chunk` find wrong with a streamed
-        federation.
+        are not the same in every process, what `one_per_seed` and `streamed_chunk` find wrong with a streamed
+        federation, or checkpoints of another run: of other settings, data, layout of clients, or shapes of the state.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
     for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
@@ -74,70 +108,130 @@ def simulate(
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
+        training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
         state = _initial(algorithm, params, federations, roots)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             distributed.check_equal(
                 settings=settings, federation=federations, test=test, initial_state=state
             )
-        history, began = History(tuple(seeds)), time.perf_counter()
-        state, roots, test = distributed.replicate((state, roots, test), strategy.mesh)
-        if isinstance(federations, Federation):
-            federations = distributed.replicate(federations, strategy.mesh)
-            fn = partial(_chunk, algorithm, score, measure or _nothing, rounds, every)
-            chunk = _compiled(fn, (state, federations, roots, test, 0), strategy)
-            history.compile_seconds = time.perf_counter() - began
-            population = federations.num_clients
-        else:
-            if measure:
-                raise ValueError("measure: it would need all records; use a Federation in memory")
-            state = [jax.tree.map(lambda leaf, s=s: leaf[s], state) for s in range(len(seeds))]
-            step, scores = partial(_one_round, algorithm), partial(evaluate, score)
-            where = NamedSharding(strategy.mesh, PartitionSpec())
-            chunk = cleanup.enter_context(
-                streamed_chunk(step, scores, federations, state, roots, rounds, every, where)
-            )
-            population = federations[0].num_clients
-        sent, received = [0] * len(seeds), [0] * len(seeds)
-        for start in range(0, rounds, every):
-            began = time.perf_counter()
-            state, seen = chunk(state, federations, roots, test, start)
-            metrics, finite, scores, measures = jax.device_get(seen)
-            finite = np.array(finite)
-            end = min(start + every, rounds)
-            finite[:, end - start - 1] &= np.isfinite(scores["loss"])
-            if not finite.all():
-                raise DivergedError(divergence(finite, start, seeds), history)
-            add_traffic(sent, "uplink", metrics, end - start)
-            add_traffic(received, "downlink", metrics, end - start)
-            per_client = 8e6 * population
-            evaluation = Evaluation(
-                end,
-                scores["correct"] / scores["weight"],
-                scores["loss"] / scores["weight"],
-                np.array(sent) / per_client,
-                np.array(received) / per_client,
-                means(metrics.get("diagnostics", {}), end - start),
-                time.perf_counter() - began,
-                measures,
-            )
-            history.evaluations.append(evaluation)
+        keeper, saved = None, None
+        if checkpoints:
+            given = _given(training, seeds, strategy)
+            keeper = cleanup.enter_context(checkpoints.opened(given))
+            saved = _begun(keeper, state)
+        progress = Progress(seeds, _num_clients(federations), saved)
+        if saved:
+            strategy = cleanup.enter_context(use(saved.layout))
+            if saved.round == rounds:
+                progress.history.state = to_device(saved.state, state)
+                return progress.history
+        chunks = cleanup.enter_context(_chunks(training, state, strategy, progress, saved))
+        _train(training, chunks, progress, keeper, on_evaluation)
+    return progress.history
+
+
+def _train(
+    training: Training,
+    chunks: Chunks,
+    progress: Progress,
+    keeper: Keeper | None,
+    on_evaluation: Callable[[Evaluation], object] | None,
+) -> None:
+    """The rounds that are left, from evaluation to evaluation."""
+    state, rounds, every = chunks.state, training.rounds, training.every
+
+    def snapshot() -> Snapshot:
+        return progress.snapshot(to_host(_whole(state)), chunks.layout())
+
+    while progress.round < rounds:
+        began, start = time.perf_counter(), progress.round
+        state, seen = chunks.run(state, start)
+        seen = jax.device_get(seen)
+        end = min(start + every, rounds)
+        evaluation = progress.add(seen, end, time.perf_counter() - began)
+        try:
             if on_evaluation:
                 on_evaluation(evaluation)
-        history.state = distributed.local(_stacked(state) if isinstance(state, list) else state)
-    return history
+        except KeyboardInterrupt:
+            if keeper:
+                keeper.offer(end, snapshot, now=True)
+            raise
+        if keeper:
+            keeper.offer(end, snapshot)
+    progress.history.state = _whole(state)
 
 
-def _compiled(
-    make: Callable[[], Callable[..., tuple]], args: tuple, strategy: Strategy
-) -> Callable[..., tuple]:
-    """The chunk that `make` makes, compiled for `args`, with as many clients side by side as fit.
+def _whole(state: State) -> State:
+    """This process's own, with a leading axis of seeds."""
+    return distributed.local(_stacked(state) if isinstance(state, list) else state)
 
-    It is made anew for every layout: JAX keeps the trace of a function that it has seen.
+
+@contextmanager
+def _chunks(
+    training: Training,
+    state: State,
+    strategy: Strategy,
+    progress: Progress,
+    saved: Snapshot | None,
+) -> Iterator[Chunks]:
+    """Compiled for the initial state, which the saved one then replaces: so the programs are the same."""
+    began = time.perf_counter()
+    algorithm, federations, roots, test, score, measure, rounds, every = training
+    state, roots, test = distributed.replicate((state, roots, test), strategy.mesh)
+    first = state
+    if saved:
+        first = distributed.replicate(to_device(saved.state, state), strategy.mesh)
+    if isinstance(federations, Federation):
+        federation = distributed.replicate(federations, strategy.mesh)
+        make = partial(rounds_of_seeds, algorithm, score, measure or _nothing, rounds, every)
+        chunk, layout = compiled_chunk(make, (state, federation, roots, test, 0), strategy)
+        progress.history.compile_seconds = time.perf_counter() - began
+        yield Chunks(
+            first, lambda state, start: chunk(state, federation, roots, test, start), lambda: layout
+        )
+        return
+    if measure:
+        raise ValueError("measure: it would need all records; use a Federation in memory")
+    states = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
+    step, scores = partial(one_round, algorithm), partial(evaluate, score)
+    where = NamedSharding(strategy.mesh, PartitionSpec())
+    ends = progress.round, rounds, every
+    with streamed_chunk(step, scores, federations, states, roots, ends, where) as (chunk, fitted):
+        yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
+
+
+def _given(training: Training, seeds: Sequence[int], strategy: Strategy) -> dict[str, Any]:
+    """What must be as it was for a run to go on."""
+    records: Any = training.federations
+    if not isinstance(records, Federation):  # larger than one wants to read
+        records = [(f.offsets, f.public, () if f.order is None else f.order) for f in records]
+    data = distributed.digest(jax.tree.leaves((records, training.test)))
+    return {
+        "rounds": training.rounds,
+        "every": training.every,
+        "seeds": list(seeds),
+        "layout": asdict(strategy),
+        "data": bytes(data).hex()[:16],
+    }
+
+
+def _begun(keeper: Keeper, state: State) -> Snapshot | None:
+    """The snapshot to go on from, if any: the same one in all processes.
+
+    Raises:
+      ValueError: it is of another run, or not the same everywhere.
     """
-    fitting = fitted(strategy, lambda: on_its_own(spmd(make()), args, [0]))
-    with use(fitting):
-        return compiled(spmd(make()), args, donate_argnums=[0])
+    saved = keeper.load(state)
+    if jax.process_count() > 1:
+        found = (saved.round, saved.state) if saved else (0, ())
+        distributed.check_equal(checkpoint=found)
+    keeper.begin(saved)
+    return saved
+
+
+def _num_clients(federations: Federation | list[StreamedFederation]) -> int:
+    return (federations if isinstance(federations, Federation) else federations[0]).num_clients
 
 
 def _nothing(state: State, federation: Federation) -> dict[str, jax.Array]:
@@ -175,74 +269,3 @@ def _initial(
 
 def _stacked(states: list[State]) -> State:
     return jax.jit(lambda states: jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))(states)
-
-
-def _one_round(
-    algorithm: Algorithm, root: Key, t: jax.Array, state: State, federation: Any
-) -> tuple[State, tuple[Metrics, jax.Array]]:
-    """Round t + 1: the state, its metrics and whether the model is finite."""
-    state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
-    model = jax.tree.map(jnp.int32, Wire(dimension(state.params)))
-    return state, ({"downlink": model} | metrics, _finite(state))
-
-
-def _chunk(
-    algorithm: Algorithm, score: Score, measure: Measure, rounds: int, every: int
-) -> Callable[..., Any]:
-    """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
-
-    def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
-        state, (rows, size, public), root = args
-        federation = Federation(examples, rows, size, public)
-
-        def step(state: State, t: jax.Array) -> tuple:
-            def run(state: State) -> tuple:
-                return _one_round(algorithm, root, t, state, federation)
-
-            if rounds % every == 0:
-                return run(state)
-            _, (metrics, _) = jax.eval_shape(run, state)
-            idle = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), metrics)
-            done = t >= rounds
-            return lax.cond(done, lambda s: (s, (idle, jnp.bool_(True))), run, state)
-
-        metrics: Metrics
-        finite: jax.Array
-        state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
-        scores = evaluate(score, state.params, test)
-        return state, (metrics, finite, scores, measure(state, federation))
-
-    def chunk(
-        state: State, federation: Federation, roots: Key, test: Example, start: jax.Array
-    ) -> tuple:
-        per_seed = (federation.rows, federation.size, federation.public)
-        return lax.map(
-            lambda args: one_seed(args, federation.examples, test, start), (state, per_seed, roots)
-        )
-
-    return chunk
-
-
-def evaluate(
-    score: Score, params: Params, examples: Example, batch_size: int = 250
-) -> dict[str, jax.Array]:
-    """The sums of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
-    n = jax.tree.leaves(examples)[0].shape[0]
-    batches = -(-n // batch_size)
-
-    def batched(leaf: jax.Array) -> jax.Array:
-        padding = [(0, batches * batch_size - n)] + [(0, 0)] * (leaf.ndim - 1)
-        return jnp.pad(leaf, padding).reshape(batches, batch_size, *leaf.shape[1:])
-
-    def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
-        sums = jax.vmap(score, in_axes=(None, 0))(params, batch)
-        return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
-
-    mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)
-    batches_of = jax.tree.map(batched, examples)
-    return sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0]
-
-
-def _finite(state: State) -> jax.Array:
-    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.params)]
-    return jnp.all(jnp.stack(leaves))

@@ -17,7 +17,7 @@ from jax.sharding import Sharding
 from fedpriv.cohort_federation import CohortFederation
 from fedpriv.fitting import fitted
 from fedpriv.foresight import asking, foresee
-from fedpriv.strategy import current, spmd, use
+from fedpriv.strategy import Strategy, current, spmd, use
 from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Key, PyTree, State
 
@@ -66,16 +66,18 @@ def streamed_chunk(
     federations: Sequence[StreamedFederation],
     states: Sequence[State],
     roots: Sequence[Key],
-    rounds: int,
-    every: int,
+    plan: tuple[int, int, int],
     where: Sharding,
-) -> Iterator[Callable[..., tuple[list[State], tuple]]]:
+) -> Iterator[tuple[Callable[..., tuple[list[State], tuple]], Callable[[], Strategy]]]:
     """What `simulate` calls for `every` rounds and an evaluation of each seed, and fetches results once from.
+
+    And what tells the layout of clients, once there was a round.
 
     Args:
       step: a round, (root, rounds done, state, federation) -> (state, (metrics, finite)).
       evaluation: (params, test) -> scores.
       federations, states, roots: of each seed; the states of the first call.
+      plan: rounds done before, rounds in all, rounds between evaluations.
       where: the devices.
 
     Raises:
@@ -83,14 +85,16 @@ def streamed_chunk(
         clients than were foreseen, or what `StreamedFederation.read` finds wrong.
     """
 
+    done, rounds, every = plan
+
     def ends(start: int) -> range:
         return range(start, min(start + every, rounds))
 
     seeds = range(len(roots))
-    order = ((s, t) for start in range(0, rounds, every) for s in seeds for t in ends(start))
+    order = ((s, t) for start in range(done, rounds, every) for s in seeds for t in ends(start))
     scores = jax.jit(spmd(evaluation))
 
-    def chunk(states: list[State], _: object, roots: object, test: PyTree, start: int) -> tuple:
+    def chunk(states: list[State], test: PyTree, start: int) -> tuple:
         seen: list[list] = [[] for _ in seeds]
         for s, of_seed in enumerate(seen):
             for _ in ends(start):
@@ -107,7 +111,7 @@ def streamed_chunk(
         return states, (metrics, finite, _stacked(found[1]), {})
 
     with StreamedRounds(step, federations, states[0], roots, order, where) as running:
-        yield chunk
+        yield chunk, lambda: running.layout
 
 
 def _stacked(trees: list) -> Any:
@@ -155,6 +159,11 @@ class StreamedRounds:
         self._done: jax.Array | None = None
         self._pool = ThreadPoolExecutor(1, "fedpriv-prefetch")
         self._next: tuple[int, np.int32, Future] | None = None
+
+    @property
+    def layout(self) -> Strategy:
+        """With as many clients side by side as fit, once there was a round."""
+        return self._strategy
 
     def __enter__(self) -> StreamedRounds:
         self._next = self._fetch()

@@ -11,6 +11,7 @@ HEAVY = {
     "dp_accounting",
     "jax_privacy",
     "matplotlib",
+    "orbax",
     "scipy.stats",
     "sklearn",
     "tensorflow_datasets",

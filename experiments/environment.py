@@ -1,0 +1,64 @@
+"""What a run's numbers depend on beside its settings: versions, device, revision of the code, layout of clients."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedpriv.strategy import Strategy
+
+PACKAGES = (
+    "fedpriv",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "dp-accounting",
+    "numpy",
+    "tensorflow-datasets",
+)
+
+
+def environment(strategy: Strategy) -> dict[str, Any]:
+    """As JSON; runs in the same one are the same to the bit."""
+    about = {"versions": versions(), "device": device(), "git_revision": git_revision()}
+    return about | {"layout": asdict(strategy)}
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that numbers depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # fedpriv itself, run from its folder
+            found[package] = "not installed"
+    return found
+
+
+def device() -> dict[str, Any]:
+    """What computes, and how exactly: "default" is TF32 or less on some accelerators, float32 on CPU."""
+    import jax
+
+    first = jax.local_devices()[0]
+    counts = {"count": jax.device_count(), "processes": jax.process_count()}
+    precision = jax.config.jax_default_matmul_precision or "default"
+    about = {"platform": first.platform, "kind": first.device_kind, "matmul_precision": precision}
+    return about | counts
+
+
+def git_revision() -> str | None:
+    """The commit of the working folder, with "+" where files differ from it; None outside a repository."""
+    here = Path(__file__).parent
+    try:
+        run = [
+            subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, check=True)
+            for args in (["rev-parse", "HEAD"], ["status", "--porcelain", "-uno"])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run[0].stdout.strip() + ("+" if run[1].stdout.strip() else "")

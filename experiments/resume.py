@@ -1,0 +1,191 @@
+"""Run folders to go on with: what they say, what must be as it was, what is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from experiments import config as configuration
+from experiments import lines
+from experiments.command_line import Parser, one_line, own_options, parse
+from experiments.config import Run
+from experiments.plain import plain
+from fedpriv.checkpoint import differences
+from fedpriv.history import History
+
+FREE = ("output", "data_dir", "checkpoint", "record")  # do not change what is found
+CHECKPOINTS = "checkpoints"
+
+
+class Earlier(NamedTuple):
+    """A run that was stopped.
+
+    Attributes:
+      folder: of the run.
+      name: of its config.
+      config: what it was begun with.
+      about: what else config.json says.
+      lines: of metrics.jsonl.
+    """
+
+    folder: Path
+    name: str
+    config: Run
+    about: dict[str, Any]
+    lines: list[dict[str, Any]]
+
+    def finished(self, planned: Mapping[str, int]) -> dict[str, History]:
+        """Of the algorithms that were trained to their end, the first ones of the run."""
+        found: dict[str, History] = {}
+        for name, rounds in planned.items():
+            own = [line for line in self.lines if line["algorithm"] == name]
+            every = self.config.every
+            if [line["round"] for line in own] != [*range(every, rounds, every), rounds]:
+                break
+            evaluations = [lines.evaluation(line) for line in own]
+            found[name] = History(tuple(range(self.config.seeds)), evaluations)
+        return found
+
+
+def take_option(args: list[str]) -> tuple[Path | None, list[str]]:
+    """The folder of --resume, and what is left; prints its help where it is asked for.
+
+    Raises:
+      ValueError: it has no value.
+    """
+    parser = Parser(
+        prog="python -m experiments.run",
+        description="A run that was stopped goes on from its last checkpoint (see --checkpoint below) to the end that "
+        "it would have had, bit for bit; its settings are those of its folder.",
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="of the run to go on with")
+    options: Namespace
+    options, rest = own_options(parser, args)
+    return options.resume, rest
+
+
+def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
+    """What `folder` holds, and its settings as they are to be from here on.
+
+    Args:
+      args: a config and fields, none of them needed; see `FREE` for those that may differ from the run's.
+
+    Raises:
+      ValueError: no run, one of an older version, or other settings; names all that differ.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        raise ValueError(f"--resume: {folder} holds no run (no config.json); give a run folder")
+    try:
+        about = json.loads(path.read_text())
+        name, settings = about.pop("config"), about.pop("settings")
+        about["environment"]  # also a run's of an older version, whose lines say too little
+        module = configuration.load(name)
+        saved = _saved(module, name, settings)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"--resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
+            "another version: begin a new run"
+        ) from None
+    args = list(args)
+    given = args.pop(0) if args and not args[0].startswith("-") else name
+    config = saved
+    if given == name:
+        config = parse(_with_default(module, saved), name, args)
+    if config.output not in (saved.output, None) and config.output.resolve() != folder.resolve():
+        raise ValueError(
+            f"output: {config.output} is not {folder}, which --resume names; leave it out"
+        )
+    there, here = {"config": name, **fixed(saved)}, {"config": given, **fixed(config)}
+    if different := "; ".join(differences(there, here)):
+        raise ValueError(
+            f"--resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
+        )
+    found = Earlier(folder, name, saved, about, lines.read(folder / "metrics.jsonl"))
+    return found, replace(config, output=folder)
+
+
+def fixed(config: Run) -> dict[str, Any]:
+    """The settings that a run's results depend on, as JSON."""
+    return {k: v for k, v in plain(config).items() if k not in FREE}
+
+
+def how_ended(folder: Path) -> str | None:
+    """The status of a run that has come to its end, complete or diverged; None of one that can go on."""
+    try:
+        status = json.loads((folder / "summary.json").read_text())["status"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return status if status == "complete" or status.startswith("diverged") else None
+
+
+def resumed(
+    found: Earlier, environment: Mapping[str, Any], finished: Mapping[str, History]
+) -> tuple[dict[str, Any], str | None]:
+    """What config.json is to say of a run that goes on here, and a warning where it is not to the bit.
+
+    Raises:
+      ValueError: another layout of clients: their sums would be rounded in another order.
+    """
+    before = [entry["environment"] for entry in found.about["resumed"]]
+    last = [found.about["environment"], *before][-1]
+    different = list(differences(last, environment))
+    layout = [text for text in different if text.startswith("layout.")]
+    if layout:
+        raise ValueError(
+            f"--resume: {found.folder} was trained with another layout of clients, which adds in another order: "
+            f"{'; '.join(layout)}; use as many devices as there"
+        )
+    if str(environment["git_revision"]).endswith("+") and not different:
+        different = ["git_revision: files were changed since, which may be other changes now"]
+    entry = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "rounds": {name: history.evaluations[-1].round for name, history in finished.items()},
+        "differs": different,
+        "environment": dict(environment),
+    }
+    about = found.about | {"resumed": [*found.about["resumed"], entry]}
+    if not different:
+        return about, None
+    return about, (
+        f"--resume: the run goes on elsewhere: {'; '.join(different)}; its numbers may not be those of an "
+        "uninterrupted run, bit for bit"
+    )
+
+
+def _saved(module: Any, name: str, settings: Mapping[str, Any]) -> Run:
+    """The settings of a config.json, by way of the command line, which checks them."""
+    default = module.config
+    return parse(module, name, [*_flags(settings, plain(default))])
+
+
+def _flags(
+    settings: Mapping[str, Any], default: Mapping[str, Any], prefix: str = "--"
+) -> list[str]:
+    """Of what is not the default."""
+    found = []
+    for field, value in settings.items():
+        name, standard = field.replace("_", "-"), default.get(field)
+        if value == standard:
+            continue
+        if isinstance(value, dict) and isinstance(standard, dict):
+            found += _flags(value, standard, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            found.append(f"{prefix}{name}" if value else f"{prefix}no-{name}")
+        else:
+            words = value if isinstance(value, list) else [value]
+            found += [f"{prefix}{name}", *map(str, words)]
+    return found
+
+
+def _with_default(module: Any, config: Run) -> Any:
+    return SimpleNamespace(__doc__=module.__doc__, config=config)

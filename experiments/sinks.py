@@ -1,0 +1,100 @@
+"""Where a run's records go beside metrics.jsonl: anything with one method."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+
+
+class Sink(Protocol):
+    """Takes the lines of metrics.jsonl, in their order; those of a run that goes on, from the first one."""
+
+    def write(self, record: Mapping[str, Any]) -> None: ...
+
+
+def opened(names: Sequence[str], folder: Path, about: Mapping[str, Any]) -> list[Sink]:
+    """The sinks of these names, after `check_installed`; imports their libraries.
+
+    Args:
+      folder: of the run.
+      about: what config.json says.
+
+    Raises:
+      ValueError: a library does not start.
+    """
+    found: list[Sink] = []
+    for name in names:
+        try:
+            if name == "tensorboard":
+                from experiments.tensorboard import TensorBoard
+
+                found.append(TensorBoard(folder / "tensorboard"))
+            else:
+                from experiments.weights_and_biases import WeightsAndBiases
+
+                found.append(WeightsAndBiases(folder, about))
+        except Exception as error:
+            raise ValueError(f"record: {name} does not start ({error}); leave it out") from None
+    return found
+
+
+def check_installed(names: Sequence[str]) -> None:
+    """Raises ValueError: a library is not installed."""
+    for name in names:
+        if importlib.util.find_spec(LIBRARIES[name]) is None:
+            raise ValueError(
+                f"record: {name} needs {LIBRARIES[name]}, which is not installed; pip install {LIBRARIES[name]}"
+            )
+
+
+def guarded(sink: Sink) -> Sink:
+    """`sink` until it fails: a full disk or a lost connection must not end a training."""
+    return _Guarded(sink)
+
+
+class _Guarded:
+    def __init__(self, sink: Sink):
+        self._sink: Sink | None = sink
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        if self._sink is None:
+            return
+        try:
+            self._sink.write(record)
+        except Exception as error:
+            name = type(self._sink).__name__
+            self._sink = None
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            print(
+                f"warning: record: {name} failed ({reason}); it gets no more of this run, metrics.jsonl has all",
+                file=sys.stderr,
+            )
+
+
+def scalars(record: Mapping[str, Any]) -> dict[str, float]:
+    """A record as numbers with names: means over the seeds, deviations, and epsilons that say what they are of.
+
+    `epsilon/certified/VIEW/UNIT/ADJACENCY`, likewise `epsilon/claimed/...`; one that is infinite is left out.
+    """
+    return dict(_scalars(record))
+
+
+def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    spreads = {name: record[name] for name in ("accuracy", "loss")}
+    diagnostics = record["diagnostics_not_private"].items()
+    spreads |= {f"diagnostics_not_private/{name}": spread for name, spread in diagnostics}
+    for name, spread in spreads.items():
+        yield name, float(spread["mean"])
+        if spread["std"] is not None:
+            yield f"{name}/std", float(spread["std"])
+    for name in ("uplink_mb_per_client", "downlink_mb_per_client", "seconds"):
+        yield name, float(record[name])
+    for kind, about in record["privacy"].items():
+        if about and about["epsilon"] not in ("inf", "nan"):
+            tag = (about[field] for field in ("view", "unit", "relation"))
+            yield "/".join(["epsilon", kind, *tag]), float(about["epsilon"])

@@ -1,0 +1,202 @@
+"""Trains a run's algorithms one after another, shows and records them, goes on where it was stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from experiments.command_line import one_line
+from experiments.config import Experiment, Run
+from experiments.processes import Processes
+from experiments.record import Privacy, Recorder
+from experiments.resume import CHECKPOINTS, fixed
+from experiments.show import Progress, picture, table
+from fedpriv.checkpoint import Checkpoints
+from fedpriv.history import DivergedError, Evaluation, History
+from fedpriv.simulate import simulate
+from fedpriv.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is ready to be trained.
+
+    Attributes:
+      name: of the config.
+      folder: of the run; only process 0 writes there.
+      planned: rounds of each algorithm.
+      recorder: None in a process that leaves recording to another.
+      finished: what was trained before, where the run goes on.
+    """
+
+    name: str
+    config: Run
+    folder: Path
+    strategy: Strategy
+    experiment: Experiment
+    planned: Mapping[str, int]
+    joined: Processes
+    recorder: Recorder | None
+    finished: Mapping[str, History] = field(default_factory=dict)
+
+    def checkpoints(self, algorithm: str) -> Path:
+        return self.folder / CHECKPOINTS / algorithm
+
+
+def train(job: Job) -> int:
+    """Trains every algorithm that is not finished; returns the exit code."""
+    histories: dict[str, History] = dict(job.finished)
+    joined, recorder = job.joined, job.recorder
+    status, code = "complete", 0
+    try:
+        with joined.stopping():
+            for algorithm in job.experiment.entries:
+                if algorithm not in job.finished:
+                    histories[algorithm] = History(tuple(range(job.config.seeds)))
+                    _train_with_checkpoints(algorithm, job, histories[algorithm])
+                if recorder:  # its lines are on the disk
+                    shutil.rmtree(job.checkpoints(algorithm), ignore_errors=True)
+    except DivergedError as error:
+        status, code = f"diverged: {algorithm}: {error}", 1
+    except KeyboardInterrupt:
+        status, code = "interrupted", 130
+    # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
+    except (ValueError, RuntimeError, ConnectionError) as error:
+        if joined.count == 1:
+            raise
+        traceback.print_exception(error)
+        joined.others_gone = True
+        status, code = f"failed, perhaps because another process ended: {one_line(error)}", 1
+    if recorder:
+        with contextlib.suppress(OSError):  # others may still be in there
+            (job.folder / CHECKPOINTS).rmdir()
+        _finish(job, recorder, histories, status)
+    if not joined.others_gone:
+        with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
+            joined.meet()  # the others wait while the first one writes
+    return code
+
+
+def _finish(job: Job, recorder: Recorder, histories: dict[str, History], status: str) -> None:
+    summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
+    if summary["rounds"]:
+        picture(histories, recorder.folder / "accuracy.png")
+        print(table(summary))
+    if status != "complete":
+        print(f"error: {status}", file=sys.stderr)
+    if status == "interrupted" or status.startswith("failed"):
+        print(f"--resume {recorder.folder} goes on", file=sys.stderr)
+    print(f"run folder: {recorder.folder}")
+
+
+def _train_with_checkpoints(algorithm: str, job: Job, history: History) -> None:
+    config = replace(job.config, rounds=job.planned[algorithm])
+
+    def warn(text: str) -> None:
+        if job.recorder:
+            print(f"warning: {text}", file=sys.stderr)
+
+    checkpoints = Checkpoints(
+        job.checkpoints(algorithm),
+        job.config.checkpoint.rounds,
+        job.config.checkpoint.minutes,
+        {"config": job.name, "algorithm": algorithm, **fixed(job.config)},
+        warn,
+    )
+    train_one(
+        algorithm,
+        job.experiment,
+        config,
+        job.strategy,
+        job.recorder,
+        history,
+        joined=job.joined,
+        checkpoints=checkpoints,
+    )
+
+
+def train_one(
+    algorithm: str,
+    experiment: Experiment,
+    config: Run,
+    strategy: Strategy,
+    recorder: Recorder | None,
+    history: History,
+    simulation: Callable[..., History] | None = None,
+    joined: Processes | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> None:
+    """Trains one algorithm; what it has recorded is in `history` however it ends.
+
+    Args:
+      recorder: None in a process that leaves recording to another.
+      simulation: what trains, by default `simulated`.
+      joined: the processes that train together, if there are several.
+      checkpoints: where they are kept, if they are.
+    """
+    privacy = Privacy(experiment.entries[algorithm].algorithm, experiment.delta)
+    progress = Progress(algorithm, config.rounds) if recorder else None
+
+    def show(e: Evaluation) -> None:
+        if progress:
+            progress.update(e, privacy.certificate(e.round, "third_party"))
+
+    def on_evaluation(e: Evaluation) -> None:
+        history.evaluations.append(e)
+        if recorder:
+            recorder.evaluation(algorithm, e, privacy)
+        show(e)
+        if joined:
+            joined.meet()
+
+    def on_resume(evaluations: Sequence[Evaluation]) -> None:
+        history.evaluations.extend(evaluations)
+        if recorder:
+            recorder.restore(algorithm, evaluations, privacy)
+        show(evaluations[-1])
+
+    further: dict[str, Any] = {}
+    if checkpoints:
+        further["checkpoints"] = replace(checkpoints, on_resume=on_resume)
+    try:
+        train = simulation or simulated
+        done = train(algorithm, experiment, config, strategy, on_evaluation, **further)
+        history.compile_seconds = done.compile_seconds
+    except DivergedError as error:
+        history.compile_seconds = error.history.compile_seconds
+        raise
+    finally:
+        if progress:
+            progress.close()
+
+
+def simulated(
+    algorithm: str,
+    experiment: Experiment,
+    config: Run,
+    strategy: Strategy,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> History:
+    """`simulate` with the experiment's and the config's settings."""
+    entry = experiment.entries[algorithm]
+    return simulate(
+        entry.algorithm,
+        experiment.model.init,
+        entry.federations,
+        experiment.test,
+        score=experiment.model.score,
+        rounds=config.rounds,
+        every=config.every,
+        seeds=range(config.seeds),
+        strategy=strategy,
+        measure=experiment.measure and experiment.measure(),
+        on_evaluation=on_evaluation,
+        checkpoints=checkpoints,
+    )

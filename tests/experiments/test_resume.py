@@ -1,0 +1,424 @@
+"""Runs that were stopped go on to the folder that they would have left: killed, asked to stop, on other settings."""
+
+import json
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from several import PATIENCE, ended, free_port, options, started
+
+from experiments import config as configuration
+from experiments import environment, resume
+from experiments.plain import plain
+from experiments.run import main, resume_or_start
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
+
+SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
+SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
+RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
+OFTEN = ["--checkpoint.rounds", "1"]
+GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 6, 8, 9)]
+
+
+def launch(*args):
+    return main([str(a) for a in args])
+
+
+def lines(folder):
+    """metrics.jsonl without the seconds; every line must be whole."""
+    text = (folder / "metrics.jsonl").read_text()
+    assert text.endswith("\n")
+    return [json.loads(line) | {"seconds": None} for line in text.splitlines()]
+
+
+def summary(folder):
+    """summary.json without times, folder and the list of resumes."""
+    found = json.loads((folder / "summary.json").read_text())
+    for name in ("rounds_per_second", "compile_seconds", "resumed", "git_revision"):
+        del found[name]
+    found["settings"] |= dict.fromkeys(resume.FREE)
+    return found
+
+
+def assert_same(folder, whole):
+    assert lines(folder) == lines(whole)
+    assert summary(folder) == summary(whole)
+    assert (folder / "accuracy.png").read_bytes() == (whole / "accuracy.png").read_bytes()
+    assert {f.name for f in folder.iterdir()} == {f.name for f in whole.iterdir()}
+
+
+class Stop:
+    """A sink that kills the run, as nothing else ends it, at an evaluation."""
+
+    def __init__(self, algorithm, round):
+        self.at = (algorithm, round)
+        self.seen = []
+
+    def write(self, record):
+        self.seen.append((record["algorithm"], record["round"]))
+        if self.seen[-1] == self.at:
+            raise _KilledError
+
+
+class _KilledError(BaseException):
+    pass
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of the run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    assert launch(*RUN, "--output", folder) == 0
+    assert [(x["algorithm"], x["round"]) for x in lines(folder)] == GRID
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """The folder of one that was killed after the third evaluation of its second algorithm."""
+    folder = tmp_path_factory.mktemp("run") / "stopped"
+    with pytest.raises(_KilledError):
+        main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("rand_k", 6)])
+    assert [p.name for p in (folder / "checkpoints").iterdir()] == ["rand_k"]
+    return folder
+
+
+@pytest.fixture
+def folder(stopped, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(stopped, tmp_path / "copy")
+
+
+def test_a_killed_run_goes_on_to_the_same_folder(folder, whole):
+    seen = Stop(None, None)
+    assert main(["--resume", str(folder)], sinks=[seen]) == 0
+    assert_same(folder, whole)
+    assert seen.seen == GRID  # a sink begins anew, and misses nothing
+    [entry] = json.loads((folder / "summary.json").read_text())["resumed"]
+    assert entry["rounds"] == {"fed_avg": 9, "rand_k": 4}
+
+
+@pytest.mark.parametrize("kept", ["none", "half", "more"])
+def test_whatever_lines_are_there(kept, folder, whole):
+    """None of the algorithm that goes on; a line that is torn; lines after the checkpoint, and torn ones."""
+    file = folder / "metrics.jsonl"
+    there = file.read_text().splitlines(keepends=True)
+    assert len(there) == 8
+    text = {
+        "none": there[:5],
+        "half": [*there[:6], there[6][:40]],
+        "more": [*there, there[-1][:-1]],
+    }
+    file.write_text("".join(text[kept]))
+    assert launch("--resume", folder) == 0
+    assert_same(folder, whole)
+
+
+def test_without_lines_of_a_finished_algorithm_it_is_trained_again(folder, whole):
+    file = folder / "metrics.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+    assert launch("--resume", folder) == 0
+    assert_same(folder, whole)
+
+
+def test_a_damaged_checkpoint_falls_back(folder, whole, capsys):
+    for file in (folder / "checkpoints" / "rand_k" / "4").rglob("d/*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert launch("--resume", folder) == 0
+    assert "warning: checkpoint of round 4" in capsys.readouterr().err
+    assert_same(folder, whole)
+
+
+def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path, whole):
+    folder = tmp_path / "r"
+    with pytest.raises(_KilledError):
+        main([*RUN, "--output", str(folder)], sinks=[Stop("rand_k", 6)])
+    assert not [*folder.rglob("checkpoints/*/*")]
+    assert launch("--resume", folder) == 0
+    assert_same(folder, whole)
+
+
+def test_what_has_ended_is_left(whole, capsys):
+    before = {f: f.stat().st_mtime_ns for f in whole.iterdir()}
+    assert launch("--resume", whole) == 0
+    assert resume_or_start(whole, RUN) == 0
+    assert "has ended: complete" in capsys.readouterr().err
+    assert {f: f.stat().st_mtime_ns for f in whole.iterdir()} == before
+
+
+def test_resume_or_start(tmp_path, whole, capsys):
+    folder = tmp_path / "r"
+    (tmp_path / "x").mkdir()
+    with pytest.raises(_KilledError):
+        main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("fed_avg", 6)])
+    assert resume_or_start(folder, RUN) == 0
+    assert_same(folder, whole)
+    assert resume_or_start(tmp_path / "new", [*RUN, "--rounds", "1"]) == 0
+    assert [x["round"] for x in lines(tmp_path / "new")] == [1, 1]
+    assert resume_or_start(folder, ["quickstart", *RUN, "--p", "0.2"]) == 2
+    assert "p 0.1 there, 0.2 here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--p", "0.2", "--local.epochs", "2"], "p 0.1 there, 0.2 here; local.epochs 1 there, 2"),
+        (["--rounds", "20"], "rounds 9 there, 20 here"),
+        (["--algorithms", "rand_k"], "algorithms fed_avg rand_k there, rand_k here"),
+        (["--stop-at-epsilon", "3"], "stop_at_epsilon None there, 3.0 here"),
+        (["--layout.clients", "2"], "layout.clients None there, 2 here"),
+        (["mspdq_mnist"], "config quickstart there, mspdq_mnist here"),
+        (["--output", "elsewhere"], "output: elsewhere is not"),
+        (["--roundz", "3"], "did you mean --rounds"),
+    ],
+)
+def test_other_settings_are_refused_by_name(args, said, folder, capsys):
+    before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    assert launch("--resume", folder, *args) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert said in error
+    assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
+
+
+def test_what_does_not_change_results_may_differ(folder, whole):
+    free = ["--checkpoint.minutes", "None", "--checkpoint.rounds", "4", "--data-dir", "elsewhere"]
+    assert launch("--resume", folder, "quickstart", *RUN, *free, "--output", folder) == 0
+    assert_same(folder, whole)
+
+
+def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys):
+    versions = environment.versions
+    monkeypatch.setattr(environment, "versions", lambda: versions() | {"jax": "9.9"})
+    assert launch("--resume", folder) == 0
+    error = capsys.readouterr().err
+    there = versions()["jax"]
+    assert f"warning: --resume: the run goes on elsewhere: versions.jax {there} there, 9.9" in error
+    [entry] = json.loads((folder / "summary.json").read_text())["resumed"]
+    assert f"versions.jax {there} there, 9.9 here" in entry["differs"]
+    assert lines(folder) == lines(whole)
+
+
+def test_another_layout_is_refused(folder, capsys):
+    """As where the number of devices is left to the machine."""
+    path = folder / "config.json"
+    about = json.loads(path.read_text())
+    about["environment"]["layout"]["devices"] = 8
+    path.write_text(json.dumps(about))
+    assert launch("--resume", folder) == 2
+    assert "layout.devices 8 there, 1 here; use as many devices as there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "holds no run (no config.json)"),
+        ('{"config": "quickstart", "sett', "JSONDecodeError"),
+        ('{"config": "nonsense", "settings": {}, "environment": {}}', "there is no 'nonsense'"),
+        ('{"config": "quickstart", "settings": {}}', "KeyError: 'environment'"),
+        ('{"config": "quickstart", "settings": {"q": 1}, "environment": {}}', "--q: unknown field"),
+    ],
+)
+def test_folders_that_hold_no_run(content, said, tmp_path, capsys):
+    if content:
+        (tmp_path / "config.json").write_text(content)
+    assert launch("--resume", tmp_path) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", configuration.names())
+def test_settings_are_read_back_from_every_config(name):
+    module = configuration.load(name)
+    settings = json.loads(json.dumps(plain(module.config)))
+    assert resume._saved(module, name, settings) == module.config
+    other = settings | {
+        "rounds": settings["rounds"] + 1,
+        "stop_at_epsilon": 2.5,
+        "checkpoint": {"rounds": 3, "minutes": None},
+    }
+    found = plain(resume._saved(module, name, other | {"algorithms": settings["algorithms"][:1]}))
+    assert found == other | {"algorithms": settings["algorithms"][:1]}
+
+
+def test_a_budget_ends_a_resumed_run_as_any_other(tmp_path):
+    """Planned rounds are fewer than the config's."""
+    args = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2"]
+    args += ["--stop-at-epsilon", "8", "--noise-multiplier", "1"]
+    assert launch(*args, "--output", tmp_path / "whole") == 0
+    planned = summary(tmp_path / "whole")["rounds_planned"]["rand_k"]
+    assert 4 < planned < 9
+    with pytest.raises(_KilledError):
+        main([*args, *OFTEN, "--output", str(tmp_path / "r")], sinks=[Stop("rand_k", 4)])
+    assert launch("--resume", tmp_path / "r") == 0
+    assert_same(tmp_path / "r", tmp_path / "whole")
+
+
+def test_a_run_that_diverged_has_ended(tmp_path, capsys):
+    args = [*SMALL, "--algorithms", "dp_fed_avg", "--rounds", "3", "--noise-multiplier", "1e30"]
+    assert launch(*args, "--output", tmp_path / "r") == 1
+    assert launch("--resume", tmp_path / "r") == 1
+    assert "has ended: diverged: dp_fed_avg" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def cached(compiled_once):
+    """Environment of processes that compile once."""
+    return {"JAX_ENABLE_COMPILATION_CACHE": "true", "JAX_COMPILATION_CACHE_DIR": compiled_once}
+
+
+def wait_for(condition, process):
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        if process.poll() is not None:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def count(folder):
+    file = folder / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
+LONG = ["--algorithms", "fed_avg", "rand_k", "--rounds", "30", "--every", "1"]
+LONG = ["-m", "experiments.run", *SMALL, *LONG, "--checkpoint.minutes", "0"]
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory, cached):
+    """60 evaluations with a checkpoint each, never disturbed."""
+    folder = tmp_path_factory.mktemp("run") / "long"
+    with started([[*LONG, "--output", folder]], [cached]) as processes:
+        [done] = ended(processes)
+    assert done.code == 0, done
+    return folder
+
+
+def test_killed_at_random_moments(tmp_path, cached, long_run):
+    """Five times, each a random time after a random further evaluation; then to its end."""
+    folder, rng, kills = tmp_path / "r", random.Random(0), 0
+    command = [*LONG, "--output", folder]
+    for _ in range(5):
+        goal = count(folder) + rng.randint(1, 9)
+        with started([command], [cached]) as [process]:
+            if wait_for(lambda goal=goal: count(folder) >= goal, process):
+                time.sleep(rng.uniform(0, 0.3))
+                process.send_signal(signal.SIGKILL)
+            [done] = ended([process])
+        assert done.code in (-signal.SIGKILL, 0), done
+        kills += done.code != 0
+        command = ["-m", "experiments.run", "--resume", folder]
+    assert kills >= 3
+    with started([command], [cached]) as processes:
+        [done] = ended(processes)
+    assert done.code == 0, done
+    assert_same(folder, long_run)
+
+
+DYING = """
+import os, signal, sys, threading, time
+from experiments.run import main
+from fedpriv.checkpoint import Keeper
+save, calls = Keeper._save, []
+def dying(keeper, snapshot):
+    calls.append(snapshot)
+    if len(calls) == 3:
+        def kill():
+            files = lambda: sum(len(f) for _, _, f in os.walk(keeper._folder))
+            before = files()
+            while files() < before + int(sys.argv[1]):
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        threading.Thread(target=kill).start()
+        time.sleep(0.05)
+    save(keeper, snapshot)
+Keeper._save = dying
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("files", [1, 4, 9])
+def test_killed_while_a_checkpoint_is_written(files, tmp_path, cached, long_run):
+    """After so many of its files."""
+    folder = tmp_path / "r"
+    arguments = ["-c", DYING, files, *LONG[2:], "--output", folder]
+    with started([arguments], [cached]) as processes:
+        [done] = ended(processes)
+    assert done.code == -signal.SIGKILL, done
+    with started([["-m", "experiments.run", "--resume", folder]], [cached]) as processes:
+        [done] = ended(processes)
+    assert done.code == 0, done
+    assert_same(folder, long_run)
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_it_takes_a_checkpoint(asked, tmp_path, cached, long_run):
+    folder = tmp_path / "r"
+    command = [*LONG[:-2], "--output", folder]  # a checkpoint every ten minutes
+    with started([command], [cached]) as [process]:
+        assert wait_for(lambda: count(folder) >= 2, process)
+        process.send_signal(asked)
+        [done] = ended([process])
+    assert done.code == 130, done
+    assert "error: interrupted" in done.err
+    assert f"--resume {folder} goes on" in done.err
+    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
+    recorded = count(folder)
+    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()] == [str(recorded)]
+    with started([["-m", "experiments.run", "--resume", folder]], [cached]) as processes:
+        [done] = ended(processes)
+    assert done.code == 0, done
+    assert_same(folder, long_run)
+
+
+def test_a_run_that_goes_on_elsewhere_is_not_disturbed(tmp_path, cached):
+    folder = tmp_path / "r"
+    endless = [*LONG, "--rounds", "1000000", "--output", folder]
+    with started([endless], [cached]) as [process]:
+        assert wait_for(lambda: count(folder) >= 1, process)
+        with started([["-m", "experiments.run", "--resume", folder]], [cached]) as others:
+            [other] = ended(others)
+        assert process.poll() is None
+    assert other.code == 2
+    assert other.err == f"error: {folder}: another process writes to this run; end it first\n"
+
+
+def test_two_processes_go_on_together(tmp_path):
+    """Both are killed; both read the checkpoint; the numbers are those of an undisturbed run."""
+
+    def two(*args):
+        address = f"127.0.0.1:{free_port()}"
+        command = ["-m", "experiments.run", *args]
+        return [[*command, *options(address, 2, i)] for i in range(2)]
+
+    short = [*SMALL, "--algorithms", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
+    folder, dying = tmp_path / "r", tmp_path / "dying.py"
+    dying.write_text(
+        "import os, signal, sys\n"
+        "from fedpriv.checkpoint import Keeper\n"
+        "from experiments.run import main\n"
+        "offer = Keeper.offer\n"
+        "def dies(keeper, round, *args, **kwargs):\n"
+        "    offer(keeper, round, *args, **kwargs)\n"
+        "    round == 4 and os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Keeper.offer = dies\n"
+        "main()\n"
+    )
+    arguments = [[dying, *a[2:]] for a in two(*short, *OFTEN, "--output", folder)]
+    with started(arguments) as processes:
+        assert {p.code for p in ended(processes)} <= {-signal.SIGKILL, 1}
+    assert [p.name for p in (folder / "checkpoints" / "rand_k").iterdir()]
+    with started(two("--resume", folder)) as processes:
+        said = ended(processes)
+    assert [p.code for p in said] == [0, 0], said
+    with started(two(*short, "--output", tmp_path / "whole")) as processes:
+        assert [p.code for p in ended(processes)] == [0, 0]
+    assert_same(folder, tmp_path / "whole")

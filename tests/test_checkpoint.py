@@ -1,0 +1,336 @@
+"""Checkpoints: what was interrupted goes on to the same end, to the bit, whatever happened to the last file."""
+
+import shutil
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import assert_identical, classification, sgd
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
+
+CLIENTS, PER_CLIENT = 6, 3
+FEDERATION, TEST, MODEL = classification(CLIENTS, PER_CLIENT)
+OTHER = classification(CLIENTS, PER_CLIENT, seed=1)[0]
+PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
+COMMON = {"optimizer": sgd, "batches": fp.epochs(1, 2)}
+FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
+STEPS = fp.dp_scaffold_steps(
+    fp.per_example_dense(1e-2), fp.subsets(PER_CLIENT, 2), 3, 0.1, **PRIVATE
+)
+SPLIT = {
+    "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
+    "splitting": fp.splitting.uniform(0.3),
+    "coupling": fp.consensus.coupling(0.4, 0.1),
+    "exchanges": fp.consensus.constant(3),
+    "submodels": (1, 2),
+}
+ROUNDS, EVERY, SEEDS = 7, 2, (3, 8)  # evaluated after 2, 4, 6 and 7
+
+
+class Odd(NamedTuple):
+    """A state of all kinds of leaves, and names that no file should be called by."""
+
+    params: Any
+    round: jax.Array
+    key: jax.Array
+    half: jax.Array
+    nothing: jax.Array
+    flags: dict[str, jax.Array]
+
+
+def odd():
+    """FedAvg whose state has further leaves, each different in every round."""
+    own = fp.fed_avg(MODEL.loss, sampler=FIXED, **COMMON)
+
+    def init(params, federation):
+        nothing, flags = jnp.zeros((0, 3)), {"a/b": jnp.array([True, False]), "": jnp.uint8(7)}
+        return Odd(params, jnp.int32(0), jax.random.key(1), jnp.bfloat16(0.1), nothing, flags)
+
+    def round(key, state, federation):
+        model, metrics = own.round(key, fp.ModelState(state.params, state.round), federation)
+        flags = {"a/b": ~state.flags["a/b"], "": state.flags[""] * jnp.uint8(3)}
+        half = state.half + jax.random.normal(state.key, (), jnp.bfloat16)
+        new = state._replace(key=jax.random.fold_in(state.key, 1), half=half, flags=flags)
+        metrics |= {"diagnostics": {"half": half.astype(jnp.float32), "b": jnp.float32(1)}}
+        return new._replace(params=model.params, round=model.round), metrics
+
+    return own._replace(init=init, round=round)
+
+
+ALGORITHMS = {
+    "fed_avg": fp.fed_avg(MODEL.loss, sampler=FIXED, **COMMON),
+    "dp_scaffold": fp.dp_scaffold(STEPS, sampler=POISSON),
+    "mspdq_fl": fp.mspdq_fl(MODEL.loss, bits=8, **SPLIT, **COMMON),
+    "adaptive_fed_avg": fp.adaptive_fed_avg(
+        MODEL.loss, sampler=POISSON, quantile=0.5, count_noise=1.0, **COMMON, **PRIVATE
+    ),
+    "odd": odd(),
+}
+FED_AVG = ALGORITHMS["fed_avg"]
+
+
+def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **options):
+    """A run, and the rounds at which it called back; `stop` is the evaluation after which it is killed."""
+    called = []
+
+    def on_evaluation(e):
+        called.append(e.round)
+        if stop and called[-1] > stop:
+            raise RuntimeError("killed")
+
+    given = {"rounds": ROUNDS, "every": EVERY, "seeds": SEEDS, "strategy": fp.Strategy()}
+    given |= {"on_evaluation": on_evaluation} | options
+    if folder:
+        given = {"checkpoints": fp.Checkpoints(folder, rounds=1)} | given
+    train = partial(fp.simulate, algorithm, MODEL.init, federation, TEST, score=MODEL.score)
+    if stop:
+        with pytest.raises(RuntimeError, match="killed"):
+            train(**given)
+        return None, called
+    return train(**given), called
+
+
+def rounds_in(folder):
+    return sorted(int(f.name) for f in folder.iterdir())
+
+
+def assert_same(history, expected):
+    """All but times, to the bit, and of the same types."""
+    assert history.seeds == expected.seeds
+    assert len(history.evaluations) == len(expected.evaluations)
+    for e, f in zip(history.evaluations, expected.evaluations, strict=True):
+        e, f = (x._replace(seconds=0.0, measures=dict(x.measures)) for x in (e, f))
+        assert [*e.diagnostics] == [*f.diagnostics]
+        assert_identical(e, f)
+        for a, b in zip(jax.tree.leaves(e), jax.tree.leaves(f), strict=True):
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+    states = [jax.tree.map(raw, h.state) for h in (history, expected)]
+    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
+    assert_identical(*states)
+
+
+def raw(leaf):
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """FedAvg's run, undisturbed and without checkpoints."""
+    return run()[0]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """Its folder when it was killed after round 6, with the checkpoints of rounds 2 and 4."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "stopped"
+    _, called = run(folder=folder, stop=4)
+    assert called == [2, 4, 6]
+    assert rounds_in(folder) == [2, 4]
+    return folder
+
+
+@pytest.fixture
+def folder(stopped, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(stopped, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_that_was_killed_goes_on_to_the_same_end(name, tmp_path):
+    algorithm = ALGORITHMS[name]
+    measure = {"measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum()}}
+    expected, _ = run(algorithm, **measure)
+    run(algorithm, tmp_path, stop=2, **measure)
+    history, called = run(algorithm, tmp_path, **measure)
+    assert called == [4, 6, 7]
+    assert_same(history, expected)
+    assert rounds_in(tmp_path) == [6, 7]
+
+
+def test_a_finished_run_is_given_back_without_training(whole, folder):
+    """And once more, from a folder that holds its end."""
+    run(folder=folder)
+    history, called = run(folder=folder)
+    assert called == []
+    assert history.compile_seconds is None
+    assert_same(history, whole)
+
+
+def test_several_devices(folder, tmp_path):
+    two = fp.Strategy(devices=2)
+    expected, _ = run(strategy=two)
+    run(folder=tmp_path / "two", strategy=two, stop=4)
+    history, called = run(folder=tmp_path / "two", strategy=two)
+    assert called == [6, 7]
+    assert_same(history, expected)
+
+
+def test_a_streamed_run_goes_on(tmp_path):
+    examples, public = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.public))
+    rows, size = np.asarray(FEDERATION.rows), np.asarray(FEDERATION.size)
+    parts = [own[:n] for own, n in zip(rows, size, strict=True)]
+    streamed = fp.StreamedFederation.from_arrays(examples, parts, public=public)
+    expected, _ = run(federation=streamed)
+    run(folder=tmp_path, federation=streamed, stop=4)
+    history, called = run(folder=tmp_path, federation=streamed)
+    assert called == [6, 7]
+    assert_same(history, expected)
+
+
+def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
+    """Free memory may be another one when the run goes on."""
+    fit, free = fp.Strategy("fit"), "fedpriv.fitting.free_memory"
+    monkeypatch.setattr(free, lambda: 2**40)
+    expected, _ = run(strategy=fit)
+    run(folder=tmp_path, strategy=fit, stop=4)
+    monkeypatch.setattr(free, lambda: 1)
+    assert_same(run(folder=tmp_path, strategy=fit)[0], expected)
+    with pytest.raises(ValueError, match=r"layout\.clients \d+ there, 1 here"):
+        run(folder=tmp_path, strategy=fp.Strategy(1))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rounds": 8}, "rounds 7 there, 8 here;"),
+        ({"rounds": 9, "every": 3}, "rounds 7 there, 9 here; every 2 there, 3 here;"),
+        ({"seeds": (3, 9)}, "seeds 3 8 there, 3 9 here;"),
+        ({"strategy": fp.Strategy(2)}, "layout.clients map there, 2 here;"),
+        ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
+        ({"federation": OTHER}, "data "),
+        ({"algorithm": ALGORITHMS["dp_scaffold"]}, "nothing there, float32[2,"),
+    ],
+)
+def test_another_run_is_refused_with_all_that_differs(given, said, folder):
+    before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    with pytest.raises(ValueError, match="is of another run") as error:
+        run(folder=folder, **given)
+    assert said in str(error.value).replace(", 6, ", ", ")
+    assert "give what was given there, or another folder" in str(error.value)
+    assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
+
+
+def test_settings_of_ones_own_are_compared_field_by_field(tmp_path):
+    there = {"local": {"rate": 0.1, "steps": [1, 2]}, "clip": 1.0}
+    here = {"local": {"rate": 0.2, "steps": (1, 2)}, "clip": None}
+    checkpoints = partial(fp.Checkpoints, tmp_path, rounds=1)
+    run(checkpoints=checkpoints(settings=there))
+    with pytest.raises(
+        ValueError, match=r"local\.rate 0\.1 there, 0\.2 here; clip 1\.0 there, Non"
+    ):
+        run(checkpoints=checkpoints(settings=here))
+
+
+def truncate(folder):
+    for file in (folder / "4" / "arrays").rglob("d/*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:-7])
+
+
+def flip(folder):
+    """One bit of the number of bits that were sent."""
+    file = folder / "4" / "about" / "metadata"
+    text = file.read_text()
+    start = text.index('"sent": [') + len('"sent": [')
+    other = "1" if text[start] != "1" else "2"
+    file.write_text(text[:start] + other + text[start + 1 :])
+
+
+def remove_arrays(folder):
+    shutil.rmtree(folder / "4" / "arrays")
+
+
+def empty(folder):
+    for file in (folder / "4").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+
+
+def unfinished(folder):
+    """As orbax's own names are until all is written."""
+    (folder / "4").rename(folder / "4.orbax-checkpoint-tmp-17")
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, remove_arrays, empty, unfinished])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(damage, whole, folder):
+    damage(folder)
+    said = []
+    history, called = run(checkpoints=fp.Checkpoints(folder, rounds=1, say=said.append))
+    assert called == [4, 6, 7]
+    assert_same(history, whole)
+    assert rounds_in(folder) == [6, 7]
+    assert len(said) == (damage is not unfinished)
+    assert all("checkpoint of round 4" in line and "\n" not in line for line in said)
+
+
+def test_without_any_that_can_be_read_it_begins_anew(whole, folder):
+    shutil.rmtree(folder / "2")
+    truncate(folder)
+    with pytest.warns(UserWarning, match=r"checkpoint of round 4 in .* cannot be read"):
+        history, called = run(folder=folder)
+    assert called == [2, 4, 6, 7]
+    assert_same(history, whole)
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(whole, tmp_path, monkeypatch):
+    import orbax.checkpoint as ocp
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", full)
+    said = []
+    history, _ = run(checkpoints=fp.Checkpoints(tmp_path, rounds=4, say=said.append))
+    assert_same(history, whole)
+    assert [line.partition(" in ")[0] for line in said] == ["checkpoint of round 4"]
+    assert "No space left on device" in said[0]
+
+
+def test_how_often(tmp_path, monkeypatch):
+    """By rounds: at the first evaluation at or after them; by the clock; and where a run is asked to stop."""
+
+    def taken(name, stop=None, **often):
+        rounds = []
+        save = fp.checkpoint.Keeper._save
+        monkeypatch.setattr(
+            fp.checkpoint.Keeper, "_save", lambda k, s: (rounds.append(s.round), save(k, s))
+        )
+
+        def on_evaluation(e):
+            if e.round == stop:
+                raise KeyboardInterrupt
+
+        try:
+            checkpoints = fp.Checkpoints(tmp_path / name, **often)
+            run(checkpoints=checkpoints, on_evaluation=on_evaluation)
+        except KeyboardInterrupt:
+            pass
+        monkeypatch.setattr(fp.checkpoint.Keeper, "_save", save)
+        return rounds
+
+    assert taken("short") == []
+    assert taken("rounds", rounds=3) == [4, 7]
+    assert taken("clock", minutes=0) == [2, 4, 6, 7]
+    assert taken("stop", stop=4) == [4]
+
+
+@pytest.mark.parametrize(
+    ("often", "said"),
+    [({"rounds": 0}, "rounds: 0 is not at least 1"), ({"minutes": -1}, "minutes: -1 is not")],
+)
+def test_how_often_makes_sense(often, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        fp.Checkpoints(tmp_path, **often)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"checkpoints: cannot make .* choose another folder"):
+        run(folder=tmp_path / "file" / "below")
