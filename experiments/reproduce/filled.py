@@ -31,6 +31,12 @@ class Filled(NamedTuple):
         printed = self.cell.printed
         return None if printed is None or self.value is None else self.value.mean - printed.mean
 
+    @property
+    def verdict(self) -> str | None:
+        """Of a claim: "agrees" or "does not agree"; None where there is none, or no number."""
+        agrees = None if self.value is None else self.cell.agrees(self.value)
+        return None if agrees is None else "agrees" if agrees else "does not agree"
+
 
 def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:
     """Every cell, in order."""
@@ -60,7 +66,18 @@ def scaled(item: Item, scale: Scale, results: Results) -> str:
     rounds = {(scale.of(t.rounds), t.rounds): None for t in trainings}
     seeds = {(scale.seeds(t.seeds), t.seeds): None for t in trainings}
     parts = []
-    for pairs, what in ((rounds, "rounds"), (seeds, "seeds")):
+    shrunk = {
+        name.replace("_", " "): {
+            (scale.of(n), n): None for t in trainings if (n := t.settings.get(name))
+        }
+        for name in dict.fromkeys(name for t in trainings for name in t.shrinking)
+    }
+    every = [
+        (rounds, "rounds"),
+        *((pairs, name) for name, pairs in shrunk.items()),
+        (seeds, "seeds"),
+    ]
+    for pairs, what in every:
         if any(here != full for here, full in pairs):
             parts.append(" and ".join(f"{here} of {full}" for here, full in pairs) + f" {what}")
     said = [results[w].summary.get("scaled") for w in item.needs if w in results]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PRINTED = re.compile(r"(?P<value>-?\d+(\.(?P<decimals>\d+))?)( \+- (?P<std>\d+(\.\d+)?))?$")
+CLAIM = re.compile(r"(?P<kind>above|below|within) (?P<bound>-?\d+(\.\d+)?)$")
 LONGEST_NAME = 120  # of a folder
 
 
@@ -77,6 +78,7 @@ class Training:
         several words as a list.
       rounds, seeds: as many as the paper has.
       every: rounds between evaluations; by default the config's.
+      shrinking: those of the settings, whole numbers, that a scale makes smaller as it does the rounds.
     """
 
     config: str
@@ -85,6 +87,7 @@ class Training:
     rounds: int = 100
     seeds: int = 1
     every: int | None = None
+    shrinking: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -135,6 +138,7 @@ class Cell:
       row, column: where it stands; the unit belongs into the column's name, and for an epsilon unit, view and
         adjacency, too.
       published: exactly as printed, with "+-" before a spread ("77.18 +- 0.48"); "" where the paper prints no number.
+        What it says in words is a claim that a number meets or not: "above 0", "below -10", "within 3" (of 0).
       work: what it is read from.
       read: (a result per piece of work, in order) -> the number here. With no work: a computation of less than a
         second, that of an epsilon, say.
@@ -147,8 +151,23 @@ class Cell:
     read: Read
 
     def __post_init__(self) -> None:
-        if self.published and not PRINTED.match(self.published):
-            raise ValueError(f"published: {self.published!r} is not a number, or number +- spread")
+        if self.published and not (PRINTED.match(self.published) or self.claim):
+            raise ValueError(
+                f"published: {self.published!r} is not a number, number +- spread, or above, below or within a number"
+            )
+
+    @property
+    def claim(self) -> re.Match[str] | None:
+        """Where `published` is one."""
+        return CLAIM.match(self.published)
+
+    def agrees(self, value: Value) -> bool | None:
+        """Whether the number meets the claim; None where there is none."""
+        if self.claim is None:
+            return None
+        bound = float(self.claim["bound"])
+        kinds = {"above": value.mean > bound, "below": value.mean < bound}
+        return {**kinds, "within": abs(value.mean) <= bound}[self.claim["kind"]]
 
     @property
     def printed(self) -> Value | None:
