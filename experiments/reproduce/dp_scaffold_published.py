@@ -12,7 +12,7 @@ SIGMAS = (10, 20, 40, 80, 160)
 STEPS = (1, 5, 10, 20, 40)
 
 
-class Cell(NamedTuple):
+class Printed(NamedTuple):
     """A cell of Tables 1 and 4: mean accuracy and its standard deviation, in %."""
 
     accuracy: float
@@ -44,9 +44,9 @@ _TABLE_4 = {
 }
 
 
-def _cells(table: dict[int, tuple[tuple[float, float], ...]]) -> dict[tuple[int, int], Cell]:
+def _cells(table: dict[int, tuple[tuple[float, float], ...]]) -> dict[tuple[int, int], Printed]:
     return {
-        (sigma, k): Cell(*cell)
+        (sigma, k): Printed(*cell)
         for sigma, row in table.items()
         for k, cell in zip(STEPS, row, strict=True)
     }
@@ -62,19 +62,19 @@ class Epsilon(NamedTuple):
     Attributes:
       where: it is printed.
       config: of which it is.
-      settings: that differ from the config's.
+      settings: fields and values that differ from the config's.
       value: as printed.
     """
 
     where: str
     config: str
-    settings: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
     value: float
 
 
 _SYNTHETIC, _FEMNIST, _MNIST = (f"dp_scaffold_{x}" for x in ("synthetic", "femnist", "mnist"))
-_QUARTER = ("--client-rate", "0.05")
-_K_100 = ("--local-steps", "100")
+_QUARTER = (("client_rate", "0.05"),)
+_K_100 = (("local_steps", "100"),)
 
 EPSILONS = (
     Epsilon("Figures 1, 3-6 (first rows); D.3.3", _SYNTHETIC, (), 13.0),
@@ -92,40 +92,3 @@ CLIENT_RATES = (0.08, 0.1, 0.12)
 """l of Figure 9, at s = 0.2 and K = 10."""
 RECORD_RATES = (0.05, 0.1, 0.2)
 """s of Figure 10, at l = 0.1 and K = 10."""
-
-HETEROGENEITY = ((0, 0), (1, 1), (5, 5))
-"""(alpha, beta)."""
-SIMILARITY = (0, 10, 100)
-"""gamma in %."""
-
-NOTATION = (
-    ("M, i", "number and index of users"),
-    ("T, t", "number and index of communication rounds"),
-    ("K, k", "number and index of local updates"),
-    ("D_i", "local data set of user i, of R points"),
-    ("R", "size of a local data set"),
-    ("D", "joint data set"),
-    ("f_i(x, d)", "loss of user i for model x on record d"),
-    ("F_i, F", "local empirical risk, and the objective: the mean of them"),
-    ("x^t", "server model after round t"),
-    ("y_i^k", "model of user i after local update k"),
-    ("c^t, c_i^t", "control variates of the server and of user i after round t"),
-    ("l, s", "user and data sampling ratio"),
-    ("epsilon, delta", "differential privacy parameters"),
-    ("sigma_g", "standard deviation of the noise, here a multiplier"),
-    ("C", "gradient clipping threshold"),
-    ("nu, mu, varsigma^2", "smoothness, strong convexity, variance of stochastic gradients"),
-)
-"""Table 2, in ASCII."""
-
-SUMMARY = (
-    ("Synthetic", "LogReg", "Figures 1, 3-6", "DP-SCAFFOLD is superior to DP-FedAvg"),
-    ("FEMNIST", "LogReg", "Figures 2 (first row), 7, 8", "DP-SCAFFOLD is superior to DP-FedAvg"),
-    ("MNIST", "DNN", "Figure 2 (second row)", "DP-SCAFFOLD is superior to DP-FedAvg"),
-    ("Synthetic", "LogReg", "Tables 1, 4", "trade-offs between K, T and sigma_g"),
-    ("Synthetic, FEMNIST", "LogReg", "Figure 9 (first, second rows)", "trade-offs of T and l"),
-    ("MNIST", "DNN", "Figure 9 (third row)", "trade-offs of T and l"),
-    ("Synthetic, FEMNIST", "LogReg", "Figure 10 (first, second rows)", "trade-offs of T and s"),
-    ("MNIST", "DNN", "Figure 10 (third row)", "trade-offs of T and s"),
-)
-"""Table 3."""

@@ -56,26 +56,3 @@ TABLE_2 = (
 """Level, mean coefficients, detail coefficients."""
 WEIGHTS = (8, 2, 2, 2, 2, 4, 4, 8)
 """W of [H_0 (the overall mean), finest details first, ..., the coarsest] for m = 8 (section 4.3)."""
-
-NOMENCLATURE = (
-    ("M", "a randomized mechanism"),
-    ("epsilon, delta", "DP privacy parameters"),
-    ("D, D'", "two adjacent data sets"),
-    ("x_i, x_i^k", "i-th subset of the training data, of client k's training data"),
-    ("L(theta, x_i)", "loss function"),
-    ("theta", "model parameters"),
-    ("eta_t", "learning rate"),
-    ("K_t, K", "number of clients in total, and sampled per round"),
-    ("k", "client index"),
-    ("w_t, w_t^k", "weights broadcast in round t, and trained at client k in round t"),
-    ("d, d_k", "size of the collective data set, and of client k's"),
-    ("S_f", "bounded sensitivity"),
-    ("q_c", "client selection probability"),
-    ("T", "number of communication rounds"),
-    ("C, C_j", "flat and per-layer clipping threshold"),
-    ("N(a, b^2)", "Gaussian noise of mean a and standard deviation b"),
-    ("W_(Haar)", "weight function of the wavelet transform"),
-    ("L_k(theta)", "loss of client k"),
-    ("theta*", "minimiser of L"),
-)
-"""Table I, in ASCII."""
