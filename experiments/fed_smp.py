@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import jax
@@ -23,6 +24,7 @@ from experiments.config import (
 )
 from fedpriv.datasets import Dataset, MissingDataError
 from fedpriv.models import Weights
+from fedpriv.simulate import Measure, evaluate
 from fedpriv.types import Algorithm, LossFn
 
 Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
@@ -85,10 +87,14 @@ class FedSMP(Run):
     """Examples the server holds, for top_k only."""
     public_epochs: int | None = None
     """Passes over the public examples that choose top_k's coordinates; by default as many as the clients make."""
+    train_loss_examples: int = 0
+    """Evenly spaced training examples on which every evaluation measures `train_loss`, too; 0: it is not measured."""
     local: Local = Local()
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.train_loss_examples < 0:
+            raise ValueError(f"train_loss_examples: {self.train_loss_examples} is negative")
         at_least_one(clients=self.clients, cohort=self.cohort, public_examples=self.public_examples)
         given = {"capacity": self.capacity, "public_epochs": self.public_epochs}
         at_least_one(**{name: value for name, value in given.items() if value is not None})
@@ -165,7 +171,23 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
             federations.append(checked.repartition(rows, public=public))
         made = algorithm(name, config, model.loss, federations[0].num_clients)
         entries[name] = Entry(made, federations)
-    return Experiment(model, data.test, delta(config, clients), entries)
+    count = config.train_loss_examples
+    measure = partial(train_loss, model, count) if count else None
+    return Experiment(model, data.test, delta(config, clients), entries, measure)
+
+
+def train_loss(model: fp.models.Model, count: int) -> Measure:
+    """A `measure` for `simulate`: `train_loss`, the mean loss on `count` evenly spaced training examples, or on all."""
+
+    def measure(state: fp.ModelState, federation: fp.Federation) -> dict[str, jax.Array]:
+        total = len(jax.tree.leaves(federation.examples)[0])
+        rows = np.arange(min(count, total)) * total // min(count, total)
+        sums = evaluate(
+            model.score, state.params, jax.tree.map(lambda x: x[rows], federation.examples)
+        )
+        return {"train_loss": sums["loss"] / sums["weight"]}
+
+    return measure
 
 
 def delta(config: FedSMP, clients: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from experiments.reproduce import dp_scaffold_figures, dp_scaffold_sampling
@@ -23,7 +24,7 @@ from experiments.reproduce.dp_scaffold_trainings import (
     training,
 )
 from experiments.reproduce.item import Cell, Item, Training, Value
-from experiments.reproduce.ledgers import Settings, accounting, allowed_rounds, epsilon
+from experiments.reproduce.ledgers import accounted, allowed_rounds, epsilon
 
 BUDGET = 3.0
 CLIENT_RATE = 0.05
@@ -46,26 +47,17 @@ def _table(name: str, title: str, level: int, printed: dict[tuple[int, int], Pri
 def _cells(sigma: int, k: int, level: int, printed: Printed) -> list[Cell]:
     row = f"sigma_g = {sigma}, K = {k}"
     rounds = ROUNDS[sigma][STEPS.index(k)]
+    one = _training(sigma, k, level, rounds)
     accuracy = f"{printed.accuracy:.2f} +- {printed.deviation:.2f}"
+    budget = f"T for claimed epsilon 3 ({CLAIMED})"
     return [
-        Cell(
-            row,
-            f"T for claimed epsilon 3 ({CLAIMED})",
-            str(rounds),
-            (),
-            partial(_allowed, sigma, k),
-        ),
-        Cell(row, "accuracy (%)", accuracy, (_training(sigma, k, level, rounds),), last_tenth),
+        Cell(row, budget, str(rounds), (), partial(_allowed, one)),
+        Cell(row, "accuracy (%)", accuracy, (one,), last_tenth),
     ]
 
 
-def _allowed(sigma: int, k: int) -> Value:
-    settings: Settings = (
-        ("client_rate", str(CLIENT_RATE)),
-        ("noise_multiplier", str(sigma)),
-        ("local_steps", str(k)),
-    )
-    return Value(float(allowed_rounds(SYNTHETIC, "dp_scaffold", settings, BUDGET)))
+def _allowed(one: Training) -> Value:
+    return Value(float(allowed_rounds(one, BUDGET)))
 
 
 def _training(sigma: int, k: int, level: int, rounds: int) -> Training:
@@ -94,34 +86,18 @@ def _epsilons() -> Item:
 
 def _epsilon(printed: Epsilon) -> list[Cell]:
     decimals = 0 if printed.value == round(printed.value) else 1
-    fixed = accounting(printed.config, "dp_scaffold", printed.settings)
-    median = accounting(printed.config, "dp_scaffold", (*printed.settings, ("clip_norm", "median")))
-    own = "record level, {}, replace-one".format
+    median = training(printed.config, "dp_scaffold", **printed.settings)
+    fixed = replace(median, settings={**median.settings, "clip_norm": 1.0})
+    row, towards = printed.where, "record level, {}, replace-one".format
+    cells = [
+        (f"claimed epsilon ({CLAIMED})", f"{printed.value:.{decimals}f}", median, "claimed"),
+        (f"certified, C fixed ({towards('third party')})", "", fixed, "third_party"),
+        (f"certified, C fixed ({towards('server')})", "", fixed, "server"),
+        (f"certified, C the median ({towards('third party')})", "", median, "third_party"),
+    ]
     return [
-        Cell(
-            printed.where,
-            f"claimed epsilon ({CLAIMED})",
-            f"{printed.value:.{decimals}f}",
-            (median,),
-            epsilon("claimed"),
-        ),
-        Cell(
-            printed.where,
-            f"certified, C fixed ({own('third party')})",
-            "",
-            (fixed,),
-            epsilon("third_party"),
-        ),
-        Cell(
-            printed.where, f"certified, C fixed ({own('server')})", "", (fixed,), epsilon("server")
-        ),
-        Cell(
-            printed.where,
-            f"certified, C the median ({own('third party')})",
-            "",
-            (median,),
-            epsilon("third_party"),
-        ),
+        Cell(row, column, said, (accounted(work),), epsilon(name))
+        for column, said, work, name in cells
     ]
 
 

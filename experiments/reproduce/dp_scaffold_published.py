@@ -68,22 +68,22 @@ class Epsilon(NamedTuple):
 
     where: str
     config: str
-    settings: tuple[tuple[str, str], ...]
+    settings: dict[str, float]
     value: float
 
 
 _SYNTHETIC, _FEMNIST, _MNIST = (f"dp_scaffold_{x}" for x in ("synthetic", "femnist", "mnist"))
-_QUARTER = (("client_rate", "0.05"),)
-_K_100 = (("local_steps", "100"),)
+_QUARTER = {"client_rate": 0.05}
+_K_100 = {"local_steps": 100}
 
 EPSILONS = (
-    Epsilon("Figures 1, 3-6 (first rows); D.3.3", _SYNTHETIC, (), 13.0),
+    Epsilon("Figures 1, 3-6 (first rows); D.3.3", _SYNTHETIC, {}, 13.0),
     Epsilon("Figures 1, 3-6 (second rows)", _SYNTHETIC, _K_100, 13.0),
     Epsilon("D.3.3, l = 0.05", _SYNTHETIC, _QUARTER, 4.2),
-    Epsilon("Figure 2 (first row); D.3.3", _FEMNIST, (), 11.4),
-    Epsilon("Figures 7, 8 (first rows)", _FEMNIST, (), 11.5),
+    Epsilon("Figure 2 (first row); D.3.3", _FEMNIST, {}, 11.4),
+    Epsilon("Figures 7, 8 (first rows)", _FEMNIST, {}, 11.5),
     Epsilon("Figures 7, 8 (second rows)", _FEMNIST, _K_100, 11.5),
-    Epsilon("Figure 2 (second row); D.3.3", _MNIST, (), 7.2),
+    Epsilon("Figure 2 (second row); D.3.3", _MNIST, {}, 7.2),
 )
 
 BUDGETS = {_SYNTHETIC: 5.0, _FEMNIST: 5.0, _MNIST: 3.0}

@@ -57,8 +57,8 @@ class Sampled:
         return training(config, name, rounds=rounds, **level, **self.settings(rate))
 
     def allowed(self, config: str, rate: float) -> Value:
-        given = tuple((k, str(v)) for k, v in self.settings(rate).items())
-        return Value(float(allowed_rounds(config, "dp_scaffold", given, BUDGETS[config])))
+        one = self.training(config, {}, rate, "dp_scaffold")
+        return Value(float(allowed_rounds(one, BUDGETS[config])))
 
     def panels(self) -> list[list[Curves]]:
         """Rows of data sets, columns of heterogeneity."""

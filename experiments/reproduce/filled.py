@@ -16,7 +16,7 @@ class Filled(NamedTuple):
 
     Attributes:
       value: the number here; None where its work is not done, or did not end with a number.
-      said: in place of a number: "-" for what is not done, "diverged".
+      said: in place of a number: "-" for what is not done, "diverged", or what the cell's `read` says.
       comparable: whether as many rounds were trained as in the paper.
     """
 
@@ -50,7 +50,10 @@ def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
     runs = [results[work] for work in cell.work]
     if any(run.summary["status"] != "complete" for run in runs):
         return Filled(cell, None, "diverged", comparable)
-    return Filled(cell, cell.read(*runs), "", comparable)
+    read = cell.read(*runs)
+    if isinstance(read, str):
+        return Filled(cell, None, read, comparable)
+    return Filled(cell, read, "", comparable)
 
 
 def same_rounds(work: Work, scale: Scale) -> bool:

@@ -126,7 +126,7 @@ class Computation:
 
 
 Work = Training | Computation
-Read = Callable[..., Value]
+Read = Callable[..., Value | str]
 Draw = Callable[["Figure", Mapping[Work, RunFolder]], None]
 
 
@@ -140,8 +140,8 @@ class Cell:
       published: exactly as printed, with "+-" before a spread ("77.18 +- 0.48"); "" where the paper prints no number.
         What it says in words is a claim that a number meets or not: "above 0", "below -10", "within 3" (of 0).
       work: what it is read from.
-      read: (a result per piece of work, in order) -> the number here. With no work: a computation of less than a
-        second, that of an epsilon, say.
+      read: (a result per piece of work, in order) -> the number here, or what is said in its place ("not reached").
+        With no work: a computation of less than a second, that of an epsilon, say.
     """
 
     row: str

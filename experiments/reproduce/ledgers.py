@@ -1,70 +1,41 @@
-"""Epsilons of a config's algorithm, claimed and certified, without training."""
+"""Epsilons that take longer than a cell may, and the rounds that a claimed epsilon allows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from experiments import config as configuration
-from experiments.command_line import parse
 from experiments.compare import RunFolder
-from experiments.reproduce.item import Computation, Scale, Value, folder_name
-from experiments.sweep_grid import flags
-from fedpriv.privacy import VIEWS, calibrate_rounds, certify
-from fedpriv.types import Algorithm
-
-Settings = tuple[tuple[str, str], ...]
-"""Fields of a config and their values, as on the command line."""
-
-
-class Costed(NamedTuple):
-    """An algorithm that is asked what it costs, for so many rounds."""
-
-    algorithm: Algorithm
-    rounds: int
-    delta: float
-
-
-def costed(config: str, algorithm: str, settings: Settings) -> Costed:
-    """Of the config with these settings; needs no data."""
-    module = configuration.load(config)
-    every = (("algorithms", algorithm), *settings)
-    given = [flag for name, value in every for flag in flags(module.config, name, value)]
-    chosen = parse(module, config, given)
-    found = configuration.ledger_of(module, chosen)
-    return Costed(found.algorithms[algorithm], chosen.rounds, found.delta)
+from experiments.reproduce.accounting import algorithm_of, certificate_of, claim_of
+from experiments.reproduce.item import Computation, Read, Scale, Training, Value, folder_name
+from fedpriv.privacy import VIEWS, calibrate_rounds
 
 
 @cache
-def allowed_rounds(config: str, algorithm: str, settings: Settings, epsilon: float) -> int:
-    """The most rounds that the paper's formula allows for `epsilon`."""
-    one = costed(config, algorithm, settings)
-    return calibrate_rounds(one.algorithm, epsilon=epsilon, delta=one.delta, claimed=True)
+def allowed_rounds(training: Training, epsilon: float) -> int:
+    """The most rounds of `training` that the paper's formula allows for `epsilon`."""
+    algorithm, delta = algorithm_of(training)
+    return calibrate_rounds(algorithm, epsilon=epsilon, delta=delta, claimed=True)
 
 
 @cache
-def accounting(config: str, algorithm: str, settings: Settings = ()) -> Computation:
-    """Claim and certificates, of all rounds whatever the scale: "claimed" and a number for every view."""
-    key = folder_name("privacy", config, algorithm, *("=".join(item) for item in settings))
-    return Computation(key, partial(_account, config, algorithm, settings))
+def accounted(training: Training) -> Computation:
+    """Claim and certificates of the full training: "claimed" and a number for every view."""
+    return Computation(folder_name("privacy", training.key), partial(_account, training))
 
 
-def _account(
-    config: str, algorithm: str, settings: Settings, scale: Scale, data_dir: Path | None
-) -> dict[str, Any]:
-    one = costed(config, algorithm, settings)
-    claim = one.algorithm.claim(one.rounds, one.delta)
-    certified = {v: certify(one.algorithm, one.rounds, one.delta, view=v).epsilon for v in VIEWS}
+def _account(training: Training, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
+    claim = claim_of(training)
+    certified = {view: certificate_of(training, view=view).epsilon for view in VIEWS}
     return {"claimed": claim and claim.epsilon, **certified}
 
 
-def epsilon(name: str) -> Callable[[RunFolder], Value]:
-    """Reads "claimed" (infinite where nothing is) or that of a view."""
+def epsilon(name: str) -> Read:
+    """Reads "claimed" or that of a view from what was `accounted`."""
 
-    def read(run: RunFolder) -> Value:
+    def read(run: RunFolder) -> Value | str:
         found = run.summary[name]
-        return Value(float("inf") if found is None else float(found))
+        return "none" if found is None else Value(float(found))
 
     return read

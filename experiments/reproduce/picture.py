@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.reproduce.filled import Filled, Results
-from experiments.reproduce.item import Draw, Item, Read, Training
+from experiments.reproduce.item import Draw, Item, Read, Training, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,8 @@ class Points:
     def draw(self, axes: Axes, results: Results) -> None:
         for number, (label, points) in enumerate(self.lines.items()):
             done = [(x, results[t]) for x, t in points if t in results]
-            found = [(x, self.read(run)) for x, run in done if run.summary["status"] == "complete"]
+            read = [(x, self.read(run)) for x, run in done if run.summary["status"] == "complete"]
+            found = [(x, value) for x, value in read if isinstance(value, Value)]
             if not found:
                 continue
             x, values = zip(*found, strict=True)
@@ -148,4 +149,5 @@ def side_by_side(figure: Figure, filled: Sequence[Filled]) -> None:
         axes.set_xticks(range(len(cells)), [f.cell.row for f in cells])
         axes.tick_params("x", rotation=90, labelsize="x-small")
         axes.set_title(column, fontsize="small")
-    grid.flat[0].legend(fontsize="x-small")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="x-small")

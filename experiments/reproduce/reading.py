@@ -49,6 +49,24 @@ def gain(over: Read) -> Read:
     return read
 
 
+def saved_uplink(target: float) -> Read:
+    """Reads how much less the first run sends than the second until its mean test accuracy (0..1) reaches `target`, in
+    %; at evaluations, so in steps of as many rounds as lie between them."""
+
+    def read(first: RunFolder, second: RunFolder) -> Value | str:
+        sent = [_uplink_until(run, target) for run in (first, second)]
+        if sent[0] is None or sent[1] is None:
+            return "not reached"
+        return Value(100 * (1 - sent[0] / sent[1]))
+
+    return read
+
+
+def _uplink_until(run: RunFolder, target: float) -> float | None:
+    reached = (x["uplink_mb_per_client"] for x in run.lines if x["accuracy"]["mean"] >= target)
+    return next(reached, None)
+
+
 def _value(spread: dict[str, Any], factor: float) -> Value:
     std = spread["std"]
     return Value(factor * float(spread["mean"]), None if std is None else factor * float(std))

@@ -40,7 +40,7 @@ def _parts(filled: Filled | None) -> list[str]:
     published, difference = filled.cell.published or MISSING, filled.difference
     if filled.verdict is None and difference is None:
         return [published, measured(filled), MISSING]
-    text = filled.verdict or f"{difference:+.{filled.cell.decimals}f}"
+    text = filled.verdict or f"{difference:+z.{filled.cell.decimals}f}"
     return [published, measured(filled), text if filled.comparable else f"({text})"]
 
 
