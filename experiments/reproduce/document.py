@@ -71,9 +71,9 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
 def _origins(item: Item, results: Results, command: str) -> list[str]:
     """Command, code, versions, devices and seeds of what is in the table."""
     lines = ["```", command, "```", ""]
-    runs = [run for work, run in results.items() if isinstance(work, Training)]
+    runs = list(results.values())
     if item.needs and not runs:
-        return [*lines, "- nothing is trained yet"]
+        return [*lines, "- nothing is trained or computed yet"]
     if not runs:
         return [
             *lines,
@@ -83,9 +83,12 @@ def _origins(item: Item, results: Results, command: str) -> list[str]:
         ("device", lambda s: _device(s["device"])),
         ("revision", lambda s: str(s["git_revision"])),
         ("versions", lambda s: _versions(s["versions"])),
-        ("seeds", lambda s: f"0 to {s['settings']['seeds'] - 1}"),
     ):
         lines.append(f"- {name}: {_counted([of(run.summary) for run in runs])}")
+    trained = [run.summary for work, run in results.items() if isinstance(work, Training)]
+    if trained:
+        seeds = [f"0 to {s['settings']['seeds'] - 1}" for s in trained]
+        lines.append(f"- seeds: {_counted(seeds)}")
     return lines
 
 

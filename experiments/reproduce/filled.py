@@ -44,7 +44,7 @@ def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:
 
 
 def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
-    comparable = all(same_rounds(work, scale) for work in cell.work)
+    comparable = all(same_rounds(work, scale, results) for work in cell.work)
     if any(work not in results for work in cell.work):
         return Filled(cell, None, "-", comparable)
     runs = [results[work] for work in cell.work]
@@ -56,11 +56,11 @@ def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
     return Filled(cell, read, "", comparable)
 
 
-def same_rounds(work: Work, scale: Scale) -> bool:
-    """Whether the scale leaves it as many rounds as the paper's."""
+def same_rounds(work: Work, scale: Scale, results: Results) -> bool:
+    """Whether the scale leaves it as many rounds as the paper's, or all of a computation."""
     if isinstance(work, Training):
         return scale.of(work.rounds) == work.rounds
-    return scale.fraction == 1
+    return work not in results or not results[work].summary.get("scaled")
 
 
 def scaled(item: Item, scale: Scale, results: Results) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from experiments import config as configuration
 from experiments import run
 from experiments.compare import RunFolder
-from experiments.record import plain
+from experiments.record import device, git_revision, plain, versions
 from experiments.reproduce.files import write_text
 from experiments.reproduce.item import Computation, Scale, Training, Work, text
 from experiments.sweep_grid import cleared, ended, flags
@@ -34,6 +34,7 @@ def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> in
         ):  # the run's own table is no result of this command
             return run.main(arguments(work, scale, folder, data_dir))
     found = {"status": "complete", **work.compute(scale, data_dir)}
+    found |= {"versions": versions(), "device": device(), "git_revision": git_revision()}
     write_text(folder / "summary.json", json.dumps(plain(found), indent=2) + "\n")
     return 0
 

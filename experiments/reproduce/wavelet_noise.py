@@ -27,14 +27,15 @@ def table_2() -> Item:
         for kind, values in (("mean", means), ("detailed", details)):
             for at, value in enumerate(values):
                 read = partial(_coefficient, level, kind, at)
-                cells.append(Cell(f"level {level}", f"{kind} {at + 1}", f"{value:g}", (), read))
+                row = f"level {level}, {kind} coefficient {at + 1}"
+                cells.append(Cell(row, "value", f"{value:g}", (), read))
     for at, value in enumerate(WEIGHTS):
-        cells.append(Cell("weights", f"mean {at + 1}", str(value), (), partial(_weight, at)))
+        cells.append(Cell(f"weight of H_{at}", "value", str(value), (), partial(_weight, at)))
     notes = (
         "computed with fedpriv.wavelet.haar; the paper numbers the levels of its table from the input (3) down",
         "weights: W of [H_0, the finest details first, the coarsest last], the paper's order (section 4.3)",
     )
-    size = (15.0, 14.0)
+    size = (10.0, 5.0)
     title = "Haar wavelet transform computation"
     return Item("wavelet", "table2", title, cells, size=size, notes=notes)
 
