@@ -48,7 +48,7 @@ def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
     if any(work not in results for work in cell.work):
         return Filled(cell, None, "-", comparable)
     runs = [results[work] for work in cell.work]
-    if any(run.summary["status"] != "complete" for run in runs):
+    if not cell.of_diverged and any(run.summary["status"] != "complete" for run in runs):
         return Filled(cell, None, "diverged", comparable)
     read = cell.read(*runs)
     if isinstance(read, str):

@@ -142,6 +142,7 @@ class Cell:
       work: what it is read from.
       read: (a result per piece of work, in order) -> the number here, or what is said in its place ("not reached").
         With no work: a computation of less than a second, that of an epsilon, say.
+      of_diverged: whether `read` takes runs that diverged, too.
     """
 
     row: str
@@ -149,6 +150,7 @@ class Cell:
     published: str
     work: Sequence[Work]
     read: Read
+    of_diverged: bool = False
 
     def __post_init__(self) -> None:
         if self.published and not (PRINTED.match(self.published) or self.claim):
