@@ -74,7 +74,7 @@ def _parser() -> Parser:
         "--only",
         nargs="+",
         metavar="WORDS",
-        help='train only what has these words ("top_k p=0.005"); what is done stays in the table',
+        help='train only what has these words: a config, a row ("top_k p=0.005"); what is done stays in the table',
     )
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="prepared data sets, as for experiments.run"
@@ -160,11 +160,11 @@ def hint(item: Item, scale: Scale, done: int, left: Sequence[Work]) -> str:
     rounds = sum(scale.of(t.rounds) * scale.seeds(t.seeds) for t in trainings)
     computed = len(left) - len(trainings)
     now = (
-        [f"{len(trainings)} trainings, {rounds:,} rounds (each seed's counted)"]
+        [f"{len(trainings)} training(s), {rounds:,} round(s), each seed's counted"]
         if trainings
         else []
     )
-    now += [f"{computed} computations"] if computed else []
+    now += [f"{computed} computation(s)"] if computed else []
     return f"{item.paper} {item.name}: {done} of {len(item.needs)} done; now {' and '.join(now) or 'nothing'}"
 
 

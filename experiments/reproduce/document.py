@@ -59,7 +59,7 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
     lines = [
         "measured: mean +- standard deviation over the seeds; difference: measured less published"
     ]
-    if any(not f.comparable and f.difference is not None for f in filled):
+    if any(not f.comparable and (f.difference is not None or f.verdict) for f in filled):
         lines.append(
             "a difference in parentheses is not comparable: fewer rounds were trained than in the paper"
         )
@@ -71,25 +71,17 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
 def _origins(item: Item, results: Results, command: str) -> list[str]:
     """Command, code, versions, devices and seeds of what is in the table."""
     lines = ["```", command, "```", ""]
-    runs = list(results.values())
-    if item.needs and not runs:
-        return [*lines, "- nothing is trained or computed yet"]
-    if not runs:
-        return [
-            *lines,
-            f"- computed with {_versions(versions())}, revision {git_revision()}, on {_device(device())}",
-        ]
-    for name, of in (
-        ("device", lambda s: _device(s["device"])),
-        ("revision", lambda s: str(s["git_revision"])),
-        ("versions", lambda s: _versions(s["versions"])),
-    ):
-        lines.append(f"- {name}: {_counted([of(run.summary) for run in runs])}")
-    trained = [run.summary for work, run in results.items() if isinstance(work, Training)]
-    if trained:
-        seeds = [f"0 to {s['settings']['seeds'] - 1}" for s in trained]
-        lines.append(f"- seeds: {_counted(seeds)}")
-    return lines
+    if item.needs and not results:
+        return [*lines, "- nothing is done yet"]
+    here = {"device": device(), "git_revision": git_revision(), "versions": versions()}
+    found = [run.summary for run in results.values()] or [here]
+    said = {
+        "device": [_device(s["device"]) for s in found],
+        "revision": [str(s["git_revision"]) for s in found],
+        "versions": [_versions(s["versions"]) for s in found],
+        "seeds": [f"0 to {s['settings']['seeds'] - 1}" for s in found if "settings" in s],
+    }
+    return lines + [f"- {name}: {_counted(of)}" for name, of in said.items() if of]
 
 
 def _counted(said: Sequence[str]) -> str:

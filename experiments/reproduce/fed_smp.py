@@ -19,6 +19,7 @@ ACCURACY, COST = "accuracy (%)", "uplink per client (MB)"
 CLAIMED = "eps claimed (client, third party, add-or-remove, delta {delta:.2g}, n = {n:,})"
 CERTIFIED = "eps certified (client, third party, replace-one, delta {delta:.2g}, n = {n:,})"
 SPARSE = ("fed_avg_rand_k", "fed_avg_top_k", "rand_k", "top_k")
+SAVED_COLUMN = "uplink saved (%) against DP-FedAvg up to the target accuracy (72, 72, 50 %)"
 TARGETS = {"Fashion-MNIST": 72, "SVHN": 72, "Shakespeare": 50}
 SAVED = {
     "Fashion-MNIST": {"top_k": "99", "rand_k": "70"},
@@ -102,9 +103,8 @@ def figure2() -> Item:
             training = data.training(name, p)
             lines[f"{NAMES[name]}, p = {p:g}"] = training
             row = f"{data.title}, {NAMES[name]}, p = {p:g}"
-            column = "uplink saved (%) against DP-FedAvg up to the target accuracy (72, 72, 50 %)"
             read = saved_uplink(target / 100)
-            cells.append(Cell(row, column, SAVED[data.title][name], (training, dense), read))
+            cells.append(Cell(row, SAVED_COLUMN, SAVED[data.title][name], (training, dense), read))
         common = {"ylabel": "test accuracy (%)", "factor": 100}
         mb = {"x": "uplink_mb_per_client", "xlabel": "uplink per client (MB)", "xscale": "log"}
         rows.append(

@@ -91,8 +91,8 @@ def figure_3() -> Item:
     )
     notes = (
         *NOTES,
-        "bits other than 6 are not in the paper's text; late: best accuracy less the last; at first: the first third of "
-        "the rounds",
+        "bits other than 6 are not in the paper's text; late: best accuracy less the last; at first: the first third "
+        "of the rounds",
     )
     return Item("mspdq", "fig3", title, cells, draw=panels(drawn), size=(18, 8), notes=notes)
 

@@ -33,8 +33,8 @@ def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> in
             sys.stderr
         ):  # the run's own table is no result of this command
             return run.main(arguments(work, scale, folder, data_dir))
-    found = {"status": "complete", **work.compute(scale, data_dir)}
-    found |= {"versions": versions(), "device": device(), "git_revision": git_revision()}
+    about = {"versions": versions(), "device": device(), "git_revision": git_revision()}
+    found = {"status": "complete", **about, **work.compute(scale, data_dir)}
     write_text(folder / "summary.json", json.dumps(plain(found), indent=2) + "\n")
     return 0
 
@@ -86,7 +86,7 @@ def _changed(training: Training, there: Mapping[str, Any]) -> str | None:
     """The first setting that the training leaves to the config and that is another one now."""
     now, then = (_flat(x) for x in (plain(configuration.load(training.config).config), there))
     own = {name.replace("-", "_") for name in training.settings}
-    for name in now.keys() & then.keys() - own:
+    for name in sorted(now.keys() & then.keys() - own):
         if name.partition(".")[0] not in OVERRIDDEN and now[name] != then[name]:
             return f"{name} {then[name]}, where configs/{training.config}.py now has {now[name]}"
     return None

@@ -1,0 +1,404 @@
+"""experiments.reproduce on a tiny paper: tables from run folders, sharing, going on, mistakes in one line."""
+
+import csv
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from configs import quickstart
+from experiments import compare, run
+from experiments.record import Recorder, git_revision
+from experiments.reproduce import __main__ as reproduce
+from experiments.reproduce.accounting import certified, claimed
+from experiments.reproduce.catalogue import PAPERS
+from experiments.reproduce.files import write
+from experiments.reproduce.filled import fill, scaled
+from experiments.reproduce.item import Cell, Computation, Item, Scale, Training, Value
+from experiments.reproduce.picture import Curves, Points, panels
+from experiments.reproduce.reading import (
+    best_accuracy,
+    final_accuracy,
+    last,
+    saved_uplink,
+    uplink_mb,
+)
+from experiments.reproduce.shelf import Shelf
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SMALL = {"clients": 20, "cohort": 3, "sampling": "fixed_size", "local.epochs": 1}
+
+
+def training(algorithm, **more):
+    return Training("quickstart", algorithm, {**SMALL, **more}, rounds=4, seeds=2, every=2)
+
+
+PLAIN = training("fed_avg")
+PRIVATE = training("dp_fed_avg", noise_multiplier=2.0)
+COUNTED = Computation("counted", lambda scale, data_dir: {"found": scale.of(8), "scaled": ""})
+TABLE = Item(
+    "tiny",
+    "table1",
+    "Accuracies",
+    cells=(
+        Cell("FedAvg", "best (%)", "90.50 +- 0.25", (PLAIN,), best_accuracy),
+        Cell("FedAvg", "MB", "0.1", (PLAIN,), uplink_mb),
+        Cell("DP-FedAvg", "best (%)", "50", (PRIVATE,), best_accuracy),
+        Cell("DP-FedAvg", "last (%)", "", (PRIVATE,), final_accuracy),
+        Cell("DP-FedAvg", "eps claimed", "1.5", (), claimed(PRIVATE)),
+        Cell("DP-FedAvg", "eps certified", "", (), certified(PRIVATE)),
+    ),
+    notes=("a tiny table",),
+)
+LINES = {"FedAvg": PLAIN, "DP-FedAvg": PRIVATE}
+FIGURE = Item(
+    "tiny",
+    "fig1",
+    "Curves",
+    cells=(Cell("saved", "%", "99", (PRIVATE, PLAIN), saved_uplink(2.0)),),
+    work=tuple(LINES.values()),
+    draw=panels(
+        [
+            [
+                Curves("", LINES),
+                Points("", {"both": [(1, PLAIN), (2, PRIVATE)]}, last("loss"), "x", "y"),
+            ]
+        ]
+    ),
+)
+COMPUTED = Item(
+    "tiny",
+    "fig2",
+    "No training",
+    cells=(Cell("all", "found", "8", (COUNTED,), lambda done: Value(done.summary["found"])),),
+)
+ILLUSTRATION = Item("tiny", "fig3", "A drawing")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    assert jax.device_count() == 2  # starts JAX, before the quickstart asks for one device
+    monkeypatch.setitem(PAPERS, "tiny", (TABLE, FIGURE, COMPUTED, ILLUSTRATION))
+
+
+def launch(*args, output):
+    return reproduce.main(["tiny", *map(str, args), "--output", str(output)])
+
+
+def rows(folder):
+    with (folder / "table.csv").open() as file:
+        return {(row["row"], row["column"]): row for row in csv.DictReader(file)}
+
+
+def status(output, capsys):
+    """Of each item of the tiny paper, as --list has it."""
+    capsys.readouterr()
+    assert reproduce.main(["--list", "--output", str(output)]) == 0
+    lines = capsys.readouterr().out.split("tiny\n")[1].splitlines()[2:]
+    return {line.split()[0]: line[8:].split("  ")[0].strip() for line in lines}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The table in full, made once; the fixture above is too late for it."""
+    output = tmp_path_factory.mktemp("reproduce") / "here"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PAPERS, "tiny", (TABLE, FIGURE, COMPUTED, ILLUSTRATION))
+        assert jax.device_count() == 2
+        assert launch("table1", output=output) == 0
+    return output
+
+
+def summary(output, work, runs="runs"):
+    return json.loads((output / "tiny" / runs / work.key / "summary.json").read_text())
+
+
+def test_the_table_says_what_the_run_folders_say(finished):
+    found = rows(finished / "tiny" / "table1")
+    assert list(found) == [(c.row, c.column) for c in TABLE.cells]
+    best = summary(finished, PLAIN)["accuracy"]["best"]["fed_avg"]
+    cell = found["FedAvg", "best (%)"]
+    assert float(cell["measured"]) == pytest.approx(100 * np.mean(best["per_seed"]))
+    assert float(cell["measured_std"]) == pytest.approx(100 * np.std(best["per_seed"], ddof=1))
+    assert (cell["published"], cell["published_std"]) == ("90.5", "0.25")
+    assert float(cell["difference"]) == pytest.approx(float(cell["measured"]) - 90.5)
+    private = summary(finished, PRIVATE)
+    megabytes = summary(finished, PLAIN)["uplink_mb_per_client"]["fed_avg"]
+    assert float(found["FedAvg", "MB"]["measured"]) == megabytes
+    final = private["accuracy"]["final"]["dp_fed_avg"]["mean"]
+    assert float(found["DP-FedAvg", "last (%)"]["measured"]) == pytest.approx(100 * final)
+    assert found["DP-FedAvg", "last (%)"]["difference"] == ""
+    privacy = private["privacy"]["dp_fed_avg"]
+    assert float(found["DP-FedAvg", "eps claimed"]["measured"]) == privacy["claimed"]["epsilon"]
+    epsilon = privacy["certified"]["third_party"]["epsilon"]
+    assert float(found["DP-FedAvg", "eps certified"]["measured"]) == epsilon
+    assert {row["comparable"] for row in found.values()} == {"yes"}
+    assert {row["scaled"] for row in found.values()} == {""}
+
+
+def test_markdown_has_the_same_with_the_papers_decimals(finished):
+    text = (finished / "tiny" / "table1" / "table.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| FedAvg"))
+    cell = rows(finished / "tiny" / "table1")["FedAvg", "best (%)"]
+    mean, std = float(cell["measured"]), float(cell["measured_std"])
+    expected = f"| 90.50 +- 0.25 | {mean:.2f} +- {std:.2f} | {mean - 90.5:+.2f} |"
+    assert row.startswith(f"| FedAvg {expected}")
+    assert "scaled" not in text
+    assert "(client, third party, add-or-remove)" in text  # of the claim
+    assert "(replace-one)" in text  # of the third party's certificate
+    assert "noise_multiplier 2.0" in text
+    for said in ("a tiny table", "seeds: 0 to 1", "revision", "jax ", "experiments.reproduce tiny"):
+        assert said in text
+
+
+def test_its_trainings_are_ordinary_run_folders(finished):
+    """With the settings asked for, and no others."""
+    folders = [finished / "tiny" / "runs" / work.key for work in (PLAIN, PRIVATE)]
+    assert "DP-FedAvg" in compare.table([compare.read(folder) for folder in folders])
+    settings = summary(finished, PRIVATE)["settings"]
+    expected = dataclasses.replace(
+        quickstart.config,
+        rounds=4,
+        seeds=2,
+        every=2,
+        algorithms=("dp_fed_avg",),
+        clients=20,
+        cohort=3,
+        sampling="fixed_size",
+        noise_multiplier=2.0,
+        local=dataclasses.replace(quickstart.config.local, epochs=1),
+    )
+    assert settings | {"output": None} == run.plain(expected)
+
+
+def test_what_is_trained_is_not_trained_again_nor_by_another_item(finished, monkeypatch, capsys):
+    monkeypatch.delattr(run, "main")
+    before = {f: f.read_bytes() for f in finished.glob("tiny/runs/*/*")}
+    assert status(finished, capsys) == {
+        "table1": "done",
+        "fig1": "partly (2 of 2)",
+        "fig2": "not yet",
+        "fig3": "nothing to measure",
+    }
+    for item in ("table1", "fig1"):
+        assert launch(item, output=finished) == 0
+        assert "2 of 2 done; now nothing" in capsys.readouterr().err
+        assert (finished / "tiny" / item / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert status(finished, capsys)["fig1"] == "done"
+    assert rows(finished / "tiny" / "fig1")["saved", "%"]["measured"] == "not reached"
+    assert {f: f.read_bytes() for f in finished.glob("tiny/runs/*/*")} == before
+    assert not [f for f in finished.glob("**/*unfinished*")]
+
+
+@pytest.fixture(scope="module")
+def little_by_little(tmp_path_factory):
+    """The table at half its size: first one row, then interrupted in the middle of the other, then to its end.
+
+    Returns (output, what there was after each command).
+    """
+    output, recorded, evaluation = tmp_path_factory.mktemp("half"), [], Recorder.evaluation
+
+    def interrupting(self, *given):
+        evaluation(self, *given)
+        recorded.append(self.folder.name)
+        if recorded.count(PRIVATE.key) == 1:
+            raise KeyboardInterrupt
+
+    folder, steps = output / "tiny" / "table1-scale-0.5", []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PAPERS, "tiny", (TABLE, FIGURE, COMPUTED, ILLUSTRATION))
+        patch.setattr(Recorder, "evaluation", interrupting)
+        for more in (["--only", "p=0.3", "fed_avg quickstart"], [], []):
+            recorded.clear()
+            code = launch("table1", "--scale", "0.5", *more, output=output)
+            text = (folder / "table.md").read_text()
+            steps.append((code, list(recorded), text, rows(folder)))
+            if code == 130:
+                cut = output / "tiny" / "runs-scale-0.5" / PRIVATE.key
+                assert json.loads((cut / "summary.json").read_text())["status"] == "interrupted"
+                (cut / "summary.json").unlink()  # as a killed process leaves it
+                patch.setattr(Recorder, "evaluation", evaluation)
+    return output, steps
+
+
+def test_an_interrupted_one_goes_on(little_by_little):
+    output, steps = little_by_little
+    assert [code for code, *_ in steps] == [0, 130, 0]
+    assert [made for _, made, *_ in steps] == [[PLAIN.key] * 2, [PRIVATE.key], []]
+    for _, _, text, found in steps[:2]:
+        assert "Trained so far: 1 of 2" in text
+        assert float(found["FedAvg", "best (%)"]["measured"]) > 0
+        assert found["DP-FedAvg", "best (%)"]["measured"] == ""
+        assert "| DP-FedAvg | 50 | - | - |" in text
+    assert float(steps[2][3]["DP-FedAvg", "best (%)"]["measured"]) > 0
+    assert "Trained so far" not in steps[2][2]
+    lines = output / "tiny" / "runs-scale-0.5" / PRIVATE.key / "metrics.jsonl"
+    assert len(lines.read_text().splitlines()) == 2  # none of them from before
+
+
+def test_a_scaled_one_says_so_everywhere(little_by_little, monkeypatch, capsys):
+    from matplotlib.figure import Figure
+
+    output, (*_, (_, _, text, found)) = little_by_little
+    said = "scaled: 2 of 4 rounds, 1 of 2 seeds"
+    assert f"**{said}**" in text
+    assert {row["scaled"] for row in found.values()} == {said}
+    cell = found["FedAvg", "best (%)"]
+    assert (cell["comparable"], cell["measured_std"]) == ("no", "")
+    assert f"({float(cell['difference']):+.2f})" in text
+    assert "not comparable" in text
+    assert found["DP-FedAvg", "eps claimed"]["comparable"] == "yes"  # of all rounds, computed
+    there = summary(output, PLAIN, "runs-scale-0.5")
+    assert (there["rounds"]["fed_avg"], there["settings"]["seeds"]) == (2, 1)
+    states = status(output, capsys)
+    assert states["table1"] == "done at scale 0.5"
+    assert states["fig1"] == "partly (2 of 2) at scale 0.5"
+    titles = []
+    monkeypatch.setattr(Figure, "suptitle", lambda self, text, **_: titles.append(text))
+    assert launch("table1", "--scale", "0.5", output=output) == 0
+    assert titles == [f"tiny table1; {said}"]
+
+
+def test_with_one_seed_and_all_rounds_differences_compare(finished):
+    results = Shelf(finished).results(TABLE)
+    filled = fill(TABLE, Scale(1.0, 1), results)
+    assert all(f.comparable for f in filled)
+    assert scaled(TABLE, Scale(1.0, 1), results) == "scaled: 1 of 2 seeds"
+
+
+def test_no_row_has_the_words(tmp_path, capsys):
+    assert launch("table1", "--only", "fed_smp", output=tmp_path) == 2
+    assert "--only: nothing has the words 'fed_smp'" in capsys.readouterr().err
+
+
+def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
+    hot = training("fed_avg", **{"local.learning_rate": 1e30})
+    cells = (Cell("hot", "best (%)", "90", (hot,), best_accuracy), *COMPUTED.cells)
+    monkeypatch.setitem(PAPERS, "tiny", (dataclasses.replace(TABLE, cells=cells),))
+    assert launch("table1", "--scale", "0.5", output=tmp_path) == 1
+    assert "diverged: fed_avg" in capsys.readouterr().err
+    found = rows(tmp_path / "tiny" / "table1-scale-0.5")
+    assert found["hot", "best (%)"]["measured"] == "diverged"
+    assert found["hot", "best (%)"]["difference"] == ""
+    assert found["all", "found"]["measured"] == "4"  # the others are done all the same
+
+
+def test_a_computation_is_kept_like_a_training(tmp_path, monkeypatch, capsys):
+    assert launch("fig2", "--scale", "0.5", output=tmp_path) == 0
+    assert rows(tmp_path / "tiny" / "fig2-scale-0.5")["all", "found"]["measured"] == "4"
+    text = (tmp_path / "tiny" / "fig2-scale-0.5" / "table.md").read_text()
+    assert f"revision: {git_revision()}" in text
+    monkeypatch.setattr(reproduce, "perform", None)
+    assert launch("fig2", "--scale", "0.5", output=tmp_path) == 0
+    assert "now nothing" in capsys.readouterr().err
+
+
+def test_numbers_of_other_defaults_are_not_taken(finished, monkeypatch, capsys):
+    changed = dataclasses.replace(quickstart.config, public_examples=7, clip_norm=3.0)
+    monkeypatch.setattr(quickstart, "config", changed)
+    assert launch("table1", output=finished) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "where configs/quickstart.py now has" in said
+    assert "delete it, or give another --output" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "PAPER: none given; choose one of "),
+        (["fed_sgd", "table1"], "PAPER: there is no 'fed_sgd'; choose one of "),
+        (["tiny"], "ITEM: none given; choose one of table1, fig1, fig2, fig3"),
+        (["tiny", "table9"], "ITEM: tiny has no 'table9'; choose one of table1, "),
+        (["tiny", "table1", "--scale", "0"], "--scale: 0.0 is not above 0 and at most 1"),
+        (["tiny", "table1", "--scale", "1.5"], "--scale: 1.5 is not above 0 and at most 1"),
+        (["tiny", "table1", "--scale", "nan"], "--scale: nan is not above 0 and at most 1"),
+        (["tiny", "table1", "--seeds", "0"], "--seeds: 0 is not at least 1"),
+        (["tiny", "table1", "--output", "/dev/null"], "Not a directory"),
+    ],
+)
+def test_mistakes_in_one_line(args, said, tmp_path, capsys):
+    given = args if "--output" in args else [*args, "--output", str(tmp_path)]
+    assert reproduce.main(given) == 2
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith("error: ")
+    assert said in last_line
+
+
+def test_options_that_argparse_refuses(capsys):
+    with pytest.raises(SystemExit) as stop:
+        reproduce.main(["tiny", "table1", "--scale", "half"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_illustration_has_nothing_to_measure(tmp_path, capsys):
+    assert launch("fig3", output=tmp_path) == 0
+    assert "an illustration, nothing to measure" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_data_ends_in_one_line(tmp_path, monkeypatch, capsys):
+    absent = Training("fed_smp_fashion_mnist", "fed_avg", rounds=1)
+    cells = (Cell("absent", "best (%)", "", (absent,), best_accuracy),)
+    monkeypatch.setitem(PAPERS, "tiny", (dataclasses.replace(TABLE, cells=cells),))
+    assert launch("table1", "--data-dir", tmp_path / "none", output=tmp_path) == 2
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith("error: dataset fashion_mnist is not in")
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
+    def half(path):
+        path.write_text("half")
+        raise OSError("No space left on device")
+
+    (tmp_path / "table.md").write_text("before")
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path / "table.md", half)
+    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("table.md", "before")]
+
+
+def test_what_was_printed_is_read_as_it_stands():
+    cell = Cell("", "", "77.10 +- 10.2", (), Value)
+    assert (cell.printed, cell.decimals) == (Value(77.1, 10.2), 2)
+    assert (Cell("", "", "-3", (), Value).printed, Cell("", "", "-3", (), Value).decimals) == (
+        Value(-3.0),
+        0,
+    )
+    assert Cell("", "", "", (), Value).printed is None
+    with pytest.raises(ValueError, match="published: '77 percent' is not a number"):
+        Cell("", "", "77 percent", (), Value)
+
+
+def test_equal_trainings_are_one_and_others_have_folders_of_their_own():
+    again = Training("quickstart", "fed_avg", dict(reversed(SMALL.items())), 4, 2, 2)
+    assert (again, again.key, hash(again)) == (PLAIN, PLAIN.key, hash(PLAIN))
+    others = [
+        training("fed_avg", p=0.2),
+        training("dp_fed_avg"),
+        dataclasses.replace(PLAIN, rounds=5),
+        dataclasses.replace(PLAIN, seeds=1),
+        dataclasses.replace(PLAIN, every=None),
+        dataclasses.replace(PLAIN, config="other"),
+    ]
+    assert len({PLAIN.key, *(t.key for t in others)}) == 7
+    long = [training("fed_avg", name="x" * 200 + end) for end in "ab"]
+    assert long[0].key != long[1].key
+    assert max(len(t.key) for t in long) < 255
+
+
+@pytest.mark.parametrize(
+    ("scale", "rounds", "seeds", "name"),
+    [
+        (Scale(), 180, 5, "full"),
+        (Scale(0.05), 9, 1, "scale-0.05"),
+        (Scale(0.001), 1, 1, "scale-0.001"),
+        (Scale(0.5, 3), 90, 3, "scale-0.5-seeds-3"),
+        (Scale(1, 1), 180, 1, "seeds-1"),
+    ],
+)
+def test_scales(scale, rounds, seeds, name):
+    assert (scale.of(180), scale.seeds(5), scale.name) == (rounds, seeds, name)
