@@ -63,7 +63,7 @@ def training(
         rounds=rounds or ROUNDS[config],
         seeds=SEEDS,
         every=every or EVERY[config],
-        shrinking=("warm_start",) if own.get("warm_start") else (),
+        rounds_in=("warm_start",) if own.get("warm_start") else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from experiments.compare import RunFolder
@@ -68,21 +68,22 @@ def scaled(item: Item, scale: Scale, results: Results) -> str:
     trainings = [work for work in item.needs if isinstance(work, Training)]
     rounds = {(scale.of(t.rounds), t.rounds): None for t in trainings}
     seeds = {(scale.seeds(t.seeds), t.seeds): None for t in trainings}
-    parts = []
-    shrunk = {
-        name.replace("_", " "): {
-            (scale.of(n), n): None for t in trainings if (n := t.settings.get(name))
-        }
-        for name in dict.fromkeys(name for t in trainings for name in t.shrinking)
-    }
-    every = [
-        (rounds, "rounds"),
-        *((pairs, name) for name, pairs in shrunk.items()),
-        (seeds, "seeds"),
-    ]
+    parts, every = [], [(rounds, "rounds"), (seeds, "seeds")]
+    for name in dict.fromkeys(name for t in trainings for name in (*t.shrinking, *t.rounds_in)):
+        named = [t for t in trainings if name in t.settings]
+        pairs = {(t.at(scale)[name], t.settings[name]): None for t in named}
+        every.append((pairs, name.replace("_", " ")))
     for pairs, what in every:
         if any(here != full for here, full in pairs):
-            parts.append(" and ".join(f"{here} of {full}" for here, full in pairs) + f" {what}")
+            parts.append(f"{_pairs(list(pairs))} {what}")
     said = [results[w].summary.get("scaled") for w in item.needs if w in results]
     parts += [str(text) for text in dict.fromkeys(said) if text]
     return f"scaled: {', '.join(parts)}" if parts else ""
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
+    """ "9 of 180 and 50 of 1000"; the ranges where there are many."""
+    if len(pairs) <= 3:
+        return " and ".join(f"{here} of {full}" for here, full in pairs)
+    here, full = zip(*pairs, strict=True)
+    return f"{min(here)} to {max(here)} of {min(full)} to {max(full)}"

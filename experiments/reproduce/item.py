@@ -79,6 +79,7 @@ class Training:
       rounds, seeds: as many as the paper has.
       every: rounds between evaluations; by default the config's.
       shrinking: those of the settings, whole numbers, that a scale makes smaller as it does the rounds.
+      rounds_in: those of the settings that are a part of the rounds (a warm start): a scale leaves a round beside them.
     """
 
     config: str
@@ -88,6 +89,14 @@ class Training:
     seeds: int = 1
     every: int | None = None
     shrinking: tuple[str, ...] = ()
+    rounds_in: tuple[str, ...] = ()
+
+    def at(self, scale: Scale) -> dict[str, Any]:
+        """The settings that it gets at this scale."""
+        smaller = {name: scale.of(self.settings[name]) for name in self.shrinking}
+        most = scale.of(self.rounds) - 1
+        parts = {n: min(scale.of(self.settings[n]), most) for n in self.rounds_in}
+        return {**self.settings, **smaller, **parts}
 
     @property
     def key(self) -> str:

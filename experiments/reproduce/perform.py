@@ -44,7 +44,7 @@ def arguments(training: Training, scale: Scale, folder: Path, data_dir: Path | N
     default = configuration.load(training.config).config
     fields = {
         "algorithms": training.algorithm,
-        **{name: text(value) for name, value in scaled_settings(training, scale).items()},
+        **{name: text(value) for name, value in training.at(scale).items()},
         "rounds": str(scale.of(training.rounds)),
         "seeds": str(scale.seeds(training.seeds)),
         "every": str(scale.of(training.every or default.every)),
@@ -52,12 +52,6 @@ def arguments(training: Training, scale: Scale, folder: Path, data_dir: Path | N
     given = [flag for name, value in fields.items() for flag in flags(default, name, value)]
     where = ["--data-dir", str(data_dir)] if data_dir else []
     return [training.config, *given, "--output", str(folder), *where]
-
-
-def scaled_settings(training: Training, scale: Scale) -> dict[str, Any]:
-    """The settings that it gets at this scale."""
-    shrunk = {name: scale.of(training.settings[name]) for name in training.shrinking}
-    return {**training.settings, **shrunk}
 
 
 def result(work: Work, folder: Path) -> RunFolder | None:
