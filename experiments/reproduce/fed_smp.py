@@ -40,7 +40,7 @@ def summary(name: str, data: Data, *more: str) -> Item:
         label, training = f"p = 1, {NAMES[algorithm]}", data.training(algorithm)
         cells += _line(data, label, training, accuracy, said.cost)
     title = f"Summary of results on {data.title} dataset"
-    return Item("fed_smp", name, title, cells, size=(15, 5), notes=[*notes.SUMMARY, *more])
+    return Item("fed_smp", name, title, cells, notes=[*notes.SUMMARY, *more])
 
 
 def _line(data: Data, row: str, training: Training, accuracy: str, cost: str) -> list[Cell]:
@@ -89,7 +89,7 @@ def trade_off(
         f"{data.title} dataset"
     )
     about = [notes.BEST, *notes.TRADE_OFF, *more]
-    return Item("fed_smp", name, title, cells, size=(12, 9), notes=about)
+    return Item("fed_smp", name, title, cells, notes=about)
 
 
 def figure2() -> Item:

@@ -207,7 +207,7 @@ class Item:
       work: what `draw` needs beyond the cells' work.
       draw: (an empty figure, the results there are, which may be none) -> draws the picture in the shape of the
         paper's; by default published beside measured.
-      size: of that figure, in inches.
+      size: in inches, of what `draw` draws.
       notes: differences from the paper, readings of it, what it leaves open.
     """
 

@@ -60,20 +60,25 @@ def result(work: Work, folder: Path) -> RunFolder | None:
     A training that diverged got to its end; its status says so.
 
     Raises:
-      ValueError: it was trained when the config had other defaults.
+      ValueError: it is damaged, or was trained when the config had other defaults.
     """
     if not ended(folder):
         return None
-    summary = json.loads((folder / "summary.json").read_text())
-    if isinstance(work, Computation):
-        return RunFolder(summary, [])
-    if difference := _changed(work, summary["settings"]):
+    try:
+        summary = json.loads((folder / "summary.json").read_text())
+        if isinstance(work, Computation):
+            return RunFolder(summary, [])
+        metrics = folder / "metrics.jsonl"  # not there if it diverged before the first evaluation
+        written = metrics.read_text() if summary["rounds"] else ""
+        lines = [json.loads(line) for line in written.splitlines()]
+        difference = _changed(work, summary["settings"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{folder}: is damaged; delete it, so that it is done again") from None
+    if difference:
         raise ValueError(
             f"{folder}: was trained with {difference}; delete it, or give another --output"
         )
-    metrics = folder / "metrics.jsonl"
-    lines = metrics.read_text().splitlines() if metrics.exists() else []
-    return RunFolder(summary, [json.loads(line) for line in lines])
+    return RunFolder(summary, lines)
 
 
 def _changed(training: Training, there: Mapping[str, Any]) -> str | None:

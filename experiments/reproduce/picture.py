@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,25 +136,32 @@ def save(item: Item, filled: Sequence[Filled], results: Results, scaled: str, pa
 
 
 def side_by_side(figure: Figure, filled: Sequence[Filled]) -> None:
-    """A panel per column of the table: the rows from left to right, published and measured."""
-    columns = list(dict.fromkeys(f.cell.column for f in filled))
+    """A panel per column of the table: the rows from left to right, published and measured.
+
+    Columns that need nothing trained, such as those of an epsilon, are left out where there are others.
+    """
+    shown = [f for f in filled if f.cell.work] or list(filled)
+    columns = list(dict.fromkeys(f.cell.column for f in shown))
     across = min(3, len(columns))
-    grid = figure.subplots(math.ceil(len(columns) / across), across, squeeze=False)
+    down = math.ceil(len(columns) / across)
+    figure.set_size_inches(5 * across, 3.8 * down)
+    grid = figure.subplots(down, across, squeeze=False)
     for axes in grid.flat[len(columns) :]:
         axes.set_axis_off()
     for axes, column in zip(grid.flat, columns, strict=False):
-        cells = [f for f in filled if f.cell.column == column]
-        for label, values, marker in (
-            ("published", [f.cell.printed for f in cells], "o"),
-            ("measured", [f.value for f in cells], "x"),
-        ):
-            found = [(i, v) for i, v in enumerate(values) if v and math.isfinite(v.mean)]
-            if found:
-                x, spreads = zip(*found, strict=True)
-                std = [v.std or 0.0 for v in spreads]
-                axes.errorbar(x, [v.mean for v in spreads], std, fmt=marker, label=label, capsize=3)
+        cells = [f for f in shown if f.cell.column == column]
+        _errorbars(axes, [f.cell.printed for f in cells], "o", "published")
+        _errorbars(axes, [f.value for f in cells], "x", "measured")
         axes.set_xticks(range(len(cells)), [f.cell.row for f in cells])
         axes.tick_params("x", rotation=90, labelsize="x-small")
-        axes.set_title(column, fontsize="small")
+        axes.set_title(textwrap.fill(column, 60), fontsize="small")
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize="x-small")
+
+
+def _errorbars(axes: Axes, values: Sequence[Value | None], marker: str, label: str) -> None:
+    found = [(i, v) for i, v in enumerate(values) if v and math.isfinite(v.mean)]
+    if found:
+        x, there = zip(*found, strict=True)
+        std = [v.std or 0.0 for v in there]
+        axes.errorbar(x, [v.mean for v in there], std, fmt=marker, label=label, capsize=3)

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -304,6 +305,26 @@ def test_numbers_of_other_defaults_are_not_taken(finished, monkeypatch, capsys):
     assert said.count("\n") == 1
     assert "where configs/quickstart.py now has" in said
     assert "delete it, or give another --output" in said
+
+
+@pytest.mark.parametrize("name", ["summary.json", "metrics.jsonl"])
+def test_a_damaged_run_folder_is_named(finished, tmp_path, name, capsys):
+    shutil.copytree(finished, tmp_path / "copy")
+    folder = tmp_path / "copy" / "tiny" / "runs" / PLAIN.key
+    text = (folder / name).read_text()
+    (folder / name).write_text('{"status": "complete"}' if name == "summary.json" else text[:-9])
+    assert launch("table1", output=tmp_path / "copy") == 2
+    said = capsys.readouterr().err
+    assert said == f"error: {folder}: is damaged; delete it, so that it is done again\n"
+    assert reproduce.main(["--list", "--output", str(tmp_path / "copy")]) == 0
+
+
+def test_not_under_srun(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(reproduce, "slurm_step", lambda: True)
+    assert launch("table1", output=tmp_path) == 2
+    assert (
+        capsys.readouterr().err == "error: reproduce: runs in one process; start it without srun\n"
+    )
 
 
 @pytest.mark.parametrize(
