@@ -38,7 +38,7 @@ _COSTED: dict[Level, tuple[str, str]] = {
 
 def _epsilon(level: Level, data: str, index: int) -> list[Cell]:
     sigma, printed = SIGMAS[index], EPSILONS[data][index]
-    vanilla, wav = (_clipped(training(level, data, name, sigma)) for name in _COSTED[level])
+    vanilla, wav = (clipped(training(level, data, name, sigma)) for name in _COSTED[level])
     unit = {"record": "record", "user": "client"}[level]
     row = f"{unit} level, {DATA[data]}, {SIZES[index]} noise (sigma = {sigma:g})"
     certified = "certified (third party; record level: add-or-remove, client level: zero-out)"
@@ -53,7 +53,7 @@ def _epsilon(level: Level, data: str, index: int) -> list[Cell]:
     ]
 
 
-def _clipped(one: Training) -> Training:
+def clipped(one: Training) -> Training:
     """At user level with clipped updates, for which there is a certificate."""
     kept = {name: value for name, value in one.settings.items() if name != "bounded"}
     return replace(one, settings=kept)
