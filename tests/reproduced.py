@@ -1,73 +1,75 @@
-"""Run folders as a training leaves them, without training: what the items of `experiments.reproduce` read."""
+"""A tiny paper for experiments.reproduce, on the quickstart: a table, a figure, a computation, an illustration."""
 
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+import csv
 
-import numpy as np
+from experiments.reproduce import __main__ as reproduce
+from experiments.reproduce.accounting import certified, claimed
+from experiments.reproduce.item import Cell, Computation, Item, Training, Value
+from experiments.reproduce.picture import Curves, Points, panels
+from experiments.reproduce.reading import (
+    best_accuracy,
+    final_accuracy,
+    last,
+    saved_uplink,
+    uplink_mb,
+)
 
-from experiments import config as configuration
-from experiments.compare import RunFolder
-from experiments.reproduce.item import Training
-
-
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return {"mean": float(np.mean(values)), "std": std, "per_seed": list(values)}
-
-
-def run_folder(
-    work: Training,
-    accuracy: Sequence[Sequence[float]],
-    *,
-    status: str = "complete",
-    **metrics: float,
-) -> RunFolder:
-    """Of evaluations that lie evenly over the rounds.
-
-    Args:
-      accuracy: in 0..1, a row per evaluation with a number per seed.
-      metrics: diagnostics of every evaluation.
-    """
-    rounds = np.linspace(0, work.rounds, len(accuracy) + 1).round().astype(int)[1:]
-    others = {name: spread([value]) for name, value in metrics.items()}
-    lines = [
-        {
-            "algorithm": work.algorithm,
-            "round": int(t),
-            "accuracy": spread(at),
-            "loss": spread([1 - np.mean(at)]),
-            "diagnostics_not_private": others,
-        }
-        for t, at in zip(rounds, accuracy, strict=True)
-    ]
-    seeds = np.array(accuracy)
-    said = {"best": seeds.max(0), "final": seeds[-1]}
-    summary = {
-        "status": status,
-        "rounds": {work.algorithm: work.rounds},
-        "settings": {"cohort": 20, **work.settings},
-        "accuracy": {which: {work.algorithm: spread(x)} for which, x in said.items()},
-    }
-    return RunFolder(summary, lines)
+SMALL = {"clients": 20, "cohort": 3, "sampling": "fixed_size", "local.epochs": 1}
 
 
-def settled(work: Training) -> Any:
-    """The config with the training's settings, which the config checks.
+def training(algorithm, **more):
+    return Training("quickstart", algorithm, {**SMALL, **more}, rounds=4, seeds=2, every=2)
 
-    Raises:
-      ValueError: one is refused.
-      TypeError: there is no such field.
-    """
-    config = configuration.load(work.config).config
-    nested: dict[str, dict[str, Any]] = {}
-    flat: dict[str, Any] = {"algorithms": (work.algorithm,), "rounds": work.rounds}
-    for name, value in work.settings.items():
-        group, _, inner = name.partition(".")
-        if inner:
-            nested.setdefault(group, {})[inner] = value
-        else:
-            flat[name] = tuple(value) if isinstance(value, list) else value
-    groups = {f.name: getattr(config, f.name) for f in fields(config)}
-    assert all(is_dataclass(groups[name]) for name in nested)
-    return replace(config, **flat, **{n: replace(groups[n], **own) for n, own in nested.items()})
+
+PLAIN = training("fed_avg")
+PRIVATE = training("dp_fed_avg", noise_multiplier=2.0)
+COUNTED = Computation("counted", lambda scale, data_dir: {"found": scale.of(8), "scaled": ""})
+TABLE = Item(
+    "tiny",
+    "table1",
+    "Accuracies",
+    cells=(
+        Cell("FedAvg", "best (%)", "90.50 +- 0.25", (PLAIN,), best_accuracy),
+        Cell("FedAvg", "MB", "0.1", (PLAIN,), uplink_mb),
+        Cell("DP-FedAvg", "best (%)", "50", (PRIVATE,), best_accuracy),
+        Cell("DP-FedAvg", "last (%)", "", (PRIVATE,), final_accuracy),
+        Cell("DP-FedAvg", "eps claimed", "1.5", (), claimed(PRIVATE)),
+        Cell("DP-FedAvg", "eps certified", "", (), certified(PRIVATE)),
+    ),
+    notes=("a tiny table",),
+)
+LINES = {"FedAvg": PLAIN, "DP-FedAvg": PRIVATE}
+FIGURE = Item(
+    "tiny",
+    "fig1",
+    "Curves",
+    cells=(Cell("saved", "%", "99", (PRIVATE, PLAIN), saved_uplink(2.0)),),
+    work=tuple(LINES.values()),
+    draw=panels(
+        [
+            [
+                Curves("", LINES),
+                Points("", {"both": [(1, PLAIN), (2, PRIVATE)]}, last("loss"), "x", "y"),
+            ]
+        ]
+    ),
+)
+COMPUTED = Item(
+    "tiny",
+    "fig2",
+    "No training",
+    cells=(Cell("all", "found", "8", (COUNTED,), lambda done: Value(done.summary["found"])),),
+)
+ILLUSTRATION = Item("tiny", "fig3", "A drawing")
+
+
+ITEMS = (TABLE, FIGURE, COMPUTED, ILLUSTRATION)
+
+
+def launch(*args, output):
+    return reproduce.main(["tiny", *map(str, args), "--output", str(output)])
+
+
+def rows(folder):
+    with (folder / "table.csv").open() as file:
+        return {(row["row"], row["column"]): row for row in csv.DictReader(file)}

@@ -12,6 +12,7 @@ from experiments.reproduce import picture, privacy, table
 from experiments.reproduce.files import write, write_text
 from experiments.reproduce.filled import Filled, Results, fill, scaled
 from experiments.reproduce.item import Item, Scale, Training
+from experiments.reproduce.shelf import UNFINISHED
 
 
 def written(item: Item, scale: Scale, results: Results, folder: Path, command: str) -> str:
@@ -38,7 +39,7 @@ def markdown(
     if said:
         parts.append(f"**{said}**")
     if done < needed:
-        parts.append(f"Trained so far: {done} of {needed}; the same command goes on.")
+        parts.append(f"{UNFINISHED}: {done} of {needed}; the same command goes on.")
     if filled:
         parts.append(table.markdown(filled))
     trained = {work: run for work, run in results.items() if isinstance(work, Training)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from experiments import config as configuration
 from experiments.reproduce import fed_smp_notes as notes
@@ -105,8 +106,12 @@ def figure2() -> Item:
             row = f"{data.title}, {NAMES[name]}, p = {p:g}"
             read = saved_uplink(target / 100)
             cells.append(Cell(row, SAVED_COLUMN, SAVED[data.title][name], (training, dense), read))
-        common = {"ylabel": "test accuracy (%)", "factor": 100}
-        mb = {"x": "uplink_mb_per_client", "xlabel": "uplink per client (MB)", "xscale": "log"}
+        common: dict[str, Any] = {"ylabel": "test accuracy (%)", "factor": 100}
+        mb: dict[str, Any] = {
+            "x": "uplink_mb_per_client",
+            "xlabel": "uplink per client (MB)",
+            "xscale": "log",
+        }
         rows.append(
             [Curves(data.title, lines, **common), Curves(data.title, lines, **common, **mb)]
         )
@@ -143,13 +148,13 @@ def figure3() -> Item:
         loss = Points(data.title, lines, last("train_loss"), ylabel="train loss", **axis)
         accuracy = Points(data.title, lines, best_accuracy, ylabel="test accuracy (%)", **axis)
         rows.append([loss, accuracy])
-    dense = [data.training(name) for data in EVERY for name in ("fed_avg", "dp_fed_avg")]
+    at_one = [data.training(name) for data in EVERY for name in ("fed_avg", "dp_fed_avg")]
     return Item(
         "fed_smp",
         "fig3",
         "Training loss and testing accuracy of Fed-SMP w.r.t compression ratio, compared with FedAvg-rand_k/top_k",
         cells,
-        tuple(dense),
+        tuple(at_one),
         panels(rows),
         (11, 11),
         notes.FIGURE3,

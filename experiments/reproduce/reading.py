@@ -43,8 +43,11 @@ def last(metric: str, factor: float = 1) -> Read:
 def gain(over: Read) -> Read:
     """Reads what the first run has more than the second one; no spread, as the two share their seeds' randomness."""
 
-    def read(first: RunFolder, second: RunFolder) -> Value:
-        return Value(over(first).mean - over(second).mean)
+    def read(first: RunFolder, second: RunFolder) -> Value | str:
+        found, other = over(first), over(second)
+        if isinstance(found, str) or isinstance(other, str):
+            return next(said for said in (found, other) if isinstance(said, str))
+        return Value(found.mean - other.mean)
 
     return read
 

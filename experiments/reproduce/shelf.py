@@ -11,6 +11,7 @@ from experiments.reproduce.perform import result
 from experiments.sweep_grid import ended
 
 RUNS = "runs"
+UNFINISHED = "Trained so far"  # in the table of an item that is not done
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,17 @@ def status(item: Item, shelves: list[Shelf]) -> str:
     if item.illustration:
         return "nothing to measure"
     for shelf in shelves:
-        if shelf.done(item) == len(item.needs) and (shelf.item(item) / "table.md").exists():
+        if shelf.done(item) == len(item.needs) and _whole(shelf.item(item) / "table.md"):
             return "done" + _at(shelf)
     best = max(shelves, key=lambda shelf: shelf.done(item))
     if count := best.done(item):
         return f"partly ({count} of {len(item.needs)}){_at(best)}"
     return "not yet"
+
+
+def _whole(table: Path) -> bool:
+    """Whether the table is there, and does not say that it is a part of one."""
+    return table.exists() and UNFINISHED not in table.read_text()
 
 
 def _at(shelf: Shelf) -> str:

@@ -70,7 +70,7 @@ def write_csv(path: Path, filled: Sequence[Filled], scaled: str) -> None:
                 "claim": f.cell.published if f.cell.claim else None,
                 "verdict": f.verdict,
             }
-            known = {name: "" if n is None else n for name, n in numbers.items()}
+            known: dict[str, object] = {name: "" if n is None else n for name, n in numbers.items()}
             known["measured"] = (
                 f.said if f.said != MISSING and f.value is None else known["measured"]
             )

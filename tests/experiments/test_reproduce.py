@@ -1,6 +1,5 @@
-"""experiments.reproduce on a tiny paper: tables from run folders, sharing, going on, mistakes in one line."""
+"""experiments.reproduce on a tiny paper: tables from run folders, sharing, going on."""
 
-import csv
 import dataclasses
 import json
 import shutil
@@ -8,90 +7,24 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
 from experiments import compare, run
 from experiments.record import Recorder, git_revision
 from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce.accounting import certified, claimed
 from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.files import write
 from experiments.reproduce.filled import fill, scaled
-from experiments.reproduce.item import Cell, Computation, Item, Scale, Training, Value
-from experiments.reproduce.picture import Curves, Points, panels
-from experiments.reproduce.reading import (
-    best_accuracy,
-    final_accuracy,
-    last,
-    saved_uplink,
-    uplink_mb,
-)
+from experiments.reproduce.item import Scale
 from experiments.reproduce.shelf import Shelf
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-SMALL = {"clients": 20, "cohort": 3, "sampling": "fixed_size", "local.epochs": 1}
-
-
-def training(algorithm, **more):
-    return Training("quickstart", algorithm, {**SMALL, **more}, rounds=4, seeds=2, every=2)
-
-
-PLAIN = training("fed_avg")
-PRIVATE = training("dp_fed_avg", noise_multiplier=2.0)
-COUNTED = Computation("counted", lambda scale, data_dir: {"found": scale.of(8), "scaled": ""})
-TABLE = Item(
-    "tiny",
-    "table1",
-    "Accuracies",
-    cells=(
-        Cell("FedAvg", "best (%)", "90.50 +- 0.25", (PLAIN,), best_accuracy),
-        Cell("FedAvg", "MB", "0.1", (PLAIN,), uplink_mb),
-        Cell("DP-FedAvg", "best (%)", "50", (PRIVATE,), best_accuracy),
-        Cell("DP-FedAvg", "last (%)", "", (PRIVATE,), final_accuracy),
-        Cell("DP-FedAvg", "eps claimed", "1.5", (), claimed(PRIVATE)),
-        Cell("DP-FedAvg", "eps certified", "", (), certified(PRIVATE)),
-    ),
-    notes=("a tiny table",),
-)
-LINES = {"FedAvg": PLAIN, "DP-FedAvg": PRIVATE}
-FIGURE = Item(
-    "tiny",
-    "fig1",
-    "Curves",
-    cells=(Cell("saved", "%", "99", (PRIVATE, PLAIN), saved_uplink(2.0)),),
-    work=tuple(LINES.values()),
-    draw=panels(
-        [
-            [
-                Curves("", LINES),
-                Points("", {"both": [(1, PLAIN), (2, PRIVATE)]}, last("loss"), "x", "y"),
-            ]
-        ]
-    ),
-)
-COMPUTED = Item(
-    "tiny",
-    "fig2",
-    "No training",
-    cells=(Cell("all", "found", "8", (COUNTED,), lambda done: Value(done.summary["found"])),),
-)
-ILLUSTRATION = Item("tiny", "fig3", "A drawing")
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     assert jax.device_count() == 2  # starts JAX, before the quickstart asks for one device
-    monkeypatch.setitem(PAPERS, "tiny", (TABLE, FIGURE, COMPUTED, ILLUSTRATION))
-
-
-def launch(*args, output):
-    return reproduce.main(["tiny", *map(str, args), "--output", str(output)])
-
-
-def rows(folder):
-    with (folder / "table.csv").open() as file:
-        return {(row["row"], row["column"]): row for row in csv.DictReader(file)}
+    monkeypatch.setitem(PAPERS, "tiny", ITEMS)
 
 
 def status(output, capsys):
@@ -107,7 +40,7 @@ def finished(tmp_path_factory):
     """The table in full, made once; the fixture above is too late for it."""
     output = tmp_path_factory.mktemp("reproduce") / "here"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PAPERS, "tiny", (TABLE, FIGURE, COMPUTED, ILLUSTRATION))
+        patch.setitem(PAPERS, "tiny", ITEMS)
         assert jax.device_count() == 2
         assert launch("table1", output=output) == 0
     return output
@@ -210,7 +143,7 @@ def little_by_little(tmp_path_factory):
 
     folder, steps = output / "tiny" / "table1-scale-0.5", []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PAPERS, "tiny", (TABLE, FIGURE, COMPUTED, ILLUSTRATION))
+        patch.setitem(PAPERS, "tiny", ITEMS)
         patch.setattr(Recorder, "evaluation", interrupting)
         for more in (["--only", "p=0.3", "fed_avg quickstart"], [], []):
             recorded.clear()
@@ -243,7 +176,8 @@ def test_an_interrupted_one_goes_on(little_by_little):
 def test_a_scaled_one_says_so_everywhere(little_by_little, monkeypatch, capsys):
     from matplotlib.figure import Figure
 
-    output, (*_, (_, _, text, found)) = little_by_little
+    output, steps = little_by_little
+    _, _, text, found = steps[-1]
     said = "scaled: 2 of 4 rounds, 1 of 2 seeds"
     assert f"**{said}**" in text
     assert {row["scaled"] for row in found.values()} == {said}
@@ -257,6 +191,9 @@ def test_a_scaled_one_says_so_everywhere(little_by_little, monkeypatch, capsys):
     states = status(output, capsys)
     assert states["table1"] == "done at scale 0.5"
     assert states["fig1"] == "partly (2 of 2) at scale 0.5"
+    (output / "tiny" / "fig1-scale-0.5").mkdir(exist_ok=True)
+    (output / "tiny" / "fig1-scale-0.5" / "table.md").write_text(steps[0][2])  # of a part of it
+    assert status(output, capsys)["fig1"] == "partly (2 of 2) at scale 0.5"
     titles = []
     monkeypatch.setattr(Figure, "suptitle", lambda self, text, **_: titles.append(text))
     assert launch("table1", "--scale", "0.5", output=output) == 0
@@ -268,23 +205,6 @@ def test_with_one_seed_and_all_rounds_differences_compare(finished):
     filled = fill(TABLE, Scale(1.0, 1), results)
     assert all(f.comparable for f in filled)
     assert scaled(TABLE, Scale(1.0, 1), results) == "scaled: 1 of 2 seeds"
-
-
-def test_no_row_has_the_words(tmp_path, capsys):
-    assert launch("table1", "--only", "fed_smp", output=tmp_path) == 2
-    assert "--only: nothing has the words 'fed_smp'" in capsys.readouterr().err
-
-
-def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
-    hot = training("fed_avg", **{"local.learning_rate": 1e30})
-    cells = (Cell("hot", "best (%)", "90", (hot,), best_accuracy), *COMPUTED.cells)
-    monkeypatch.setitem(PAPERS, "tiny", (dataclasses.replace(TABLE, cells=cells),))
-    assert launch("table1", "--scale", "0.5", output=tmp_path) == 1
-    assert "diverged: fed_avg" in capsys.readouterr().err
-    found = rows(tmp_path / "tiny" / "table1-scale-0.5")
-    assert found["hot", "best (%)"]["measured"] == "diverged"
-    assert found["hot", "best (%)"]["difference"] == ""
-    assert found["all", "found"]["measured"] == "4"  # the others are done all the same
 
 
 def test_a_computation_is_kept_like_a_training(tmp_path, monkeypatch, capsys):
@@ -317,109 +237,3 @@ def test_a_damaged_run_folder_is_named(finished, tmp_path, name, capsys):
     said = capsys.readouterr().err
     assert said == f"error: {folder}: is damaged; delete it, so that it is done again\n"
     assert reproduce.main(["--list", "--output", str(tmp_path / "copy")]) == 0
-
-
-def test_not_under_srun(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(reproduce, "slurm_step", lambda: True)
-    assert launch("table1", output=tmp_path) == 2
-    assert (
-        capsys.readouterr().err == "error: reproduce: runs in one process; start it without srun\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        ([], "PAPER: none given; choose one of "),
-        (["fed_sgd", "table1"], "PAPER: there is no 'fed_sgd'; choose one of "),
-        (["tiny"], "ITEM: none given; choose one of table1, fig1, fig2, fig3"),
-        (["tiny", "table9"], "ITEM: tiny has no 'table9'; choose one of table1, "),
-        (["tiny", "table1", "--scale", "0"], "--scale: 0.0 is not above 0 and at most 1"),
-        (["tiny", "table1", "--scale", "1.5"], "--scale: 1.5 is not above 0 and at most 1"),
-        (["tiny", "table1", "--scale", "nan"], "--scale: nan is not above 0 and at most 1"),
-        (["tiny", "table1", "--seeds", "0"], "--seeds: 0 is not at least 1"),
-        (["tiny", "table1", "--output", "/dev/null"], "Not a directory"),
-    ],
-)
-def test_mistakes_in_one_line(args, said, tmp_path, capsys):
-    given = args if "--output" in args else [*args, "--output", str(tmp_path)]
-    assert reproduce.main(given) == 2
-    last_line = capsys.readouterr().err.splitlines()[-1]
-    assert last_line.startswith("error: ")
-    assert said in last_line
-
-
-def test_options_that_argparse_refuses(capsys):
-    with pytest.raises(SystemExit) as stop:
-        reproduce.main(["tiny", "table1", "--scale", "half"])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_an_illustration_has_nothing_to_measure(tmp_path, capsys):
-    assert launch("fig3", output=tmp_path) == 0
-    assert "an illustration, nothing to measure" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
-
-
-def test_missing_data_ends_in_one_line(tmp_path, monkeypatch, capsys):
-    absent = Training("fed_smp_fashion_mnist", "fed_avg", rounds=1)
-    cells = (Cell("absent", "best (%)", "", (absent,), best_accuracy),)
-    monkeypatch.setitem(PAPERS, "tiny", (dataclasses.replace(TABLE, cells=cells),))
-    assert launch("table1", "--data-dir", tmp_path / "none", output=tmp_path) == 2
-    last_line = capsys.readouterr().err.splitlines()[-1]
-    assert last_line.startswith("error: dataset fashion_mnist is not in")
-
-
-def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
-    def half(path):
-        path.write_text("half")
-        raise OSError("No space left on device")
-
-    (tmp_path / "table.md").write_text("before")
-    with pytest.raises(OSError, match="No space"):
-        write(tmp_path / "table.md", half)
-    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("table.md", "before")]
-
-
-def test_what_was_printed_is_read_as_it_stands():
-    cell = Cell("", "", "77.10 +- 10.2", (), Value)
-    assert (cell.printed, cell.decimals) == (Value(77.1, 10.2), 2)
-    assert (Cell("", "", "-3", (), Value).printed, Cell("", "", "-3", (), Value).decimals) == (
-        Value(-3.0),
-        0,
-    )
-    assert Cell("", "", "", (), Value).printed is None
-    with pytest.raises(ValueError, match="published: '77 percent' is not a number"):
-        Cell("", "", "77 percent", (), Value)
-
-
-def test_equal_trainings_are_one_and_others_have_folders_of_their_own():
-    again = Training("quickstart", "fed_avg", dict(reversed(SMALL.items())), 4, 2, 2)
-    assert (again, again.key, hash(again)) == (PLAIN, PLAIN.key, hash(PLAIN))
-    others = [
-        training("fed_avg", p=0.2),
-        training("dp_fed_avg"),
-        dataclasses.replace(PLAIN, rounds=5),
-        dataclasses.replace(PLAIN, seeds=1),
-        dataclasses.replace(PLAIN, every=None),
-        dataclasses.replace(PLAIN, config="other"),
-    ]
-    assert len({PLAIN.key, *(t.key for t in others)}) == 7
-    long = [training("fed_avg", name="x" * 200 + end) for end in "ab"]
-    assert long[0].key != long[1].key
-    assert max(len(t.key) for t in long) < 255
-
-
-@pytest.mark.parametrize(
-    ("scale", "rounds", "seeds", "name"),
-    [
-        (Scale(), 180, 5, "full"),
-        (Scale(0.05), 9, 1, "scale-0.05"),
-        (Scale(0.001), 1, 1, "scale-0.001"),
-        (Scale(0.5, 3), 90, 3, "scale-0.5-seeds-3"),
-        (Scale(1, 1), 180, 1, "seeds-1"),
-    ],
-)
-def test_scales(scale, rounds, seeds, name):
-    assert (scale.of(180), scale.seeds(5), scale.name) == (rounds, seeds, name)

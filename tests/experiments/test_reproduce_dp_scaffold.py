@@ -7,7 +7,7 @@ import json
 import jax
 import numpy as np
 import pytest
-from reproduced import run_folder, settled
+from made_runs import run_folder, settled
 
 from configs import dp_scaffold_synthetic
 from experiments.reproduce import __main__ as reproduce

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from prepared import random_split, write_images
-from reproduced import run_folder, settled
+from made_runs import run_folder, settled
 
 from configs import mspdq_mnist
 from experiments import figure6

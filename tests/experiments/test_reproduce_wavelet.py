@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from prepared import random_split, write_images
-from reproduced import run_folder, settled
+from made_runs import run_folder, settled
 
 from configs import wavelet_mnist
 from experiments.reproduce import __main__ as reproduce
