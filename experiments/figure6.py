@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ import numpy as np
 
 import fedpriv as fp
 from experiments import msp
-from experiments.inversion_attack import attacker, views
-from experiments.inversion_views import Reading, Seen, draw_victims, jopeq, read, split
+from experiments.inversion_attack import Attacked, attacker, views
+from experiments.inversion_views import Reading, Seen, Victims, draw_victims, jopeq, read, split
 from experiments.msp_config import Jopeq, Ldp, Msp, Name
 from experiments.record import plain
 from fedpriv.attacks.scores import mse
@@ -130,29 +130,38 @@ def defence(data: Dataset, options: argparse.Namespace) -> list[dict[str, Any]]:
     blind = float(np.median(mse(victims.guess, victims.images)))
     rows = [{"what": "mse", "group": "", "curve": "mean image", "x": 0.0, "value": blind}]
     for point in points():
-        seen = Seen(point.algorithm(victims.model.loss, options.victims), point.readings)
-        view = views(victims, seen, options.seed)
-        for reading in point.readings:
-            made = attack(read(view, victims.params, reading))
-            scores = np.asarray(mse(made.images, victims.images))
-            low, middle, high = np.quantile(scores, (0.25, 0.5, 0.75)).tolist()
-            rows.append(
-                {
-                    "what": "mse",
-                    "group": point.group,
-                    "curve": point.curve,
-                    "x": point.x,
-                    "reading": reading,
-                    "drawn": _drawn(point, reading),
-                    "value": middle,
-                    "low": low,
-                    "high": high,
-                    "mean": float(scores.mean()),
-                    "cosine": float(np.median(made.cosine)),
-                    "labels": float(made.labels.mean()),
-                }
-            )
-            _say(rows[-1])
+        rows += attacked(point, victims, attack, options.seed)
+    return rows
+
+
+def attacked(
+    point: Point, victims: Victims, attack: Callable[..., Attacked], seed: int
+) -> list[dict[str, Any]]:
+    """A row for each of the point's readings."""
+    rows = []
+    seen = Seen(point.algorithm(victims.model.loss, len(victims.labels)), point.readings)
+    view = views(victims, seen, seed)
+    for reading in point.readings:
+        made = attack(read(view, victims.params, reading))
+        scores = np.asarray(mse(made.images, victims.images))
+        low, middle, high = np.quantile(scores, (0.25, 0.5, 0.75)).tolist()
+        rows.append(
+            {
+                "what": "mse",
+                "group": point.group,
+                "curve": point.curve,
+                "x": point.x,
+                "reading": reading,
+                "drawn": _drawn(point, reading),
+                "value": middle,
+                "low": low,
+                "high": high,
+                "mean": float(scores.mean()),
+                "cosine": float(np.median(made.cosine)),
+                "labels": float(made.labels.mean()),
+            }
+        )
+        _say(rows[-1])
     return rows
 
 

@@ -54,6 +54,14 @@ def table(runs: Sequence[RunFolder], accuracy: float) -> str:
 
 
 def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
+    rounds, sent, reached = uploads_until(run, name, accuracy)
+    if not reached:
+        return [f"not in {rounds}", f"more than {sent:.0f}", "-"]
+    return [str(rounds), f"{sent:.0f}", _bound(run.summary["settings"], name, rounds)]
+
+
+def uploads_until(run: RunFolder, name: str, accuracy: float) -> tuple[int, float, bool]:
+    """Rounds and uploads until an evaluation shows `accuracy`, or in the whole run, and whether one does."""
     settings, before, sent = run.summary["settings"], 0, 0.0
     for line in _exchanges(run, name):
         rounds = (
@@ -63,8 +71,8 @@ def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
         sent += settings["cohort"] * rounds * (exchanges + 1)  # (27)
         before = line["round"]
         if line["accuracy"]["mean"] >= accuracy:
-            return [str(before), f"{sent:.0f}", _bound(settings, name, before)]
-    return [f"not in {before}", f"more than {sent:.0f}", "-"]
+            return before, sent, True
+    return before, sent, False
 
 
 def _exchanges(run: RunFolder, name: str) -> list[dict[str, Any]]:

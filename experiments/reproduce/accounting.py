@@ -41,7 +41,7 @@ def certified(
 
 def claim_of(training: Training, ledger: LedgerOf | None = None) -> Claim | None:
     """The paper's claim for the full training."""
-    algorithm, delta = _algorithm(training, ledger)
+    algorithm, delta = algorithm_of(training, ledger)
     return algorithm.claim(training.rounds, delta)
 
 
@@ -49,7 +49,7 @@ def certificate_of(
     training: Training, ledger: LedgerOf | None = None, view: str = "third_party"
 ) -> Certificate:
     """The certificate of the full training."""
-    algorithm, delta = _algorithm(training, ledger)
+    algorithm, delta = algorithm_of(training, ledger)
     return _certified(tuple(algorithm.releases(training.rounds)), delta, view)
 
 
@@ -65,7 +65,7 @@ def _certified(releases: tuple[Release, ...], delta: float, view: str) -> Certif
     return certify_releases(releases, delta, view=view)
 
 
-def _algorithm(training: Training, ledger: LedgerOf | None) -> tuple[Algorithm, float]:
+def algorithm_of(training: Training, ledger: LedgerOf | None = None) -> tuple[Algorithm, float]:
     """The algorithm of the training's ledger, and the guarantee's delta."""
     module = configuration.load(training.config)
     _, *given = arguments(training, Scale(), Path("unused"), None)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.reproduce import fed_smp
+from experiments.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
 from experiments.reproduce.item import Item
 
-PAPERS: dict[str, Sequence[Item]] = {"fed_smp": fed_smp.ITEMS}
+PAPERS: dict[str, Sequence[Item]] = {
+    "fed_smp": fed_smp.ITEMS,
+    "dp_scaffold": dp_scaffold.ITEMS,
+    "wavelet": wavelet.ITEMS,
+    "mspdq": mspdq.ITEMS,
+}

@@ -60,7 +60,7 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
     lines = [
         "measured: mean +- standard deviation over the seeds; difference: measured less published"
     ]
-    if any(not f.comparable and f.difference is not None for f in filled):
+    if any(not f.comparable and (f.difference is not None or f.verdict) for f in filled):
         lines.append(
             "a difference in parentheses is not comparable: fewer rounds were trained than in the paper"
         )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PRINTED = re.compile(r"(?P<value>-?\d+(\.(?P<decimals>\d+))?)( \+- (?P<std>\d+(\.\d+)?))?$")
+CLAIM = re.compile(r"(?P<kind>above|below|within) (?P<bound>-?\d+(\.\d+)?)$")
 LONGEST_NAME = 120  # of a folder
 
 
@@ -77,6 +78,8 @@ class Training:
         several words as a list.
       rounds, seeds: as many as the paper has.
       every: rounds between evaluations; by default the config's.
+      shrinking: those of the settings, whole numbers, that a scale makes smaller as it does the rounds.
+      rounds_in: those of the settings that are a part of the rounds (a warm start): a scale leaves a round beside them.
     """
 
     config: str
@@ -85,6 +88,15 @@ class Training:
     rounds: int = 100
     seeds: int = 1
     every: int | None = None
+    shrinking: tuple[str, ...] = ()
+    rounds_in: tuple[str, ...] = ()
+
+    def at(self, scale: Scale) -> dict[str, Any]:
+        """The settings that it gets at this scale."""
+        smaller = {name: scale.of(self.settings[name]) for name in self.shrinking}
+        most = scale.of(self.rounds) - 1
+        parts = {n: min(scale.of(self.settings[n]), most) for n in self.rounds_in}
+        return {**self.settings, **smaller, **parts}
 
     @property
     def key(self) -> str:
@@ -135,9 +147,11 @@ class Cell:
       row, column: where it stands; the unit belongs into the column's name, and for an epsilon unit, view and
         adjacency, too.
       published: exactly as printed, with "+-" before a spread ("77.18 +- 0.48"); "" where the paper prints no number.
+        What it says in words is a claim that a number meets or not: "above 0", "below -10", "within 3" (of 0).
       work: what it is read from.
       read: (a result per piece of work, in order) -> the number here, or what is said in its place ("not reached").
         With no work: a computation of less than a second, that of an epsilon, say.
+      of_diverged: whether `read` takes runs that diverged, too.
     """
 
     row: str
@@ -145,10 +159,26 @@ class Cell:
     published: str
     work: Sequence[Work]
     read: Read
+    of_diverged: bool = False
 
     def __post_init__(self) -> None:
-        if self.published and not PRINTED.match(self.published):
-            raise ValueError(f"published: {self.published!r} is not a number, or number +- spread")
+        if self.published and not (PRINTED.match(self.published) or self.claim):
+            raise ValueError(
+                f"published: {self.published!r} is not a number, number +- spread, or above, below or within a number"
+            )
+
+    @property
+    def claim(self) -> re.Match[str] | None:
+        """Where `published` is one."""
+        return CLAIM.match(self.published)
+
+    def agrees(self, value: Value) -> bool | None:
+        """Whether the number meets the claim; None where there is none."""
+        if self.claim is None:
+            return None
+        bound = float(self.claim["bound"])
+        kinds = {"above": value.mean > bound, "below": value.mean < bound}
+        return {**kinds, "within": abs(value.mean) <= bound}[self.claim["kind"]]
 
     @property
     def printed(self) -> Value | None:

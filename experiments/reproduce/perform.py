@@ -44,7 +44,7 @@ def arguments(training: Training, scale: Scale, folder: Path, data_dir: Path | N
     default = configuration.load(training.config).config
     fields = {
         "algorithms": training.algorithm,
-        **{name: text(value) for name, value in training.settings.items()},
+        **{name: text(value) for name, value in training.at(scale).items()},
         "rounds": str(scale.of(training.rounds)),
         "seeds": str(scale.seeds(training.seeds)),
         "every": str(scale.of(training.every or default.every)),

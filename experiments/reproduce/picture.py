@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -95,7 +95,13 @@ class Points:
         axes.set(title=self.title, xlabel=self.xlabel, ylabel=self.ylabel, xscale=self.xscale)
 
 
-def panels(rows: Sequence[Sequence[Curves | Points]]) -> Draw:
+class Panel(Protocol):
+    """What `panels` draws."""
+
+    def draw(self, axes: Axes, results: Results) -> None: ...
+
+
+def panels(rows: Sequence[Sequence[Panel]]) -> Draw:
     """Draws them in rows and columns; what is not trained yet is left out."""
 
     def draw(figure: Figure, results: Results) -> None:

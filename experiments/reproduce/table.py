@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.reproduce.filled import Filled
 
 FIELDS = ["row", "column", "published", "published_std", "measured", "measured_std", "difference"]
-FIELDS += ["comparable", "scaled"]
+FIELDS += ["claim", "verdict", "comparable", "scaled"]
 MISSING = "-"
 
 
@@ -38,9 +38,9 @@ def _parts(filled: Filled | None) -> list[str]:
     if filled is None:
         return ["", "", ""]
     published, difference = filled.cell.published or MISSING, filled.difference
-    if difference is None:
+    if filled.verdict is None and difference is None:
         return [published, measured(filled), MISSING]
-    text = f"{difference:+z.{filled.cell.decimals}f}"
+    text = filled.verdict or f"{difference:+z.{filled.cell.decimals}f}"
     return [published, measured(filled), text if filled.comparable else f"({text})"]
 
 
@@ -62,11 +62,13 @@ def write_csv(path: Path, filled: Sequence[Filled], scaled: str) -> None:
         for f in filled:
             printed = f.cell.printed
             numbers = {
-                "published": f.cell.published and printed and printed.mean,
+                "published": printed and printed.mean,
                 "published_std": printed and printed.std,
                 "measured": f.value and f.value.mean,
                 "measured_std": f.value and f.value.std,
                 "difference": f.difference,
+                "claim": f.cell.published if f.cell.claim else None,
+                "verdict": f.verdict,
             }
             known: dict[str, object] = {name: "" if n is None else n for name, n in numbers.items()}
             known["measured"] = (
