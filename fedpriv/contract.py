@@ -16,6 +16,10 @@ from fedpriv.privacy import VIEWS, Claim, Release, certify
 from fedpriv.types import Algorithm, Metrics, Params, State
 
 _ROUNDS, _DELTA = 2, 1e-3
+_REMEDIES = {
+    "cohort_size": "give `cohort.mask.sum()`",
+    "uplink": "give `fp.Wire(values, bits_per_value)` of one client's message",
+}
 
 
 def check_algorithm(
@@ -25,8 +29,8 @@ def check_algorithm(
 
     Checked: the state begins with the model and round 0 and keeps its shapes and types, so that it can be scanned; a
     round is pure, needs nothing from the host and counts itself; its metrics are complete; every view is told what it
-    sees of every round, whatever the data; every view gets a certificate; where noise is declared, another key moves
-    the model. Whether the noise is as loud as declared cannot be seen here.
+    sees of every round and of all clients, whatever the data; every view gets a certificate; where noise is declared,
+    another key moves the model. Whether the noise is as loud as declared cannot be seen here.
 
     Args:
       params: an initial model.
@@ -40,7 +44,7 @@ def check_algorithm(
     state = jax.tree.map(jnp.asarray, algorithm.init(params, federation))
     _check_start(state, params)
     run, key, other = jax.jit(algorithm.round), jax.random.key(seed), jax.random.key(seed + 1)
-    after, metrics = run(key, state, federation)
+    after, metrics = _both(run(key, state, federation))
     _check_after(state, after)
     _require(
         _identical((after, metrics), _without_the_host(run, key, state, federation)),
@@ -48,6 +52,7 @@ def check_algorithm(
     )
     _check_metrics(metrics)
     _check_privacy(algorithm, releases)
+    _check_population(releases, federation.num_clients)
     if any(0 < release.multiplier < math.inf for release in releases):
         elsewhere, _ = run(other, state, federation)
         _require(
@@ -80,17 +85,32 @@ def _without_the_host(run: Callable[..., Any], *args: Any) -> Any:
             ) from None
 
 
-def _check_after(state: State, after: State) -> None:
-    def kinds(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.asarray(leaf).dtype), tree)
+def _both(given: Any) -> tuple[State, Metrics]:
+    # A state of two fields would unpack as well, so that the metrics are looked at.
+    pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
+    _require(pair, "round: it does not give back (state, metrics) with a dict of metrics")
+    return given
 
+
+def _check_after(state: State, after: State) -> None:
     _require(
-        kinds(after) == kinds(state),
-        "round: the state changes its structure, shapes or types; give back what `init` gave",
+        len({jax.tree.structure(tree) for tree in (state, after)}) == 1,
+        "round: the state changes its structure; give back what `init` gave",
     )
+    now = jax.tree.leaves(after)
+    for (path, was), became in zip(jax.tree.leaves_with_path(state), now, strict=True):
+        _require(
+            _kind(became) == _kind(was),
+            f"round: the state changes: {jax.tree_util.keystr(path)} was {_kind(was)} and became {_kind(became)}; "
+            "give back what `init` gave",
+        )
     _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
     _require(finite, "round: the model is NaN or infinite after it")
+
+
+def _kind(leaf: Any) -> str:
+    return f"{jnp.asarray(leaf).dtype}{list(jnp.shape(leaf))}"
 
 
 def _check_start(state: State, params: Params) -> None:
@@ -103,15 +123,18 @@ def _check_start(state: State, params: Params) -> None:
 def _check_metrics(metrics: Metrics) -> None:
     known = {"cohort_size", "uplink", "downlink", "diagnostics"}
     for name in ("cohort_size", "uplink"):
-        _require(name in metrics, f"metrics: there is no {name!r}")
+        _require(name in metrics, f"metrics: there is no {name!r}; {_REMEDIES[name]}")
     unknown = sorted(set(metrics) - known)
     _require(not unknown, f"metrics: {unknown} belong under 'diagnostics'")
     size = jnp.asarray(metrics["cohort_size"])
     counted = size.shape == () and jnp.issubdtype(size.dtype, jnp.integer) and int(size) >= 0
     _require(counted, f"metrics: 'cohort_size' is {size}, not a number of clients")
     for way in {"uplink", "downlink"} & set(metrics):
-        _require(isinstance(metrics[way], Wire), f"metrics: {way!r} is not a `Wire`")
-        _require(metrics[way].bits() > 0, f"metrics: {way!r} has no bits")
+        wire = metrics[way]
+        _require(isinstance(wire, Wire), f"metrics: {way!r} is not a `Wire`; {_REMEDIES['uplink']}")
+        whole = all(jnp.issubdtype(jnp.asarray(n).dtype, jnp.integer) for n in wire)
+        _require(whole, f"metrics: {way!r} is {wire}, not of whole numbers; round them")
+        _require(wire.bits() > 0, f"metrics: {way!r} has no bits")
     for name, value in metrics.get("diagnostics", {}).items():
         _require(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
 
@@ -127,7 +150,10 @@ def _check_privacy(algorithm: Algorithm, releases: tuple[Release, ...]) -> None:
     )
     for view in VIEWS:
         seen = sum(release.steps for release in releases if release.view == view)
-        _require(seen >= _ROUNDS, f"releases: of {_ROUNDS} rounds {view} is told of {seen}")
+        _require(
+            seen >= _ROUNDS,
+            f"releases: of {_ROUNDS} rounds {view} is told of {seen}; tell each of `fp.VIEWS` of all",
+        )
     for release in releases:
         _require(
             release.multiplier > 0 or bool(release.reason),
@@ -139,3 +165,15 @@ def _check_privacy(algorithm: Algorithm, releases: tuple[Release, ...]) -> None:
         certify(algorithm, _ROUNDS, _DELTA, view=view)
     claim = algorithm.claim(_ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")
+
+
+def _check_population(releases: tuple[Release, ...], clients: int) -> None:
+    """Fewer clients than there are would make the certificate of a sampled cohort too small."""
+    for release in releases:
+        by_client = release.sampling if release.unit == "client" else None
+        drawn = release.participation or by_client
+        _require(
+            drawn is None or drawn.population == clients,
+            f"releases: {release.view} is told of {drawn}, but the federation has {clients} clients; make sampler and "
+            "federation for the same number",
+        )

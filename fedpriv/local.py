@@ -109,6 +109,14 @@ def _positive(name: str, value: int) -> None:
         raise ValueError(f"{name}: {value} is not at least 1")
 
 
+def check_schedule(optimizer: Schedule | None) -> None:
+    """Raises ValueError: an optimiser in the place of the function that gives it."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(
+            "optimizer: an optax optimiser, not a function of the round; give `lambda t: optax.sgd(0.1)` or the like"
+        )
+
+
 def mean_grad(loss: LossFn) -> GradFn:
     """Gradient of the mean loss over the real examples of a batch (0 for an empty one)."""
 

@@ -14,7 +14,7 @@ from jax import lax
 from fedpriv import probe
 from fedpriv.cohort import Sampler, Shard
 from fedpriv.dynamic import Dynamic
-from fedpriv.local import Schedule
+from fedpriv.local import Schedule, check_schedule
 from fedpriv.mechanisms import Mechanism
 from fedpriv.per_example import Gradients, MedianClipping, private_mean
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Release, WithReplacement
@@ -166,6 +166,7 @@ class LocalSteps(NamedTuple):
 
     def check(self) -> None:
         """Raises ValueError naming the field, its value and the remedy."""
+        check_schedule(self.optimizer)
         if self.steps < 1:
             raise ValueError(f"steps: {self.steps} is not at least 1")
         if self.unit not in ("record", "client"):

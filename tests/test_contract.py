@@ -1,5 +1,6 @@
 """`check_algorithm` finds what a new algorithm forgot, and lets an honest one pass."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,15 +11,28 @@ import pytest
 from small import classification
 
 from fedpriv import (
+    LocalSteps,
     ModelState,
     Release,
     Wire,
+    adaptive_fed_avg,
     check_algorithm,
+    consensus,
     dp_fed_avg,
+    dp_scaffold,
+    dp_sgd,
     everyone,
     fed_avg,
+    fed_avg_sparse,
+    fixed_size,
     full_batch,
+    gaussian,
+    msp_fl,
+    nothing_hidden,
+    per_example,
+    select_rand_k,
     simulate,
+    splitting,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -131,14 +145,21 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
             starting(lambda s: s._replace(params=jax.tree.map(jnp.negative, s.params))),
             "init: `params` is not the model",
         ),
-        (in_round(lambda s, m: (s._replace(round=s.round * 1.0), m)), "round: the state changes"),
+        (
+            in_round(lambda s, m: (s._replace(round=s.round * 1.0), m)),
+            r"the state changes: .round was int32\[\] and became float32\[\]; give back",
+        ),
+        (in_round(lambda s, m: (tuple(s), m)), "round: the state changes its structure"),
+        (in_round(lambda s, m: s), r"round: it does not give back \(state, metrics\)"),
+        (in_round(lambda s, m: (s, None)), r"round: it does not give back \(state, metrics\)"),
         (in_round(lambda s, m: (s._replace(round=s.round - 1), m)), "`round` must go up by 1"),
         (in_round(counted_on_the_host), "round: the same key gives another result"),
         (without("cohort_size"), "metrics: there is no 'cohort_size'"),
         (without("uplink"), "metrics: there is no 'uplink'"),
         (with_metric(loss=jnp.float32(0)), r"metrics: \['loss'\] belong under 'diagnostics'"),
         (with_metric(cohort_size=jnp.int32(-1)), "metrics: 'cohort_size' is -1, not a number"),
-        (with_metric(downlink=jnp.int32(3)), "metrics: 'downlink' is not a `Wire`"),
+        (with_metric(downlink=jnp.int32(3)), "'downlink' is not a `Wire`; give `fp.Wire"),
+        (with_metric(uplink=Wire(2.5)), "metrics: 'uplink' is Wire.*, not of whole numbers"),
         (with_metric(diagnostics={"x": jnp.zeros(2)}), "diagnostic 'x' is not a scalar"),
         (with_metric(cohort_size=jnp.ones(2)), "metrics: 'cohort_size' is"),
         (with_metric(uplink=Wire(0)), "metrics: 'uplink' has no bits"),
@@ -146,6 +167,10 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
         (releasing(1), "releases: not a tuple of `Release`"),
         (releasing(*NOISY), "of 2 rounds server is told of 0"),
         (GOOD._replace(releases=lambda rounds: GOOD.releases(min(rounds, 1))), "is told of 1"),
+        (
+            GOOD._replace(releases=nothing_hidden(everyone(CLIENTS - 1).accounting, "no noise")),
+            "is told of Everyone.*, but the federation has 3 clients; make sampler and federation",
+        ),
         (GOOD._replace(releases=Counting()), "releases: they changed"),
         (
             NOISY_ONE._replace(round=lambda key, *a: NOISY_ONE.round(jax.random.key(0), *a)),
@@ -169,3 +194,34 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
 def test_what_is_missing_is_named(algorithm, said):
     with pytest.raises(ValueError, match=said):
         check_algorithm(algorithm, PARAMS, FEDERATION)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        fed_avg,
+        partial(fed_avg_sparse, sparsifier=select_rand_k(0.5)),
+        partial(adaptive_fed_avg, quantile=0.5, clip_norm=1.0, noise_multiplier=0.0),
+        partial(
+            msp_fl,
+            splitting=splitting.uniform(0.3),
+            coupling=consensus.coupling(0.4, 0.1),
+            exchanges=consensus.constant(3),
+        ),
+    ],
+)
+def test_an_optimiser_is_not_a_schedule(make):
+    with pytest.raises(ValueError, match="optimizer: an optax optimiser, not a function of the"):
+        make(
+            MODEL.loss,
+            sampler=everyone(CLIENTS),
+            optimizer=optax.sgd(0.1),
+            batches=full_batch(),
+        )
+
+
+@pytest.mark.parametrize("make", [dp_sgd, dp_scaffold])
+def test_nor_is_it_one_of_local_steps(make):
+    steps = LocalSteps(per_example(MODEL.loss), fixed_size(3, 2), 1, optax.sgd(0.1), gaussian(1, 1))
+    with pytest.raises(ValueError, match="optimizer: an optax optimiser, not a function of the"):
+        make(steps, sampler=everyone(CLIENTS))

@@ -1,5 +1,6 @@
-"""The notebooks run from top to bottom, and are kept without outputs."""
+"""The notebooks run from top to bottom in any folder, can be read on their own, and are kept without outputs."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -7,13 +8,69 @@ import pytest
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
+PATHS = sorted(FOLDER.glob("*.ipynb"))
+ABSOLUTE = re.compile(r"(?<![\w.:/~])(/(?:[\w.-]+/)+|~/|[A-Z]:\\)")
+SAID = {
+    "custom_round": (
+        "of 2 rounds server is told of 0",
+        "accuracy.png config.json metrics.jsonl summary.json",
+        ": not refuted",
+        ": refuted",
+    )
+}
+"""What a notebook's text depends on, in its output."""
+
+each = pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda p: p.stem)
-@pytest.mark.filterwarnings("default")  # the kernel's own libraries warn
-def test_notebook(path):
-    notebook = nbformat.read(path, as_version=4)
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def text_of(cell):
+    return "".join(o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
+
+
+@each
+def test_it_is_kept_without_outputs(path):
+    notebook = read(path)
+    nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(FOLDER)}}).execute()
-    assert any(output.output_type == "stream" for cell in code for output in cell.outputs)
+    assert all(not cell.metadata for cell in notebook.cells)
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+
+
+@each
+def test_it_can_be_read_on_its_own(path):
+    first, *others = read(path).cells
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
+    assert "**You need**" in first.source
+    for cell in (first, *others):
+        assert not ABSOLUTE.search(cell.source), cell.source
+
+
+def test_what_counts_as_an_absolute_path():
+    assert all(ABSOLUTE.search(x) for x in ("a /home/me/x", '"/tmp/y"', "C:\\z", "~/data/"))
+    assert not any(
+        ABSOLUTE.search(x) for x in ("https://a.b/c/d", "configs/a.py", "1 / p", "a/b/c")
+    )
+
+
+def test_the_quickstart_has_ten_cells():
+    assert len(read(FOLDER / "quickstart.ipynb").cells) <= 10
+
+
+@each
+@pytest.mark.filterwarnings("default")  # the kernel's own libraries warn
+def test_it_runs(path, tmp_path):
+    notebook = read(path)
+    folder = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=300, resources=folder).execute()
+    told = "".join(map(text_of, notebook.cells))
+    assert told
+    for expected in SAID.get(path.stem, ()):
+        assert expected in told
+    assert not list(tmp_path.iterdir())  # it leaves nothing behind

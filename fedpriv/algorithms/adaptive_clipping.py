@@ -17,7 +17,7 @@ from fedpriv.algorithms._shared import client_releases, measured, starting_from
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.federation import Federation
-from fedpriv.local import Batches, Schedule, mean_grad, train
+from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian
 from fedpriv.privacy.whitening import joint_multiplier
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params
@@ -74,6 +74,7 @@ def adaptive_fed_avg(
     Raises:
       ValueError: an argument out of range, 2 sigma_b <= z, or a mechanism whose clip norm cannot change.
     """
+    check_schedule(optimizer)
     if count_noise is None:
         count_noise = sampler.expected_size / 20
     base = gaussian(clip_norm, noise_multiplier) if mechanism is None else mechanism

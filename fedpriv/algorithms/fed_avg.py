@@ -27,7 +27,15 @@ from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.local import Batches, GradFn, Schedule, full_batch, mean_grad, train
+from fedpriv.local import (
+    Batches,
+    GradFn,
+    Schedule,
+    check_schedule,
+    full_batch,
+    mean_grad,
+    train,
+)
 from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
 from fedpriv.vectors import dimension
@@ -48,15 +56,16 @@ def fed_avg(
     Args:
       loss: loss of one example.
       sampler: draws the cohort.
-      optimizer: round -> the clients' optimiser.
+      optimizer: round -> the clients' optimiser, `lambda t: optax.sgd(0.1)`.
       batches: a client's batches.
       mechanism: what bounds a client's update and perturbs the sum; by default neither.
       grad: the gradient that clients follow; by default that of the mean loss.
       codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
 
     Raises:
-      ValueError: at `init`, a sampler made for another number of clients than the federation has.
+      ValueError: an optimiser that is no function of the round; at `init`, a sampler for another number of clients.
     """
+    check_schedule(optimizer)
     grad = grad or mean_grad(loss)
 
     def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:

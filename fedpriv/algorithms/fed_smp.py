@@ -25,7 +25,7 @@ from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Sampler, Shard, for_each_client
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.local import Batches, GradFn, Schedule, mean_grad, train
+from fedpriv.local import Batches, GradFn, Schedule, check_schedule, mean_grad, train
 from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian
 from fedpriv.sparsification import rand_k, top_k
 from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params
@@ -125,8 +125,9 @@ def fed_avg_sparse(
       loss, sampler, optimizer, batches, mechanism: as `fed_avg`.
 
     Raises:
-      ValueError: at `init`, as `fed_avg`, k = 0, or no public examples for top_k.
+      ValueError: as `fed_avg`; at `init`, k = 0 or no public examples for top_k.
     """
+    check_schedule(optimizer)
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> ModelState:

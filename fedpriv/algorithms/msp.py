@@ -31,7 +31,7 @@ from fedpriv.consensus import (
     full_precision,
 )
 from fedpriv.federation import Federation
-from fedpriv.local import Batches, Schedule, mean_grad, train
+from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.privacy import Poisson, mspdq_claim, nothing_hidden
 from fedpriv.quantization import Quantized, quantize
 from fedpriv.splitting import Splitting, Submodels, invisible
@@ -87,6 +87,7 @@ def msp_fl(
       ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, or conditions on e and gamma
         that do not hold; at `init`, as the sampler.
     """
+    check_schedule(optimizer)
     transmission = transmission or full_precision()
     low, high = submodels
     if not 1 <= low <= high:
