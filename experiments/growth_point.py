@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from experiments.baselines.memory import peak_mb
@@ -48,7 +49,10 @@ def measured(point: Point, turns: int) -> dict[str, Any]:
       ChildProcessError: it failed; says why, but not of which point.
     """
     command = [sys.executable, "-m", "experiments.growth_point", json.dumps(asdict(point))]
-    done = subprocess.run([*command, str(turns)], capture_output=True, text=True, check=False)
+    here = Path(__file__).parents[1]  # `experiments` is found from there
+    done = subprocess.run(
+        [*command, str(turns)], cwd=here, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise ChildProcessError(_why(done))
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedpriv._optional import of_package
+
 
 def standardised(x: np.ndarray, train: np.ndarray) -> np.ndarray:
     """x [..., d] less the mean and over the standard deviation of the rows `train` [n, d]; constant features become 0.
@@ -24,8 +26,10 @@ def projected(x: np.ndarray, train: np.ndarray, components: int, seed: int = 0) 
 
     Raises:
       ValueError: components is not between 1 and the smaller of rows and features.
+      ModuleNotFoundError: scikit-learn is not installed.
     """
-    from sklearn.decomposition import PCA
+    with of_package("scikit-learn"):
+        from sklearn.decomposition import PCA
 
     if not 1 <= components <= min(train.shape):
         raise ValueError(f"components: {components} is not between 1 and {min(train.shape)}")

@@ -5,6 +5,7 @@ No compilation cache, neither here nor in the processes that tests start: it wou
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -14,6 +15,9 @@ from fedpriv.strategy import split_cpu
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 jax.config.update("jax_enable_compilation_cache", False)
+# For the processes that tests start: configs and experiments are not installed.
+root, *others = str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])
+os.environ["PYTHONPATH"] = os.pathsep.join([root, *others])
 split_cpu(2)
 jax.devices()  # started now: a command that a test calls first would start it with another number
 

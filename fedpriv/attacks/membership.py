@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from fedpriv._optional import of_package
 from fedpriv.types import Example, LossFn, Params
 
 
@@ -46,8 +47,10 @@ def infer_membership(
 
     Raises:
       ValueError: too few others for the least of `fprs`.
+      ModuleNotFoundError: scikit-learn is not installed.
     """
-    from sklearn.metrics import roc_auc_score, roc_curve
+    with of_package("scikit-learn"):
+        from sklearn.metrics import roc_auc_score, roc_curve
 
     if len(others) * min(fprs) < 1:
         raise ValueError(

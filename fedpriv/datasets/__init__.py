@@ -48,6 +48,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
         ValueError: unknown name.
         MissingDataError: the set, or a split of it, is not there.
         CorruptDataError: a file of it cannot be read.
+        ModuleNotFoundError: a package that reads it is not installed; names it.
     """
     if name not in _LOADERS:
         raise ValueError(f"name={name!r} is not a known dataset; give one of {', '.join(NAMES)}")

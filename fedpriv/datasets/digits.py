@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedpriv._optional import of_package
 from fedpriv.datasets.dataset import Dataset
 
 
@@ -18,6 +19,9 @@ def load_digits(data_dir: Path) -> Dataset:
     Pixels 0..16 are scaled to 0..255 and rounded, so that models scale all sets alike. The split is
     fixed: in order of the classes, every fifth example is a test example (so stratified to within
     one per class). `data_dir` is not used.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed.
     """
     pixels, target = _read()
     image: np.ndarray = np.rint(pixels.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
@@ -41,7 +45,8 @@ def _read() -> tuple[np.ndarray, np.ndarray]:
         if file.is_file():
             rows = np.loadtxt(file, delimiter=",")
             return rows[:, :-1], rows[:, -1]
-    from sklearn.datasets import load_digits
+    with of_package("scikit-learn"):
+        from sklearn.datasets import load_digits
 
     pixels, target = load_digits(return_X_y=True)
     return pixels, target

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv._optional import of_package
 from fedpriv.datasets.cache import Arrays, cached
 from fedpriv.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 
@@ -45,6 +46,7 @@ def load_images(
     Raises:
         MissingDataError: the set is not prepared there, or lacks a split or a file.
         CorruptDataError: a record file cannot be read.
+        ModuleNotFoundError: tensorflow-datasets or Pillow is not installed.
     """
     with _quiet():
         builder = _prepared(name, data_dir)
@@ -178,7 +180,8 @@ def _reason(error: Exception) -> str:
 
 def _pixels(encoded: bytes, shape: tuple[int, ...]) -> np.ndarray:
     """Decodes a PNG or JPEG: u8[height, width, channels]."""
-    from PIL import Image
+    with of_package("pillow"):
+        from PIL import Image
 
     with Image.open(io.BytesIO(encoded)) as picture:
         mode = "L" if shape[-1] == 1 else "RGB"
