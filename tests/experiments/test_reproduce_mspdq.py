@@ -87,10 +87,10 @@ def test_claims_of_figure_2():
     about = filled["claim: MSP-FL within 3 points of FedAvg", last]
     assert about.value.mean == pytest.approx(-2)
     assert about.verdict == "agrees"
-    assert filled["MSPDQ-FL, as printed", "last accuracy (%)"].said == "diverged"
-    assert filled["claim: MSPDQ-FL, as printed above JoPEQ", last].value.mean == pytest.approx(-45)
-    assert filled["claim: MSPDQ-FL, as printed above JoPEQ", last].verdict == "does not agree"
-    columns = "claim: MSPDQ-FL, by columns, gamma = 0.3 above JoPEQ"
+    assert filled["MSPDQ-FL (as printed)", "last accuracy (%)"].said == "diverged"
+    assert filled["claim: MSPDQ-FL (as printed) above JoPEQ", last].value.mean == pytest.approx(-45)
+    assert filled["claim: MSPDQ-FL (as printed) above JoPEQ", last].verdict == "does not agree"
+    columns = "claim: MSPDQ-FL (by columns, gamma = 0.3) above JoPEQ"
     assert filled[columns, last].verdict == "agrees"
     assert filled[columns, always].value.mean == pytest.approx(0)  # equal at first
     assert filled[columns, always].verdict == "does not agree"
