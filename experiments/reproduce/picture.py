@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
