@@ -27,7 +27,7 @@ NOTES = (
 )
 MISSING = (
     "the FEMNIST trainings need emnist/balanced among the prepared data: tfds build emnist/balanced "
-    "--file_format=array_record",
+    "--file_format=array_record; without them, --only dp_scaffold_mnist or dp_scaffold_synthetic does the other rows",
 )
 
 

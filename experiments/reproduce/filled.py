@@ -70,7 +70,7 @@ def scaled(item: Item, scale: Scale, results: Results) -> str:
     seeds = {(scale.seeds(t.seeds), t.seeds): None for t in trainings}
     parts, every = [], [(rounds, "rounds"), (seeds, "seeds")]
     for name in dict.fromkeys(name for t in trainings for name in (*t.shrinking, *t.rounds_in)):
-        named = [t for t in trainings if name in t.settings]
+        named = [t for t in trainings if name in (*t.shrinking, *t.rounds_in)]
         pairs = {(t.at(scale)[name], t.settings[name]): None for t in named}
         every.append((pairs, name.replace("_", " ")))
     for pairs, what in every:

@@ -50,7 +50,7 @@ def both(title: str, lines: Mapping[str, Training]) -> list[Curves]:
 def figure_2() -> Item:
     """MSP-FL, MSPDQ-FL and their rivals."""
     plain, msp = training(CIFAR, "fed_avg"), training(CIFAR, "msp_fl", msp_exchanges=4)
-    own = {f"MSPDQ-FL, {x}": quantized(CIFAR, 8, 10, **more) for x, more in INTERVALS.items()}
+    own = {f"MSPDQ-FL ({x})": quantized(CIFAR, 8, 10, **more) for x, more in INTERVALS.items()}
     rivals = {
         "FedAvg + LDP": training(CIFAR, "ldp_fed_avg", **{"ldp.epsilon": 10}),
         "JoPEQ": training(CIFAR, "jopeq", bits=8, **{"jopeq.epsilon": 10}),

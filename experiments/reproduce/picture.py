@@ -131,7 +131,8 @@ def save(item: Item, filled: Sequence[Filled], results: Results, scaled: str, pa
     done = sum(work in results for work in item.needs)
     parts = [f"{item.paper} {item.name}", scaled]
     parts += [f"{done} of {len(item.needs)} trained"] if done < len(item.needs) else []
-    figure.suptitle("; ".join(filter(None, parts)), fontsize="medium")
+    wide = int(12 * figure.get_figwidth())  # characters of this size
+    figure.suptitle(textwrap.fill("; ".join(filter(None, parts)), wide), fontsize="medium")
     figure.savefig(path, dpi=100, format="png")
 
 

@@ -98,7 +98,8 @@ def _noise(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
         ("isotropic", fp.noise.isotropic()),
         ("haar", fp.noise.haar_noise(DIMENSION)),
     ):
-        drawn = np.asarray(noise.draw(jax.random.key(0), jnp.zeros(DIMENSION)), float)
+        draw = jax.jit(partial(noise.draw, like=jnp.zeros(DIMENSION)))
+        drawn = np.asarray(draw(jax.random.key(0)), float)
         found[name] = float(drawn.var())
         found[f"{name}_density"] = np.histogram(drawn, edges, density=True)[0].tolist()
     return found

@@ -3,13 +3,12 @@
 import csv
 import dataclasses
 import json
-import math
 
 import jax
 import numpy as np
 import pytest
-from prepared import random_split, write_images
 from made_runs import run_folder, settled
+from prepared import random_split, write_images
 
 from configs import mspdq_mnist
 from experiments import figure6
@@ -88,10 +87,10 @@ def test_claims_of_figure_2():
     about = filled["claim: MSP-FL within 3 points of FedAvg", last]
     assert about.value.mean == pytest.approx(-2)
     assert about.verdict == "agrees"
-    assert filled["MSPDQ-FL, as printed", "last accuracy (%)"].said == "diverged"
-    assert filled["claim: MSPDQ-FL, as printed above JoPEQ", last].value.mean == pytest.approx(-45)
-    assert filled["claim: MSPDQ-FL, as printed above JoPEQ", last].verdict == "does not agree"
-    columns = "claim: MSPDQ-FL, by columns, gamma = 0.3 above JoPEQ"
+    assert filled["MSPDQ-FL (as printed)", "last accuracy (%)"].said == "diverged"
+    assert filled["claim: MSPDQ-FL (as printed) above JoPEQ", last].value.mean == pytest.approx(-45)
+    assert filled["claim: MSPDQ-FL (as printed) above JoPEQ", last].verdict == "does not agree"
+    columns = "claim: MSPDQ-FL (by columns, gamma = 0.3) above JoPEQ"
     assert filled[columns, last].verdict == "agrees"
     assert filled[columns, always].value.mean == pytest.approx(0)  # equal at first
     assert filled[columns, always].verdict == "does not agree"
@@ -239,14 +238,16 @@ def test_from_end_to_end(prepared, tmp_path, monkeypatch):
     assert lost["scaled"] == "scaled: 2 of 30 rounds, 1 of 10 and 1 of 5 local epochs"
 
 
-def test_an_attack_from_end_to_end(prepared, monkeypatch):
-    """One point of Figure 6, on 2 of 20 images."""
-    key = ("noise", "JoPEQ")
-    few = {key: mspdq_defence.curves()[key][:1]}
-    monkeypatch.setattr(mspdq_defence, "curves", lambda: few)
-    found = mspdq_defence.attack(key).compute(Scale(0.01), prepared)
-    (row,) = found["rows"]
-    assert (row["x"], row["reading"]) == (figure6.EPSILONS[0], "update")
-    assert 0 < row["value"] < 1
-    assert math.isfinite(found["mean_image"])
+def test_attacks_on_a_curve(prepared, monkeypatch):
+    """On 2 of 20 images; the attack itself is tested with experiments.inversion."""
+
+    def attacked(point, victims, attack, seed):
+        assert len(victims.images) == 2
+        return [{"x": point.x, "reading": reading, "value": 0.5} for reading in point.readings]
+
+    monkeypatch.setattr(figure6, "attacked", attacked)
+    found = mspdq_defence.attack(("noise", "JoPEQ")).compute(Scale(0.01), prepared)
+    assert [row["x"] for row in found["rows"]] == list(figure6.EPSILONS)
+    assert {row["reading"] for row in found["rows"]} == {"update"}
+    assert 0 < found["mean_image"] < 1
     assert found["scaled"] == "2 of 20 images, 3 of 300 steps"
