@@ -39,6 +39,9 @@ class Checkpoints:
         settings of the algorithm, as JSON (nested mappings are compared field by field).
       say: gets a line where a checkpoint cannot be written or read; training goes on.
       on_resume: called with the evaluations before, where a run goes on.
+
+    Raises:
+      ValueError: rounds below 1, or minutes below 0.
     """
 
     folder: Path | str
@@ -110,6 +113,7 @@ class Keeper:
         return sorted(self._manager.all_steps(), reverse=True) if there else []
 
     def close(self) -> None:
+        """Lets go of the folder."""
         if "_manager" in vars(self):
             self._manager.close()
 

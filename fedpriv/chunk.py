@@ -36,7 +36,7 @@ def compiled_chunk(
 def one_round(
     algorithm: Algorithm, root: Key, t: jax.Array, state: State, federation: Any
 ) -> tuple[State, tuple[Metrics, jax.Array]]:
-    """Round t + 1: the state, its metrics and whether the model is finite."""
+    """Round t + 1 (t: i32[]): the state, its metrics and whether the model is finite, bool[]."""
     state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
     model = jax.tree.map(jnp.int32, Wire(dimension(state.params)))
     return state, ({"downlink": model} | metrics, _finite(state))

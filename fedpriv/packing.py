@@ -42,7 +42,7 @@ def to_device(state: State, like: State) -> State:
 
 
 def packed(snapshot: Snapshot) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """Arrays, and what JSON holds: among others the arrays' names and a digest of all."""
+    """Arrays [...] of any data type, and what JSON holds: their names, data types and shapes, and the numbers."""
     done = snapshot.evaluations
     named = _named(snapshot.state)
     named |= {f"evaluations.{n}": np.array([getattr(e, n) for e in done]) for n in ARRAYS}
@@ -68,6 +68,7 @@ def unpacked(
     """The inverse of `packed`, which leaves out the layout.
 
     Args:
+      arrays, about: as `packed` gives them.
       like: a state of the same structure, with its leading axis of seeds.
 
     Raises:
@@ -101,7 +102,7 @@ def unpacked(
 
 
 def digest(arrays: Sequence[np.ndarray], about: Mapping[str, Any]) -> str:
-    """Hexadecimal, of every bit."""
+    """Hexadecimal, of every bit of what `packed` gives, arrays [...] and JSON."""
     found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())

@@ -51,6 +51,8 @@ class Progress:
 
         Args:
           seen: (metrics, finite, scores, measures) of a chunk, as NumPy arrays; rounds beyond `end` do not count.
+          end: rounds done.
+          seconds: wall-clock time of these rounds.
 
         Raises:
           DivergedError: a model or its test loss became NaN or infinite.

@@ -33,6 +33,7 @@ class Training(NamedTuple):
     Attributes:
       federations: with a leading axis of seeds, or a list of streamed ones.
       roots: key[seeds].
+      algorithm, test, score, measure, rounds, every: as `simulate`.
     """
 
     algorithm: Algorithm

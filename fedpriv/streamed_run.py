@@ -84,7 +84,6 @@ def streamed_chunk(
       ValueError: a cohort that cannot be known in time, see `foresee`; when it is called, a round that asked for other
         clients than were foreseen, or what `StreamedFederation.read` finds wrong.
     """
-
     done, rounds, every = plan
 
     def ends(start: int) -> range:
