@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -150,9 +150,7 @@ def prepared(
     recorder = None
     with joined.agreed():
         if joined.first:
-            where = found.folder if found else new_folder(config, name)
-            until_end.enter_context(held(where))
-            recorder = _recorder(where, name, config, found, about, sinks)
+            recorder = _recorder(name, config, found, about, sinks, until_end)
             if found:
                 recorder.go_on(found.lines, finished)
             if warning:
@@ -162,19 +160,20 @@ def prepared(
 
 
 def _recorder(
-    folder: Path,
     name: str,
     config: Run,
     found: Earlier | None,
-    about: Mapping[str, Any],
+    about: dict[str, Any],
     sinks: Sequence[Sink],
+    until_end: ExitStack,
 ) -> Recorder:
-    """With the settings that a run was begun with, whatever may differ now."""
-    settings = found.config if found else config
-    identity = {"config": name, "settings": plain(settings), **about}
-    return Recorder(
-        folder, name, settings, about, [*opened(config.record, folder, identity), *sinks]
-    )
+    """Of a new folder, or of the one that goes on."""
+    folder = found.folder if found else new_folder(config, name)
+    until_end.enter_context(held(folder))
+    own = found.config if found else config  # what it was begun with
+    identity = {"config": name, "settings": plain(own), **about}
+    further = opened(config.record, folder, identity, until_end)
+    return Recorder(folder, name, own, about, [*further, *sinks])
 
 
 def complain(text: str, joined: Processes) -> None:

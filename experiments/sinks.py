@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,12 +18,15 @@ class Sink(Protocol):
     def write(self, record: Mapping[str, Any]) -> None: ...
 
 
-def opened(names: Sequence[str], folder: Path, about: Mapping[str, Any]) -> list[Sink]:
+def opened(
+    names: Sequence[str], folder: Path, about: Mapping[str, Any], until_end: ExitStack
+) -> list[Sink]:
     """The sinks of these names, after `check_installed`; imports their libraries.
 
     Args:
       folder: of the run.
       about: what config.json says.
+      until_end: closes them.
 
     Raises:
       ValueError: a library does not start.
@@ -30,17 +34,29 @@ def opened(names: Sequence[str], folder: Path, about: Mapping[str, Any]) -> list
     found: list[Sink] = []
     for name in names:
         try:
-            if name == "tensorboard":
-                from experiments.tensorboard import TensorBoard
-
-                found.append(TensorBoard(folder / "tensorboard"))
-            else:
-                from experiments.weights_and_biases import WeightsAndBiases
-
-                found.append(WeightsAndBiases(folder, about))
+            sink = _opened(name, folder, about)
         except Exception as error:
-            raise ValueError(f"record: {name} does not start ({error}); leave it out") from None
+            raise ValueError(
+                f"record: {name} does not start ({type(error).__name__}: {error}); leave it out"
+            ) from None
+        until_end.callback(_closed, sink)
+        found.append(sink)
     return found
+
+
+def _opened(name: str, folder: Path, about: Mapping[str, Any]) -> Any:
+    if name == "tensorboard":
+        from experiments.tensorboard import TensorBoard
+
+        return TensorBoard(folder / "tensorboard")
+    from experiments.weights_and_biases import WeightsAndBiases
+
+    return WeightsAndBiases(folder, about)
+
+
+def _closed(sink: Any) -> None:
+    with suppress(Exception):  # what was written is there; the rest would fail again
+        sink.close()
 
 
 def check_installed(names: Sequence[str]) -> None:

@@ -36,8 +36,7 @@ class WeightsAndBiases:
             self._run.log(scalars(record), step=record["round"], commit=True)
 
     def _begin(self, algorithm: str) -> None:
-        if self._run is not None:
-            self._run.finish()
+        self.close()
         self._algorithm = algorithm
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "fedpriv"),
@@ -48,3 +47,7 @@ class WeightsAndBiases:
             dir=str(self._folder),
             config={"config": self._about["config"], **self._about["settings"]},
         )
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.finish()

@@ -288,13 +288,13 @@ def count(folder):
     return file.read_text().count("\n") if file.exists() else 0
 
 
-LONG = ["--algorithms", "fed_avg", "rand_k", "--rounds", "30", "--every", "1"]
+LONG = ["--algorithms", "fed_avg", "rand_k", "--rounds", "16", "--every", "1"]
 LONG = ["-m", "experiments.run", *SMALL, *LONG, "--checkpoint.minutes", "0"]
 
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory, cached):
-    """60 evaluations with a checkpoint each, never disturbed."""
+    """32 evaluations with a checkpoint each, never disturbed."""
     folder = tmp_path_factory.mktemp("run") / "long"
     with started([[*LONG, "--output", folder]], [cached]) as processes:
         [done] = ended(processes)
@@ -303,11 +303,11 @@ def long_run(tmp_path_factory, cached):
 
 
 def test_killed_at_random_moments(tmp_path, cached, long_run):
-    """Five times, each a random time after a random further evaluation; then to its end."""
+    """Four times, each a random time after a random further evaluation; then to its end."""
     folder, rng, kills = tmp_path / "r", random.Random(0), 0
     command = [*LONG, "--output", folder]
-    for _ in range(5):
-        goal = count(folder) + rng.randint(1, 9)
+    for _ in range(4):
+        goal = count(folder) + rng.randint(1, 6)
         with started([command], [cached]) as [process]:
             if wait_for(lambda goal=goal: count(folder) >= goal, process):
                 time.sleep(rng.uniform(0, 0.3))
@@ -345,7 +345,7 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize("files", [1, 4, 9])
+@pytest.mark.parametrize("files", [1, 8])
 def test_killed_while_a_checkpoint_is_written(files, tmp_path, cached, long_run):
     """After so many of its files."""
     folder = tmp_path / "r"
@@ -419,6 +419,6 @@ def test_two_processes_go_on_together(tmp_path):
     with started(two("--resume", folder)) as processes:
         said = ended(processes)
     assert [p.code for p in said] == [0, 0], said
-    with started(two(*short, "--output", tmp_path / "whole")) as processes:
-        assert [p.code for p in ended(processes)] == [0, 0]
-    assert_same(folder, tmp_path / "whole")
+    one = [*short, "--layout.devices", "2", "--output", tmp_path / "whole"]
+    assert launch(*one) == 0  # the same to the bit, see test_processes
+    assert lines(folder) == lines(tmp_path / "whole")

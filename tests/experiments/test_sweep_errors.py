@@ -40,6 +40,8 @@ def launch(*args, output):
         ),
         (["--grid", "p=0.1,1e-9"], "k = 0"),
         (["--grid", "output=a,b"], "leave output out"),
+        (["--grid", "p=0.1,0.2", "--record", "wandb"], "leave these out"),
+        (["--grid", "p=0.1,0.2", "--checkpoint.rounds", "5"], "leave these out"),
         (["--grid", "p=0.1,0.2", "--rouns", "3"], "--rouns: unknown field; did you mean --rounds"),
     ],
 )
