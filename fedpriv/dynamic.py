@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv.mechanisms import Mechanism
+from fedpriv.mechanisms import Mechanism, check_scales
 
 
 class Dynamic(NamedTuple):
@@ -88,4 +88,9 @@ def dynamic(
     for name, decay in (("clip_decay", clip_decay), ("noise_decay", noise_decay)):
         if not decay > 0:
             raise ValueError(f"{name}: {decay} is not positive; 1 keeps the value")
+    check_scales(
+        start.clip_norm / clip_decay,
+        start.noise_multiplier / noise_decay,
+        f" after clip_decay {clip_decay:g} and noise_decay {noise_decay:g}",
+    )
     return Dynamic(start, rounds, clip_decay, noise_decay, parts)
