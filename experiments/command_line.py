@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from experiments import config as configuration
+from experiments import ending
 from experiments.config import Run
 
 
@@ -144,5 +145,5 @@ _PLAINLY = (
 
 def one_line(error: Exception) -> str:
     """Its message; what a terminal would act on is shown as Python writes it."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
+    text = re.sub(r"\s+", " ", ending.outside(error) or str(error)).strip()
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -194,4 +194,10 @@ def plain(value: Any) -> Any:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(plain(content), indent=2) + "\n")
+    """As a whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        unfinished.write_text(json.dumps(plain(content), indent=2) + "\n")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

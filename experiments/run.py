@@ -19,9 +19,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from experiments import compilation_cache, processes
+from experiments import compilation_cache, ending, processes
 from experiments import config as configuration
 from experiments.command_line import config_name, listing, one_line, parse
 from experiments.config import Experiment, Run
@@ -66,16 +65,14 @@ def run(args: list[str], joined: Processes) -> int:
             distributed.check_equal(settings=plain(same), rounds=planned)
         with joined.agreed():
             recorder = Recorder(new_folder(config, name), name, config) if joined.first else None
-    except (ValueError, FileNotFoundError) as error:
-        complain(one_line(error), joined)
-        return 2
     except ConnectionError as error:
         joined.others_gone = True
         complain(one_line(error), joined)
         return 1
+    except (ValueError, OSError) as error:
+        complain(one_line(error), joined)
+        return 2
     except KeyboardInterrupt:
-        if joined.count == 1:
-            raise
         complain("interrupted", joined)
         return 130
     return train(experiment, config, planned, strategy, recorder, joined)
@@ -155,27 +152,48 @@ def train(
     except KeyboardInterrupt:
         status, code = "interrupted", 130
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
-    except (ValueError, RuntimeError, ConnectionError) as error:
-        if joined.count == 1:
+    except (ValueError, RuntimeError, OSError, MemoryError) as error:
+        said = ending.outside(error)
+        if joined.count == 1 and not said:
             raise
-        traceback.print_exception(error)
-        joined.others_gone = True
-        status, code = f"failed, perhaps because another process ended: {one_line(error)}", 1
+        status, code = f"failed: {said}", 1
+        if joined.count > 1:
+            traceback.print_exception(error)
+            joined.others_gone = True
+            status = f"failed, perhaps because another process ended: {one_line(error)}"
     if recorder:
-        _finish(recorder, recorder.summary(histories, experiment, planned, status), histories)
-        if code:
-            print(f"error: {status}", file=sys.stderr)
-        print(f"run folder: {Path(recorder.folder)}")
+        code = _finish(recorder, histories, experiment, planned, status, code)
     if not joined.others_gone:
         with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
             joined.meet()  # the others wait while the first one writes
     return code
 
 
-def _finish(recorder: Recorder, summary: dict[str, Any], histories: dict[str, History]) -> None:
-    if summary["rounds"]:
-        picture(histories, recorder.folder / "accuracy.png")
+def _finish(
+    recorder: Recorder,
+    histories: dict[str, History],
+    experiment: Experiment,
+    planned: dict[str, int],
+    status: str,
+    code: int,
+) -> int:
+    """Writes and shows what there is; returns the exit code, which a full disk may change."""
+    problems, summary = [status] if code else [], None
+    try:
+        with ending.undisturbed():
+            summary = recorder.summary(histories, experiment, planned, status)
+        if summary["rounds"]:
+            picture(histories, recorder.folder / "accuracy.png")
+    except KeyboardInterrupt:
+        problems, code = problems or ["interrupted"], code or 130
+    except OSError as error:
+        problems, code = [*problems, f"not all is recorded: {ending.outside(error)}"], code or 1
+    if summary and summary["rounds"]:
         print(table(summary))
+    if problems:
+        print(f"error: {'; '.join(problems)}", file=sys.stderr)
+    print(f"run folder: {Path(recorder.folder)}")
+    return code
 
 
 def train_one(

@@ -53,9 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         split_cpu(config.layout.devices)
         compilation_cache.enable()
         found = tune(module, config, options.values, options.folds)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
     print(json.dumps(answer | {"accuracy": found}) if options.json else table(found))
     return 0
