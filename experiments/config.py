@@ -23,7 +23,7 @@ from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, Example
 
 MOST = 2**24  # of anything that is counted: beyond this, neither training nor accounting ends
-SMALLEST = 1e-30  # of the numbers that float32 computes with, and one over the largest
+SMALLEST, LARGEST = 1e-30, 1e38  # of the numbers that float32 computes with
 
 
 def at_least_one(**values: int) -> None:
@@ -42,9 +42,9 @@ def positive(**values: float | None) -> None:
             continue
         if not 0 < value < math.inf:
             raise ValueError(f"{name}: {value} is not positive and finite")
-        if not SMALLEST <= value <= 1 / SMALLEST:
+        if not SMALLEST <= value <= LARGEST:
             raise ValueError(
-                f"{name}: {value} is beyond float32; give one from {SMALLEST:g} to {1 / SMALLEST:g}"
+                f"{name}: {value} is beyond float32; give one from {SMALLEST:g} to {LARGEST:g}"
             )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.config import (
-    SMALLEST,
+    LARGEST,
     Entry,
     Experiment,
     Ledger,
@@ -116,8 +116,8 @@ class DPScaffold(Run):
                 f"records: {self.records} is not at least 5, one of which is for testing"
             )
         positive(eta_0=self.eta_0, global_rate=self.global_rate)
-        if not 0 <= self.l2 <= 1 / SMALLEST:
-            raise ValueError(f"l2: {self.l2} is not 0 or more, up to {1 / SMALLEST:g}")
+        if not 0 <= self.l2 <= LARGEST:
+            raise ValueError(f"l2: {self.l2} is not 0 or more, up to {LARGEST:g}")
         mechanism(self.clip_norm, self.noise_multiplier)
         each_once(self.algorithms)
         probability(delta=self.delta)
