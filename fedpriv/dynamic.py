@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from fedpriv.mechanisms import Mechanism, check_scales
 
+MOST_PARTS = 10_000
+
 
 class Dynamic(NamedTuple):
     """Both fall geometrically over T rounds: C_t = C clip_decay^(-t / T), sigma_t = sigma noise_decay^(-t / T).
@@ -85,6 +87,8 @@ def dynamic(
     for name, count in (("rounds", rounds), ("parts", parts)):
         if count < 1:
             raise ValueError(f"{name}: {count} is not at least 1")
+    if parts > MOST_PARTS:
+        raise ValueError(f"parts: {parts} exceeds {MOST_PARTS}; a certificate composes each")
     for name, decay in (("clip_decay", clip_decay), ("noise_decay", noise_decay)):
         if not decay > 0:
             raise ValueError(f"{name}: {decay} is not positive; 1 keeps the value")
