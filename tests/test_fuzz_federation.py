@@ -103,6 +103,22 @@ def test_every_record_is_kept_once_or_refused(data):
             kept(examples[name], made.examples[name])
 
 
+def test_long_doubles_are_stored_in_float32_or_refused():
+    """They became infinite, or an error of JAX's."""
+    rows = [[0], [1]]
+    made = fp.Federation.from_arrays({"x": np.array([1, 2], np.longdouble)}, rows)
+    assert made.examples["x"].dtype == np.float32
+    with pytest.raises(ValueError, match=r"examples\['x'\] is inf in row 1"):
+        fp.Federation.from_arrays({"x": np.array([1, 1e300], np.longdouble)}, rows)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".x"])
+def test_names_that_are_no_files(name, tmp_path):
+    with pytest.raises(ValueError, match="is no name of a file"):
+        fp.write_clients(tmp_path, [{name: np.zeros(2)}])
+    assert not list(tmp_path.iterdir())
+
+
 @cases(300, 4000)
 @given(st.data())
 def test_partitions_give_every_row_to_one_client_or_are_refused(data):

@@ -139,13 +139,16 @@ def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_ctrl_c_waits_for_the_summary_once():
     done = []
-    with pytest.raises(KeyboardInterrupt), ending.undisturbed():
-        signal.raise_signal(signal.SIGINT)
-        done.append("written")
-    with pytest.raises(KeyboardInterrupt), ending.undisturbed():
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
-        done.append("never")
+
+    def work(*numbers):
+        with ending.undisturbed():
+            for number in numbers:
+                signal.raise_signal(number)
+            done.append("written")
+
+    for numbers in ([signal.SIGINT], [signal.SIGTERM, signal.SIGINT]):
+        with pytest.raises(KeyboardInterrupt):
+            work(*numbers)
     assert done == ["written"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -209,7 +212,7 @@ def test_damaged_records_get_one_line(tmp_path, capsys):
     for text in damaged:
         (tmp_path / "summary.json").write_text(text)
         assert compare.main([str(tmp_path)]) == 2, text
-        assert not sweep_grid.ended(tmp_path) or text.startswith("{"), text
+        assert not sweep_grid.ended(tmp_path), text
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith(f"error: FOLDER: {tmp_path} does not hold a run that ended")
