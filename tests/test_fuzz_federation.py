@@ -73,7 +73,7 @@ def refused_or(make):
     return None
 
 
-@cases(400, 6000)
+@cases(200, 6000)
 @given(st.data())
 def test_every_record_is_kept_once_or_refused(data):
     rows = data.draw(st.integers(1, 6))
@@ -119,7 +119,7 @@ def test_names_that_are_no_files(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@cases(300, 4000)
+@cases(200, 4000)
 @given(st.data())
 def test_partitions_give_every_row_to_one_client_or_are_refused(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 3)))

@@ -81,7 +81,7 @@ def is_one_line(err):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@cases(15, 600)
+@cases(8, 600)
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
     kind = type(configuration.load(name).config)
