@@ -41,6 +41,10 @@ class Synthetic(DPScaffold):
     any_label: bool = False
     """A flipped label may stay as it is, as in the authors' code; by default it becomes another one."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        datasets.synthetic(self.alpha, self.beta, clients=1, records=5, seed=self.data_seed)
+
 
 config = Synthetic(rounds=400, every=20)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import functools
 import io
 import re
 import shutil
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from experiments import config as configuration
+from experiments import ending
 from experiments.config import Run
 
 
@@ -100,11 +102,15 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
             raise
         raise ValueError(_unboxed(complaint.getvalue())) from None
     if unknown:
-        fields = _flags(default)
-        near = difflib.get_close_matches(unknown[0], fields, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{unknown[0]}: unknown field{hint} (see {prog} --help)")
+        raise ValueError(f"{_unknown(unknown[0], _flags(default))} (see {prog} --help)")
     return config
+
+
+def _unknown(word: str, flags: list[str]) -> str:
+    if not word.startswith("--"):
+        return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field or --no-field"
+    near = difflib.get_close_matches(word, flags, 1)
+    return f"{word}: unknown field" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _flags(config: Any, prefix: str = "--") -> list[str]:
@@ -118,14 +124,26 @@ def _flags(config: Any, prefix: str = "--") -> list[str]:
 def _unboxed(text: str) -> str:
     """tyro's framed message on one line."""
     text = re.sub(r"\x1b\[[0-9;]*m|[─-╿]|-{5,}", " ", text)
+    text = re.split(r"Argument helptext|For full helptext", text)[0]
+    text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(
         r"Missing argument|Value error|Error parsing [A-Z]\w*:|Error parsing|Invalid choice (?=invalid)",
-        " ",
+        "",
         text,
-    )
-    text = re.split(r"Argument helptext|For full helptext", text)[0]
-    return re.sub(r"\s+", " ", text).strip()
+    ).strip()
+    text = re.sub(r"^(\w+): (?:\1\.)?(\w+: )", r"\1.\2", text)  # a group and its field
+    return functools.reduce(lambda said, change: re.sub(*change, said), _PLAINLY, text)
+
+
+_PLAINLY = (
+    (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not an integer"),
+    (r"could not convert string to float: (.*)", r"\1 is not a number"),
+    (r"no type matching (.*) could be instantiated from (.*)\. Got errors: .*", r"\2 is not \1"),
+)
+"""What Python and tyro say of a value, and what a user can do with."""
 
 
 def one_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error)).strip()
+    """Its message; what a terminal would act on is shown as Python writes it."""
+    text = re.sub(r"\s+", " ", ending.outside(error) or str(error)).strip()
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -65,13 +65,23 @@ def read(folder: Path) -> RunFolder:
     """Raises ValueError where `folder` holds no run that ended, if only by being interrupted."""
     try:
         summary = json.loads((folder / "summary.json").read_text())
-        lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-        names = set(summary["rounds"]) & set(summary["privacy"])
-    except (OSError, ValueError, KeyError, TypeError):
-        names, summary, lines = set(), {}, []
-    if not names:
+        lines = [json.loads(x) for x in _whole_lines(folder / "metrics.jsonl")]
+        run = RunFolder(summary, lines)
+        table([run])  # has all that it needs
+        for line in lines:
+            spreads = [line["accuracy"], line["loss"], *line["diagnostics_not_private"].values()]
+            _ = line["algorithm"], int(line["round"]), [float(s["mean"]) for s in spreads]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        summary = {}
+    if not summary.get("rounds"):
         raise ValueError(f"FOLDER: {folder} does not hold a run that ended; give a run folder")
-    return RunFolder(summary, lines)
+    return run
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """Without a last one that was broken off, as by a full disk."""
+    lines = path.read_text().split("\n")
+    return [line for line in lines[:-1] if line]
 
 
 def titles(runs: Sequence[RunFolder]) -> list[str]:

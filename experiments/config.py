@@ -16,17 +16,36 @@ import numpy as np
 import configs
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation
+from fedpriv.mechanisms import gaussian
 from fedpriv.models import Model
 from fedpriv.simulate import Measure
 from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, Example
 
+MOST = 2**24  # of anything that is counted: beyond this, neither training nor accounting ends
+SMALLEST, LARGEST = 1e-30, 1e38  # of the numbers that float32 computes with
+
 
 def at_least_one(**values: int) -> None:
-    """Raises ValueError naming the first of the settings that is below 1."""
+    """Raises ValueError naming the first of the settings that is below 1, or beyond what ends."""
     for name, value in values.items():
         if value < 1:
             raise ValueError(f"{name}: {value} is not at least 1")
+        if value > MOST:
+            raise ValueError(f"{name}: {value} exceeds {MOST}; choose fewer")
+
+
+def positive(**values: float | None) -> None:
+    """Raises ValueError naming the first of the settings that is given and not above 0 and finite, in float32, too."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name}: {value} is not positive and finite")
+        if not SMALLEST <= value <= LARGEST:
+            raise ValueError(
+                f"{name}: {value} is beyond float32; give one from {SMALLEST:g} to {LARGEST:g}"
+            )
 
 
 def each_once(algorithms: Sequence[str]) -> None:
@@ -35,11 +54,20 @@ def each_once(algorithms: Sequence[str]) -> None:
         raise ValueError(f"algorithms: {algorithms}; name at least one, and each once")
 
 
+def mechanism(clip_norm: float | str, noise_multiplier: float) -> None:
+    """Raises ValueError naming what no mechanism can be made of; a clip norm that is a rule's name is taken for 1."""
+    gaussian(1.0 if isinstance(clip_norm, str) else clip_norm, noise_multiplier)
+
+
 def probability(**values: float | None) -> None:
     """Raises ValueError naming the first of the settings that is given and not in (0, 1)."""
     for name, value in values.items():
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not in (0, 1)")
+
+
+MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to
+MOST_SEEDS = 2**16  # every one has a partition and a model of its own
 
 
 @dataclass(frozen=True)
@@ -55,6 +83,10 @@ class Layout:
     def __post_init__(self) -> None:
         if self.devices is not None:
             at_least_one(**{"layout.devices": self.devices})
+            if self.devices > MOST_DEVICES:
+                raise ValueError(
+                    f"layout.devices: {self.devices} exceeds {MOST_DEVICES}; leave it out to use all there are"
+                )
         if isinstance(self.clients, int) and self.clients < 1:
             raise ValueError(
                 f"layout.clients: {self.clients} is not map, vmap, fit or a number from 1 up"
@@ -75,9 +107,6 @@ class Checkpoint:
             at_least_one(**{"checkpoint.rounds": self.rounds})
         if self.minutes is not None and not self.minutes >= 0:
             raise ValueError(f"checkpoint.minutes: {self.minutes} is not at least 0")
-
-
-MOST_ROUNDS = 2**24  # beyond this, neither training nor accounting ends
 
 
 @dataclass(frozen=True)
@@ -103,8 +132,8 @@ class Run:
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
-        if self.rounds > MOST_ROUNDS:
-            raise ValueError(f"rounds: {self.rounds} exceeds {MOST_ROUNDS}")
+        if self.seeds > MOST_SEEDS:
+            raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
         if self.stop_at_epsilon is not None and not 0 < self.stop_at_epsilon < math.inf:
             raise ValueError(
                 f"stop_at_epsilon: {self.stop_at_epsilon} is not above 0 and finite; leave it out to train on"

@@ -12,12 +12,15 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.config import (
+    LARGEST,
     Entry,
     Experiment,
     Ledger,
     Run,
     at_least_one,
     each_once,
+    mechanism,
+    positive,
     probability,
     untrained,
 )
@@ -98,7 +101,9 @@ class DPScaffold(Run):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(clients=self.clients, local_steps=self.local_steps)
+        at_least_one(clients=self.clients, records=self.records, local_steps=self.local_steps)
+        if self.warm_start is not None and self.warm_start < 0:
+            raise ValueError(f"warm_start: {self.warm_start} is not 0 or more")
         if self.authors.everyone_first and self.warm_rounds == 0:
             raise ValueError(
                 "authors.everyone_first: there is no warm start; give warm_start at least 1"
@@ -110,10 +115,10 @@ class DPScaffold(Run):
             raise ValueError(
                 f"records: {self.records} is not at least 5, one of which is for testing"
             )
-        if self.eta_0 is not None and not 0 < self.eta_0 < math.inf:
-            raise ValueError(f"eta_0: {self.eta_0} is not positive and finite")
-        if not self.l2 >= 0:
-            raise ValueError(f"l2: {self.l2} is not 0 or more")
+        positive(eta_0=self.eta_0, global_rate=self.global_rate)
+        if not 0 <= self.l2 <= LARGEST:
+            raise ValueError(f"l2: {self.l2} is not 0 or more, up to {LARGEST:g}")
+        mechanism(self.clip_norm, self.noise_multiplier)
         each_once(self.algorithms)
         probability(delta=self.delta)
         for name, drawn, total in (

@@ -19,6 +19,8 @@ from experiments.config import (
     Run,
     at_least_one,
     each_once,
+    mechanism,
+    positive,
     probability,
     untrained,
 )
@@ -49,8 +51,7 @@ class Local:
 
     def __post_init__(self) -> None:
         at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate: {self.learning_rate} is not positive")
+        positive(learning_rate=self.learning_rate)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum: {self.momentum} is not in [0, 1)")
         if not 0 < self.decay <= 1:
@@ -99,6 +100,9 @@ class FedSMP(Run):
         given = {"capacity": self.capacity, "public_epochs": self.public_epochs}
         at_least_one(**{name: value for name, value in given.items() if value is not None})
         each_once(self.algorithms)
+        if not 0 < self.p <= 1:
+            raise ValueError(f"p: {self.p} is not in (0, 1]")
+        mechanism(self.clip_norm, self.noise_multiplier)
         probability(delta=self.delta)
 
 

@@ -116,4 +116,4 @@ def _local(config: Msp, records: int) -> fp.Mechanism:
 
 def _gaussian_scale(config: Msp) -> float:
     """Standard deviation per l2 sensitivity: the textbook formula, of epsilon below 1, used for any."""
-    return math.sqrt(2 * math.log(1.25 / config.delta)) / config.ldp.epsilon
+    return math.sqrt(2 * (math.log(1.25) - math.log(config.delta))) / config.ldp.epsilon

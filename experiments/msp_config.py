@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.config import Run, at_least_one, each_once, probability
+from experiments.config import MOST, Run, at_least_one, each_once, positive, probability
 
 Name = Literal[
     "fed_avg",
@@ -34,6 +33,9 @@ class Ldp:
     """2 C over the client's records, as Wei et al. take it, which holds for one full-batch step at most; or 2 C, for
     the whole client."""
 
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon, clip_norm=self.clip_norm)
+
 
 @dataclass(frozen=True)
 class Jopeq:
@@ -45,6 +47,9 @@ class Jopeq:
     """gamma, what the values of an update are clipped to."""
     noise: Literal["laplace", "t"] = "laplace"
     """On a scalar lattice, or on the hexagonal one."""
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon, bound=self.bound)
 
 
 @dataclass(frozen=True)
@@ -106,14 +111,19 @@ class Msp(Run):
             most_exchanges=self.most_exchanges,
         )
         for name in ("exchanges", "msp_exchanges"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more")
+            if not 0 <= getattr(self, name) <= MOST:
+                raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more, up to {MOST}")
         each_once(self.algorithms)
-        for name, value in (
-            ("learning_rate", self.learning_rate),
-            ("ldp.epsilon", self.ldp.epsilon),
-            ("ldp.clip_norm", self.ldp.clip_norm),
-        ):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name}: {value} is not positive and finite")
-        probability(delta=self.delta)
+        positive(
+            learning_rate=self.learning_rate,
+            interval=None if isinstance(self.interval, str) else self.interval,
+            consensus_step=self.consensus_step,
+            gamma=self.gamma,
+        )
+        if not 0 <= self.splitting_factor < 1:
+            raise ValueError(f"splitting_factor: {self.splitting_factor} is not in [0, 1)")
+        if not 1 <= self.bits <= 22:
+            raise ValueError(f"bits: {self.bits} is not in 1..22")
+        if not 1 <= self.submodels[0] <= self.submodels[1] <= MOST:
+            raise ValueError(f"submodels: {self.submodels} is not a range of numbers from 1 on")
+        probability(delta=self.delta, contraction=self.contraction)

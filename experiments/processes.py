@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from experiments.command_line import Parser, own_options
+from experiments.command_line import Parser, one_line, own_options
 from fedpriv import distributed
 
 LONGEST = 1000  # bytes of an error that are passed on
@@ -96,10 +96,10 @@ class Processes:
         problem = ""
         try:
             yield
-        except (ValueError, FileNotFoundError) as error:
+        except (ValueError, OSError) as error:
             if self.count == 1:
                 raise
-            problem = str(error)
+            problem = one_line(error)
         self.meet(problem)
 
     def meet(self, problem: str = "") -> None:

@@ -98,16 +98,14 @@ def run(
         with ExitStack() as until_end:
             job = prepared(args, joined, found, config, sinks, until_end)
             kept = until_end.pop_all()
-    except (ValueError, FileNotFoundError) as error:
-        complain(one_line(error), joined)
-        return 2
     except ConnectionError as error:
         joined.others_gone = True
         complain(one_line(error), joined)
         return 1
+    except (ValueError, OSError) as error:
+        complain(one_line(error), joined)
+        return 2
     except KeyboardInterrupt:
-        if joined.count == 1:
-            raise
         complain("interrupted", joined)
         return 130
     with kept:

@@ -25,6 +25,8 @@ class Images(DPScaffold):
         super().__post_init__()
         if not 0 <= self.gamma <= 100:
             raise ValueError(f"gamma: {self.gamma} is not a percentage")
+        if not 0 <= self.data_seed < 2**32:
+            raise ValueError(f"data_seed: {self.data_seed} is not in [0, 2^32)")
 
 
 def clients_of(config: Images, pool: Dataset, components: int | None = None) -> Dataset:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments import compilation_cache, sweep_table
+from experiments import compilation_cache, ending, sweep_table
 from experiments import config as configuration
 from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.record import plain
@@ -79,6 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _report(folder, planned, sweep, options.json)
     except KeyboardInterrupt:
         return _interrupted(folder)
+    except BrokenPipeError:
+        raise
+    except (OSError, MemoryError, RuntimeError) as error:
+        if not (said := ending.outside(error)):
+            raise
+        print(f"error: {said}; {_goes_on(folder)}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -171,8 +178,9 @@ def _train(sweep: Sweep, ready: list[Prepared], folder: Path) -> None:
                 raise KeyboardInterrupt
             if status != "complete":
                 print(status, file=sys.stderr)
-    except Exception:
-        print(f"error: failed at {prepared.point.title}; {_goes_on(folder)}", file=sys.stderr)
+    except Exception as error:
+        if not ending.outside(error):
+            print(f"error: failed at {prepared.point.title}; {_goes_on(folder)}", file=sys.stderr)
         raise
 
 

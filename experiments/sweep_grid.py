@@ -14,6 +14,8 @@ from experiments.command_line import one_line, parse
 from experiments.config import Run
 from experiments.record import plain
 
+PARTS = ("rounds", "accuracy", "privacy", "versions", "diverged", "reused_from")
+"""Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
 UNFINISHED = "sweep.json.unfinished"
 ELSEWHERE = (
     "output",
@@ -210,10 +212,12 @@ def _short(value: Any) -> str:
 def ended(folder: Path) -> bool:
     """Whether a point's run got to its end, if only to diverge."""
     try:
-        status = json.loads((folder / "summary.json").read_text())["status"]
-    except (OSError, ValueError, KeyError, TypeError):
+        summary = json.loads((folder / "summary.json").read_text())
+        whole = all(isinstance(summary[part], dict) for part in PARTS)
+        status = str(summary["status"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
-    return status == "complete" or status.startswith("diverged")
+    return whole and (status == "complete" or status.startswith("diverged"))
 
 
 def cleared(folder: Path) -> Path:

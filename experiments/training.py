@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from experiments import ending
 from experiments.command_line import one_line
 from experiments.config import Experiment, Run
 from experiments.processes import Processes
@@ -67,32 +68,47 @@ def train(job: Job) -> int:
     except KeyboardInterrupt:
         status, code = "interrupted", 130
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
-    except (ValueError, RuntimeError, ConnectionError) as error:
-        if joined.count == 1:
+    except (ValueError, RuntimeError, OSError, MemoryError) as error:
+        said = ending.outside(error)
+        if joined.count == 1 and not said:
             raise
-        traceback.print_exception(error)
-        joined.others_gone = True
-        status, code = f"failed, perhaps because another process ended: {one_line(error)}", 1
+        status, code = f"failed: {said}", 1
+        if joined.count > 1:
+            traceback.print_exception(error)
+            joined.others_gone = True
+            status = f"failed, perhaps because another process ended: {one_line(error)}"
     if recorder:
         with contextlib.suppress(OSError):  # others may still be in there
             (job.folder / CHECKPOINTS).rmdir()
-        _finish(job, recorder, histories, status)
+        code = _finish(job, recorder, histories, status, code)
     if not joined.others_gone:
         with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
             joined.meet()  # the others wait while the first one writes
     return code
 
 
-def _finish(job: Job, recorder: Recorder, histories: dict[str, History], status: str) -> None:
-    summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
-    if summary["rounds"]:
-        picture(histories, recorder.folder / "accuracy.png")
+def _finish(
+    job: Job, recorder: Recorder, histories: dict[str, History], status: str, code: int
+) -> int:
+    """Writes and shows what there is; returns the exit code, which a full disk may change."""
+    problems, summary = [status] if code else [], None
+    try:
+        with ending.undisturbed():
+            summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
+        if summary["rounds"]:
+            picture(histories, recorder.folder / "accuracy.png")
+    except KeyboardInterrupt:
+        problems, code = problems or ["interrupted"], code or 130
+    except OSError as error:
+        problems, code = [*problems, f"not all is recorded: {ending.outside(error)}"], code or 1
+    if summary and summary["rounds"]:
         print(table(summary))
-    if status != "complete":
-        print(f"error: {status}", file=sys.stderr)
-    if status == "interrupted" or status.startswith("failed"):
+    if problems:
+        print(f"error: {'; '.join(problems)}", file=sys.stderr)
+    if problems and not status.startswith("diverged"):
         print(f"--resume {recorder.folder} goes on", file=sys.stderr)
     print(f"run folder: {recorder.folder}")
+    return code
 
 
 def _train_with_checkpoints(algorithm: str, job: Job, history: History) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ import numpy as np
 from experiments import compilation_cache
 from experiments import config as configuration
 from experiments.command_line import Parser, listing, one_line, parse
-from experiments.config import Run
+from experiments.config import Run, positive
 from experiments.record import plain
 from experiments.run import check
 from fedpriv.datasets import Dataset
@@ -53,9 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         split_cpu(config.layout.devices)
         compilation_cache.enable()
         found = tune(module, config, options.values, options.folds)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
     print(json.dumps(answer | {"accuracy": found}) if options.json else table(found))
     return 0
@@ -91,8 +93,7 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _require(config: Any, values: Sequence[float], folds: int) -> None:
     for value in values:
-        if not 0 < value < math.inf:
-            raise ValueError(f"--values: {value} is not positive and finite")
+        positive(**{"--values": value})
     if not 1 <= folds <= FOLDS:
         raise ValueError(f"--folds: {folds} is not between 1 and {FOLDS}")
     if config.training_records % FOLDS:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.config import Run, at_least_one, each_once, probability
+from experiments.config import (
+    Run,
+    at_least_one,
+    each_once,
+    mechanism,
+    positive,
+    probability,
+)
 from fedpriv.algorithms.wavelet import Clip
 
 Name = Literal[
@@ -41,9 +47,7 @@ class Dyn:
 
     def __post_init__(self) -> None:
         at_least_one(parts=self.parts)
-        for name in ("clip_decay", "noise_decay"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"dyn.{name}: {getattr(self, name)} is not positive")
+        positive(clip_decay=self.clip_decay, noise_decay=self.noise_decay)
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,11 @@ class Wavelet(Run):
         if self.cohort > self.clients:
             raise ValueError(f"cohort: {self.cohort} exceeds the {self.clients} clients")
         each_once(self.algorithms)
-        for name in ("learning_rate", "adaptive_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}: {getattr(self, name)} is not positive")
-        if not self.noise_multiplier > 0:
-            raise ValueError(f"noise_multiplier: {self.noise_multiplier} is not positive")
-        if not isinstance(self.clip_norm, str) and not 0 < self.clip_norm < math.inf:
-            raise ValueError(f"clip_norm: {self.clip_norm} is not positive and finite")
-        probability(delta=self.delta)
+        positive(
+            learning_rate=self.learning_rate,
+            adaptive_rate=self.adaptive_rate,
+            noise_multiplier=self.noise_multiplier,
+            clip_norm=None if isinstance(self.clip_norm, str) else self.clip_norm,
+        )
+        mechanism(self.clip_norm, self.noise_multiplier)
+        probability(delta=self.delta, quantile=self.quantile)

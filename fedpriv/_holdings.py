@@ -61,7 +61,7 @@ def converted(path: Any, array: np.ndarray) -> np.ndarray:
         if array.size and (array.min() < limits.min or array.max() > limits.max):
             raise ValueError(f"{name_of(path)} exceeds 32 bits; rescale it to fit into int32")
         array = array.astype(np.int32)
-    elif array.dtype == np.float64:
+    elif array.dtype.kind == "f" and array.dtype.itemsize > 4:  # long doubles, too
         with np.errstate(over="ignore"):  # an overflow to infinity is reported below
             array = array.astype(np.float32)
     if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:

@@ -74,6 +74,8 @@ def fixed_interval(bits: int, bound: float) -> Codec:
     check_bits(bits)
     if not bound > 0:
         raise ValueError(f"bound: {bound} is not positive")
+    if not 1e-30 <= bound <= 1e38:
+        raise ValueError(f"bound: {bound} is beyond float32; give one from 1e-30 to 1e38")
     ends = jnp.float32(-bound), jnp.float32(bound)
 
     def code(key: Key, message: PyTree) -> Coded:

@@ -181,6 +181,8 @@ def fixed(bits: int, bound: float) -> Transmission:
     check_bits(bits)
     if not bound > 0:
         raise ValueError(f"bound: {bound} is not positive")
+    if not 1e-30 <= bound <= 1e38:
+        raise ValueError(f"bound: {bound} is beyond float32; give one from 1e-30 to 1e38")
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, jnp.float32(-bound), jnp.float32(bound), bits)

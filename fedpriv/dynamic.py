@@ -11,7 +11,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv.mechanisms import Mechanism
+from fedpriv.mechanisms import Mechanism, check_scales
+
+MOST_PARTS = 10_000
 
 
 class Dynamic(NamedTuple):
@@ -89,7 +91,14 @@ def dynamic(
     for name, count in (("rounds", rounds), ("parts", parts)):
         if count < 1:
             raise ValueError(f"{name}: {count} is not at least 1")
+    if parts > MOST_PARTS:
+        raise ValueError(f"parts: {parts} exceeds {MOST_PARTS}; a certificate composes each")
     for name, decay in (("clip_decay", clip_decay), ("noise_decay", noise_decay)):
         if not decay > 0:
             raise ValueError(f"{name}: {decay} is not positive; 1 keeps the value")
+    check_scales(
+        start.clip_norm / clip_decay,
+        start.noise_multiplier / noise_decay,
+        f" after clip_decay {clip_decay:g} and noise_decay {noise_decay:g}",
+    )
     return Dynamic(start, rounds, clip_decay, noise_decay, parts)

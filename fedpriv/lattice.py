@@ -73,8 +73,10 @@ def lattice_for(bits: int, largest: float, dim: int) -> tuple[Lattice, float]:
       ValueError: bits outside 2..22, a range that is not positive, or dim other than 1 and 2.
     """
     check_bits(bits, 2)
-    if not 0 < largest < math.inf:
-        raise ValueError(f"largest: {largest} is not positive and finite")
+    if not 1e-30 <= largest <= 1e30:
+        raise ValueError(
+            f"largest: {largest} is not in [1e-30, 1e30], where float32 can square it; change the bound or epsilon"
+        )
     if dim not in (1, 2):
         raise ValueError(f"dim: {dim} is neither 1 nor 2")
     row = 2 * largest / (2**bits - 1)

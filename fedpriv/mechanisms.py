@@ -19,6 +19,9 @@ from fedpriv.noise import Noise, isotropic
 from fedpriv.types import Key, PyTree
 from fedpriv.vectors import dimension, flatten, unflatten
 
+LEAST = 1e-36
+"""Of a clip norm and of the noise's deviation, and one over the largest."""
+
 
 class Mechanism(NamedTuple):
     """A mechanism does not know its privacy unit: the unit is the axis it is summed over.
@@ -194,6 +197,19 @@ def _check(clip_norm: float, noise_multiplier: float) -> None:
         )
     if noise_multiplier > 0 and clip_norm == math.inf:
         raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
+    check_scales(clip_norm, noise_multiplier)
+
+
+def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
+    """Raises ValueError where float32 would round a bound or noise to 0 or infinity, whatever is certified."""
+    given = [("clip_norm", clip_norm)] if clip_norm < math.inf else []
+    if noise_multiplier > 0:
+        given.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier))
+    for name, value in given:
+        if not LEAST <= value <= 1 / LEAST:
+            raise ValueError(
+                f"{name}: {value:g}{when} is beyond float32; make it {LEAST:g} to {1 / LEAST:g}"
+            )
 
 
 def _clip(

@@ -77,7 +77,7 @@ def test_what_is_outside_is_counted():
     ("arguments", "message"),
     [
         ((1, 1.0, 1), "bits: 1 is not in 2..22"),
-        ((4, 0.0, 1), "largest: 0.0 is not positive"),
+        ((4, 0.0, 1), "largest: 0.0 is not in"),
         ((4, 1.0, 3), "dim: 3 is neither 1 nor 2"),
     ],
 )

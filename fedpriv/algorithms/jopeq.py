@@ -24,6 +24,8 @@ from fedpriv.privacy import jopeq_claim, nothing_hidden, t_epsilon
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
 from fedpriv.vectors import flatten, unflatten
 
+_LARGEST_SINH = 700.0  # whose hyperbolic sine is a float
+
 
 class PrivateQuantizer(NamedTuple):
     """Noise and lattice that belong together.
@@ -100,7 +102,7 @@ def private_t(
     if not 2 < degrees < math.inf:
         raise ValueError(f"degrees: {degrees} is not above 2 and finite")
     apart = 2 * math.sqrt(2) * bound
-    s = apart / (2 * math.sinh(epsilon / (degrees + 2)) * math.sqrt(degrees))
+    s = apart / (2 * math.sinh(min(epsilon / (degrees + 2), _LARGEST_SINH)) * math.sqrt(degrees))
     widest = float(student.isf(tail / 2, degrees)) * s
     lattice, limit = lattice_for(bits, bound + widest, 2)
     left = _left(s**2 - (degrees - 2) / degrees * lattice.variance, bits)

@@ -13,6 +13,7 @@ import numpy as np
 from fedpriv.datasets.dataset import Dataset
 
 FEATURES, CLASSES, FLIPPED = 40, 10, 0.05
+MOST = 1e12  # of a variance, whose squares are summed, and of anything counted
 
 
 def synthetic(
@@ -49,7 +50,7 @@ def synthetic(
       {"client": i32[N]} beside the test records.
 
     Raises:
-      ValueError: a negative variance, no client, or fewer than 5 records.
+      ValueError: a variance that is negative or beyond 1e12, a negative seed, no client, or fewer than 5 records.
     """
     for name, value, least in (
         ("alpha", alpha, 0),
@@ -59,6 +60,10 @@ def synthetic(
     ):
         if not value >= least:
             raise ValueError(f"{name}: {value} is not at least {least}")
+        if value > MOST:
+            raise ValueError(f"{name}: {value} exceeds {MOST:g}; give less")
+    if seed < 0:
+        raise ValueError(f"seed: {seed} is not 0 or more")
     if flip_to not in ("another", "any"):
         raise ValueError(f"flip_to: {flip_to!r} is neither 'another' nor 'any'")
     rng = np.random.default_rng(seed)

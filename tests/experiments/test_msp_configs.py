@@ -133,7 +133,7 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
         (["--learning-rate", "0"], "learning_rate: 0.0 is not positive"),
         (["--splitting-factor", "1"], "factor: 1.0 is not in"),
         (["--interval", "sideways"], "sideways"),
-        (["--interval", "-1"], "bound: -1.0 is not positive"),
+        (["--interval", "-1"], "interval: -1.0 is not positive"),
         (["--shards", "30"], "clients * shards_per_client = 120 exceeds"),
         (["--delta", "1"], "delta: 1.0 is not in (0, 1)"),
     ],

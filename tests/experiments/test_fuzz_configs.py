@@ -1,0 +1,196 @@
+"""Command lines of every kind: a command answers, or says in one line what is wrong, and never anything else.
+
+FEDPRIV_FUZZ=thorough draws thousands of cases instead of the same few hundred.
+"""
+
+import contextlib
+import io
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from odd_values import WORDS, cases, overrides
+
+from experiments import audit, compare, compilation_cache, privacy, run, sweep, tune
+from experiments import config as configuration
+
+CONFIGS = [
+    name for name in configuration.names() if name != "fed_smp_shakespeare"
+]  # its ledger reads its data
+SMALL = {
+    "quickstart": "--clients 24 --cohort 4 --seeds 1",
+    "dp_scaffold_synthetic": "--clients 6 --records 25 --client-rate 0.5 --local-steps 2 --warm-start 0",
+}
+OPTIONS = [
+    "--help",
+    "--list",
+    "--json",
+    "--solve",
+    "noise",
+    "rounds",
+    "--target-epsilon",
+    "1",
+    "nan",
+]
+OPTIONS += [
+    "--claimed",
+    "--view",
+    "server",
+    "--honest",
+    "0.5",
+    "2",
+    "--grid",
+    "p=0.1,0.2",
+    "p=",
+    "=1",
+]
+OPTIONS += ["nope=1", "--values", "--folds", "--parts", "mechanism", "--draws", "100", "--canaries"]
+OPTIONS += [
+    "--metrics",
+    "accuracy",
+    "--together",
+    "--process-id",
+    "--num-processes",
+    "--coordinator",
+]
+OPTIONS += ["quickstart", "dp_scaffold_synthetic", "--rounds", "--p", "layout.devices=1", "..", "*"]
+
+
+class RanError(Exception):
+    """A command was about to train."""
+
+
+def said(main, args):
+    """(exit code, standard output, standard error)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(args)
+        except SystemExit as stop:
+            code = stop.code
+    return code, out.getvalue(), err.getvalue()
+
+
+def is_one_line(err):
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert err.rstrip("\n").isprintable()
+    return True
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@cases(8, 600)
+@given(st.data())
+def test_a_ledger_answers_or_says_what_is_wrong(name, data):
+    kind = type(configuration.load(name).config)
+    args = data.draw(overrides(kind, ("--output",)))
+    if any("dyn_" in word for word in args):
+        return  # solves half a minute
+    code, out, err = said(privacy.main, [name, "--json", *args])
+    assert code in (0, 2)
+    if code == 2:
+        assert is_one_line(err)
+        assert out == ""
+        return
+    assert err == ""
+    assert '"nan"' not in out
+    for certificate in json.loads(out)["certified"]:
+        epsilon = certificate["epsilon"]
+        assert certificate["assumptions"] if epsilon == "inf" else 0 <= epsilon < math.inf
+
+
+@pytest.mark.parametrize("name", SMALL)
+@cases(25, 600)
+@given(st.data())
+def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
+    module = configuration.load(name)
+    args = [*SMALL[name].split(), *data.draw(overrides(type(module.config), ("--output",)))]
+    with pytest.MonkeyPatch.context() as patch:
+        trained = []
+        patch.setattr(run, "new_folder", lambda *_: None)
+        patch.setattr(run, "Recorder", lambda *_: None)
+        patch.setattr(run, "train", lambda *given: trained.append(given) or 0)
+        code, _, err = said(run.main, [name, *args])
+    assert code in (0, 2)
+    if code == 2:
+        assert is_one_line(err)
+        return
+    (experiment, config, planned, *_), *_ = trained
+    assert err == ""
+    assert 0 < experiment.delta < 1
+    assert all(1 <= rounds <= config.rounds for rounds in planned.values())
+
+
+COMMANDS = {
+    "run": run,
+    "privacy": privacy,
+    "sweep": sweep,
+    "tune": tune,
+    "compare": compare,
+    "audit": audit,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@cases(25, 1000)
+@given(
+    st.lists(
+        st.one_of(st.sampled_from(OPTIONS), st.sampled_from(WORDS), st.text(max_size=4)), max_size=6
+    )
+)
+def test_any_words_at_all(command, args):
+    def stop(*_):
+        raise RanError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compilation_cache, "enable", stop)
+        patch.setattr(privacy, "_show", lambda *_: None)
+        try:
+            code, _, err = said(COMMANDS[command].main, args)
+        except RanError:
+            return
+    assert code in (0, 2)
+    assert err == "" if code == 0 else is_one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "wanted"),
+    [
+        ("quickstart", ["--clip-norm", "1e-45"], "clip_norm: 1e-45 is beyond float32"),
+        ("quickstart", ["--clip-norm", "1e39"], "clip_norm: 1e+39 is beyond float32"),
+        ("quickstart", ["--noise-multiplier", "1e-300"], "clip_norm x noise_multiplier: 1e-300 is"),
+        ("quickstart", ["--seeds", "99999999999"], "seeds: 99999999999 exceeds 16777216"),
+        ("quickstart", ["--layout.devices", "1000000"], "layout.devices: 1000000 exceeds 1024"),
+        (
+            "quickstart",
+            ["--local.learning-rate", "inf"],
+            "local.learning_rate: inf is not positive",
+        ),
+        (
+            "dp_scaffold_synthetic",
+            ["--local-steps", "2147483648"],
+            "local_steps: 2147483648 exceeds",
+        ),
+        ("dp_scaffold_synthetic", ["--alpha", "inf"], "alpha: inf exceeds 1e+12"),
+        ("dp_scaffold_synthetic", ["--global-rate", "nan"], "global_rate: nan is not positive"),
+        ("dp_scaffold_mnist", ["--data-seed", "-1"], "data_seed: -1 is not in [0, 2^32)"),
+        (
+            "mspdq_mnist",
+            ["--jopeq.epsilon", "4.9e-188"],
+            "jopeq.epsilon: 4.9e-188 is beyond float32",
+        ),
+        ("mspdq_mnist", ["--contraction", "nan"], "contraction: nan is not in (0, 1)"),
+        ("mspdq_mnist", ["--consensus-step", "inf"], "consensus_step: inf is not positive"),
+        ("wavelet_mnist", ["--quantile", "nan"], "quantile: nan is not in (0, 1)"),
+        ("wavelet_mnist", ["--dyn.clip-decay", "-1"], "dyn.clip_decay: -1.0 is not positive"),
+        ("quickstart", ["--rounds", "x\x1b[31m"], "--rounds: 'x\\x1b[31m' is not an integer"),
+        ("quickstart", ["true"], "'true': belongs to no field; fields begin with --"),
+    ],
+)
+def test_what_fuzzing_found(name, args, wanted):
+    code, _, err = said(privacy.main, [name, *args])
+    assert code == 2
+    assert is_one_line(err)
+    assert wanted in err

@@ -1,0 +1,221 @@
+"""Full disks, closed pipes, Ctrl-C, damaged records: one line, and what was done can be read."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments import compare, ending, record, run, sweep_grid
+
+SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
+SMALL += ["--algorithms", "fed_avg", "--every", "1", "--layout.devices", "1"]
+
+
+def start(*args, **options):
+    command = [sys.executable, "-m", "experiments.run", *map(str, args)]
+    silent = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = os.environ | {"TQDM_DISABLE": "1"} | options.pop("env", {})
+    return subprocess.Popen(command, env=environment, **silent | options)
+
+
+def waited(condition, process):
+    for _ in range(1200):
+        if condition() or process.poll() is not None:
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")
+
+
+def has_lines(path):
+    return path.exists() and path.read_text().count("\n") >= 2
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [("import", signal.SIGINT), ("compilation", signal.SIGINT), ("training", signal.SIGTERM)],
+)
+def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number, tmp_path):
+    process = start(*SMALL, "--rounds", 1_000_000, "--output", tmp_path / "r")
+    folder = tmp_path / "r"
+    if moment == "import":
+        time.sleep(0.5)  # JAX alone takes longer
+    else:
+        reached = {
+            "compilation": lambda: (folder / "config.json").exists(),
+            "training": lambda: has_lines(folder / "metrics.jsonl"),
+        }
+        waited(reached[moment], process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert err == "error: interrupted\n"
+    if moment == "training":
+        summary = json.loads((folder / "summary.json").read_text())
+        assert summary["status"] == "interrupted"
+        assert summary["rounds"]["fed_avg"] >= 2
+        assert compare.read(folder).lines
+        assert (folder / "accuracy.png").exists()
+
+
+def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
+    here, there = os.pipe()
+    os.close(here)  # nobody reads
+    process = start("--list", stdout=there)
+    os.close(there)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == ending.PIPE_CLOSED
+    plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb"}
+    process = start("é", "\udcff", env=plain)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: config: there is no '\\xe9'")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_standard_output():
+    with open("/dev/full", "w") as full:
+        process = start("--list", stdout=full)
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert err.startswith("error: ")
+    assert "No space left on device; free some space" in err
+    assert err.count("\n") == 1
+
+
+class Full:
+    """Of the files with these names, none can be written."""
+
+    def __init__(self, monkeypatch, *names):
+        for method in ("open", "write_text"):
+            original = getattr(Path, method)
+
+            def write(path, *args, original=original, **kwargs):
+                if any(name in path.name for name in names) and args[:1] != ("r",):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+                return original(path, *args, **kwargs)
+
+            monkeypatch.setattr(Path, method, write)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "summary.json"])
+def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "r"
+    with monkeypatch.context() as patch:
+        Full(patch, name)
+        code = run.main([*SMALL, "--rounds", "2", "--output", str(folder)])
+    _, err = capsys.readouterr()
+    *progress, last = err.rstrip("\n").split("\n")
+    assert code == (2 if name == "config.json" else 1)
+    assert last.startswith("error: ")
+    assert "No space left on device; free some space or choose another folder" in last
+    assert not any("Traceback" in line for line in progress)
+    assert not list(folder.glob("*.unfinished"))
+    if name == "metrics.jsonl":
+        assert json.loads((folder / "summary.json").read_text())["rounds"] == {"fed_avg": 1}
+    if name == "summary.json":
+        assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "summary.json"
+    record._write(path, {"a": 1})
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        record._write(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_ctrl_c_waits_for_the_summary_once():
+    done = []
+
+    def work(*numbers):
+        with ending.undisturbed():
+            for number in numbers:
+                signal.raise_signal(number)
+            done.append("written")
+
+    for numbers in ([signal.SIGINT], [signal.SIGTERM, signal.SIGINT]):
+        with pytest.raises(KeyboardInterrupt):
+            work(*numbers)
+    assert done == ["written"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_is_outside_the_program_is_told_from_bugs():
+    said = ending.outside(OSError(errno.ENOSPC, "No space left on device", "a b"))
+    assert said == "a b: No space left on device; free some space or choose another folder"
+    assert ending.outside(MemoryError()).startswith("not enough memory; fewer clients")
+    jax_error = type("JaxRuntimeError", (RuntimeError,), {})
+    assert ending.outside(jax_error("RESOURCE_EXHAUSTED: Out of memory")).count("\n") == 0
+    assert ending.outside(jax_error("INTERNAL: a bug")) is None
+    assert ending.outside(ValueError("a bug")) is None
+
+
+LINE = {
+    "algorithm": "fed_avg",
+    "round": 1,
+    "accuracy": {"mean": 0.5, "std": None, "per_seed": [0.5]},
+    "loss": {"mean": 1.0, "std": None, "per_seed": [1.0]},
+    "diagnostics_not_private": {},
+}
+
+
+def recorded(folder):
+    certified = {"epsilon": "inf", "unit": "client", "delta": 1e-3, "relation": "add_or_remove"}
+    summary = {
+        "config": "quickstart",
+        "settings": {},
+        "status": "complete",
+        "rounds": {"fed_avg": 1},
+        "accuracy": {which: {"fed_avg": LINE["accuracy"]} for which in ("final", "best")},
+        "privacy": {
+            "fed_avg": {
+                "claimed": None,
+                "certified": {"third_party": certified, "server": certified},
+            }
+        },
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "metrics.jsonl").write_text(json.dumps(LINE) + "\n")
+    return summary
+
+
+def test_a_line_that_was_broken_off_is_left_out(tmp_path):
+    recorded(tmp_path)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(LINE)[:40])
+    assert compare.read(tmp_path).lines == [LINE]
+
+
+def test_damaged_records_get_one_line(tmp_path, capsys):
+    summary = recorded(tmp_path)
+    whole = json.dumps(summary)
+    damaged = [whole[:cut] for cut in range(0, len(whole), 37)]
+    damaged += ["[]", "null", "1", '"rounds"', "\0", "[" * 100_000]
+    damaged += [json.dumps({k: v for k, v in summary.items() if k != name}) for name in summary]
+    damaged += [
+        json.dumps(summary | {name: 1}) for name in ("rounds", "privacy", "accuracy", "settings")
+    ]
+    for text in damaged:
+        (tmp_path / "summary.json").write_text(text)
+        assert compare.main([str(tmp_path)]) == 2, text
+        assert not sweep_grid.ended(tmp_path), text
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(f"error: FOLDER: {tmp_path} does not hold a run that ended")
+        assert err.count("\n") == 1
+    (tmp_path / "summary.json").write_bytes(b"\xff\xfe")
+    assert compare.main([str(tmp_path)]) == 2

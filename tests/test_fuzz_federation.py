@@ -1,0 +1,235 @@
+"""Arrays and partitions of every wrong and right kind: kept to the last record, or refused in one line."""
+
+import tempfile
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from odd_values import cases
+
+import fedpriv as fp
+
+DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "float16"]
+DTYPES += ["float32", "float64", "longdouble", "complex64", "complex128", "U3", "S2", "O", "M8[s]"]
+NUMBERS = [0, 1, 2, 3, -1, 127, 128, 255, 256, 65504, 2**31 - 1, 2**31, -(2**31) - 1, 2**63]
+NUMBERS += [0.5, 1e-320, 3.4e38, 3.5e38, -1e300, float("nan"), float("inf"), None, "a", [1], 1j]
+
+
+@st.composite
+def arrays(draw, rows, numbers=NUMBERS):
+    """Of about so many rows: an array of some type, jax's own, a list, ragged, a scalar, or no array at all."""
+    shape = draw(st.sampled_from([(rows,), (rows, 2), (rows, 0), (rows + 1,), (), (0,), (1, rows)]))
+    dtype = draw(st.sampled_from(DTYPES))
+    values = draw(st.lists(st.sampled_from(numbers), min_size=1, max_size=3))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            array = np.resize(np.array(values, dtype), shape)
+        except (ValueError, TypeError, OverflowError):
+            array = np.resize(np.array([1, 0]), shape)
+    kind = draw(st.sampled_from(["numpy", "numpy", "jax", "list", "ragged", "none", "masked"]))
+    if kind == "jax" and array.dtype.kind in "biuf" and array.dtype.itemsize <= 4:
+        return jnp.asarray(array)
+    others = {"list": array.tolist(), "ragged": [[1], [2, 3]], "none": None}
+    others["masked"] = np.ma.masked_array(array, mask=np.zeros(array.shape, bool))
+    return others.get(kind, array)
+
+
+@st.composite
+def partitions(draw, rows):
+    index = st.one_of(st.integers(0, rows - 1), st.integers(0, rows - 1), st.integers(-1, rows))
+    odd = st.sampled_from([[], [0.0], [True], ["0"], [[0]], 0, None, [2**63], [2**64], [-(2**31)]])
+    client = st.one_of(st.lists(index, min_size=1, max_size=3), odd)
+    dealt = np.array_split(np.random.default_rng(draw(st.integers(0, 9))).permutation(rows), 3)
+    fine = st.just(
+        [np.asarray(part, draw(st.sampled_from(["int64", "uint8", "int8"]))) for part in dealt]
+    )
+    return draw(st.one_of(fine, fine, st.lists(client, max_size=4), odd))
+
+
+def kept(given, stored):
+    """Whether what is stored is what was given, up to float32's rounding."""
+    given, stored = np.asarray(given), np.asarray(stored)
+    assert given.shape == stored.shape
+    assert np.all(np.isfinite(stored.astype(np.float64)))
+    if given.dtype.kind in "biu":
+        np.testing.assert_array_equal(given, stored)
+    else:
+        np.testing.assert_allclose(stored.astype(float), given.astype(float), rtol=1e-3, atol=1e-38)
+
+
+def refused_or(make):
+    """What is made, or None where it is refused in one line."""
+    try:
+        return make()
+    except (ValueError, TypeError) as error:
+        said = str(error)
+    assert "\n" not in said
+    assert len(said) < 400
+    assert "jax" not in said.lower()
+    return None
+
+
+@cases(200, 6000)
+@given(st.data())
+def test_every_record_is_kept_once_or_refused(data):
+    rows = data.draw(st.integers(1, 6))
+    names = data.draw(st.sampled_from([["x"], ["x", "label"], []]))
+    examples = {name: data.draw(arrays(rows)) for name in names}
+    clients, public = (
+        data.draw(partitions(rows)),
+        data.draw(st.sampled_from([(), (), [0], [rows], None])),
+    )
+    classes = data.draw(st.sampled_from([None, None, 3, 256, 0, -1, 2.5, "3"]))
+    options = {"public": public, "num_classes": classes}
+    for kind in (fp.Federation, fp.StreamedFederation):
+        made = refused_or(lambda kind=kind: kind.from_arrays(examples, clients, **options))
+        if made is None:
+            continue
+        assert made.num_clients == len(clients)
+        np.testing.assert_array_equal(made.size, [len(own) for own in clients])
+        if kind is fp.StreamedFederation:
+            read = refused_or(lambda made=made: made.read(np.arange(made.num_clients)))
+            for name in names if read else ():
+                for own, held in zip(clients, read[1][name], strict=True):
+                    kept(np.asarray(examples[name])[np.asarray(own)], held[: len(own)])
+            continue
+        held = [np.asarray(r)[:n].tolist() for r, n in zip(made.rows, made.size, strict=True)]
+        assert held == [np.asarray(own).tolist() for own in clients]
+        for name in names:
+            kept(examples[name], made.examples[name])
+
+
+def test_long_doubles_are_stored_in_float32_or_refused():
+    """They became infinite, or an error of JAX's."""
+    rows = [[0], [1]]
+    made = fp.Federation.from_arrays({"x": np.array([1, 2], np.longdouble)}, rows)
+    assert made.examples["x"].dtype == np.float32
+    with pytest.raises(ValueError, match=r"examples\['x'\] is inf in row 1"):
+        fp.Federation.from_arrays({"x": np.array([1, 1e300], np.longdouble)}, rows)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".x"])
+def test_names_that_are_no_files(name, tmp_path):
+    with pytest.raises(ValueError, match="is no name of a file"):
+        fp.write_clients(tmp_path, [{name: np.zeros(2)}])
+    assert not list(tmp_path.iterdir())
+
+
+@cases(200, 4000)
+@given(st.data())
+def test_partitions_give_every_row_to_one_client_or_are_refused(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 3)))
+    rows = data.draw(st.integers(1, 12))
+    labels = data.draw(st.one_of(arrays(rows, [0, 1, 2]), st.just(np.arange(rows) % 3)))
+    count = st.sampled_from(
+        [1, 2, 3, 0, -1, rows, rows + 1, 10**9, 2.0, 1.5, True, None, "2", float("nan")]
+    )
+    few, many = data.draw(count), data.draw(count)
+    share = data.draw(
+        st.sampled_from([0, 0.5, 50, 100, 1e-300, 1e308, -1, float("nan"), float("inf"), None, "1"])
+    )
+    total = data.draw(st.one_of(st.just(rows), arrays(rows, [0, 1, 2, -1])))
+    make = {
+        "iid": lambda: fp.partition.iid(rng, total, few),
+        "shards": lambda: fp.partition.shards(rng, labels, few, many),
+        "similar": lambda: fp.partition.similar(rng, labels, few, share),
+        "dirichlet": lambda: fp.partition.dirichlet(rng, labels, few, share, many),
+        "natural": lambda: fp.partition.natural(labels),
+        "hold_out": lambda: fp.partition.hold_out(rng, total, few),
+    }
+    name = data.draw(st.sampled_from(sorted(make)))
+    dealt = refused_or(make[name])
+    if dealt is None:
+        return
+    given_rows = np.asarray(total if name in ("iid", "hold_out") else np.arange(len(labels)))
+    wanted = np.arange(int(given_rows)) if given_rows.ndim == 0 else np.sort(given_rows)
+    np.testing.assert_array_equal(np.sort(np.concatenate(dealt)), wanted)
+    if name != "hold_out":
+        assert all(len(own) for own in dealt)
+
+
+@cases(150, 2000)
+@given(st.data())
+def test_files_of_clients_hold_what_was_written_or_nothing_that_can_be_read(data):
+    with tempfile.TemporaryDirectory() as folder:
+        written_and_read(data, folder)
+
+
+def written_and_read(data, folder):
+    each = data.draw(st.lists(st.integers(0, 3), min_size=0, max_size=3))
+    kind = st.sampled_from(["int64", "uint8", "float64", "float16", "bool", "O", "U1"])
+    dtype, name = (
+        data.draw(kind),
+        data.draw(st.sampled_from(["x", "sizes", "a b", "é", "a/b", "", ".."])),
+    )
+    values = data.draw(st.sampled_from([0, 1, 2**40, float("nan"), 1e300]))
+    with np.errstate(all="ignore"):
+        try:
+            clients = [{name: np.full((n, 2), values).astype(dtype)} for n in each]
+        except (ValueError, TypeError):
+            return
+    written = refused_or(lambda: fp.write_clients(folder, clients) or True)
+    made = refused_or(lambda: fp.StreamedFederation.from_folder(folder))
+    assert (made is not None) == bool(written)
+    if made:
+        np.testing.assert_array_equal(made.size, each)
+        for i, n in enumerate(each):
+            kept(clients[i][name], made.read(np.array([i]))[1][name][0, :n])
+
+
+ODD = [
+    0,
+    1,
+    2,
+    3,
+    5,
+    -1,
+    0.5,
+    1.5,
+    float("nan"),
+    float("inf"),
+    1e-50,
+    1e50,
+    10**10,
+    2**31,
+    None,
+    "1",
+    True,
+]
+odd = st.sampled_from(ODD)
+MAKERS = {
+    "everyone": (fp.everyone, 1),
+    "fixed_size": (fp.fixed_size, 2),
+    "poisson": (fp.poisson, 3),
+    "subsets": (fp.subsets, 2),
+    "with_replacement": (lambda a, b, m: fp.with_replacement([a, b], m), 3),
+    "gaussian": (fp.gaussian, 2),
+    "laplace": (fp.laplace, 2),
+    "epochs": (fp.epochs, 2),
+    "steps": (fp.steps, 2),
+    "fixed_interval": (fp.fixed_interval, 2),
+    "qsgd": (fp.qsgd, 1),
+    "select_rand_k": (fp.select_rand_k, 1),
+    "per_layer": (fp.clipping.per_layer, 1),
+    "dynamic": (
+        lambda rounds, c, s, parts: fp.dynamic(
+            fp.gaussian(1.0, 2.0), rounds=rounds, clip_decay=c, noise_decay=s, parts=parts
+        ).stages(3),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@cases(40, 1000)
+@given(st.data())
+def test_what_algorithms_are_made_of_is_made_or_refused(name, data):
+    make, count = MAKERS[name]
+    arguments = [data.draw(odd) for _ in range(count)]
+    if name in ("everyone", "fixed_size", "subsets", "poisson") and arguments[0] in (10**10, 2**31):
+        arguments[0] = 7  # that many would fit no device
+    refused_or(lambda: make(*arguments))
