@@ -63,7 +63,8 @@ def fitted(
       from_zero: whether it starts there.
     """
     finite = [v for v in values if math.isfinite(v)]
-    ends = finite + [v for v in extremes if math.isfinite(v) and (v > min(finite) / 3 or not log)]
+    least = min(finite)
+    ends = finite + [v for v in extremes if math.isfinite(v) and (v > least / 3 or not log)]
     low, high = min(ends), max(ends)
     if log:
         room = (high / low) ** 0.04

@@ -157,8 +157,8 @@ def _metrics(path: Path) -> tuple[dict[str, list[Evaluation]], list[str]]:
         where = path.with_name(f"{path.name}, line {number},")
         one = parsed(where, line, evaluation, remedy)
         earlier = found.setdefault(one.algorithm, {})
-        seeds = {len(e.accuracy.per_seed) for e in (one, *earlier.values())}
-        if len(seeds) > 1:
+        same = next(iter(earlier.values()), one)
+        if len(same.accuracy.per_seed) != len(one.accuracy.per_seed):
             raise ValueError(f"RUN: {where} has another number of seeds than before; {remedy}")
         earlier[one.round] = one  # one repeated replaces the earlier
     return {name: [of[t] for t in sorted(of)] for name, of in found.items()}, remarks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.report.markup import Element, element
+from experiments.report.markup import Content, Element, element
 from experiments.report.results import Result, named
 
 COLOURS = 7
@@ -67,7 +67,7 @@ def legend(found: Sequence[Look], bands: bool) -> Element:
     )
 
 
-def _entry(key: str, content: object) -> Element:
+def _entry(key: str, content: Content) -> Element:
     box = element("input", type="checkbox", id=key, checked="")
     return element("label", box, content, for_=key)
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from experiments.report.chart import figure
 from experiments.report.command import command
-from experiments.report.curves import charts
+from experiments.report.curves import Series, charts
 from experiments.report.folders import RunFolder
 from experiments.report.ledger import ledger
 from experiments.report.looks import legend, looks
-from experiments.report.markup import Element, element, listing, table, words, written
+from experiments.report.markup import Content, Element, element, listing, table, words, written
 from experiments.report.results import Result, results
 from experiments.report.style import style
 from experiments.report.tables import compared, flat, numbers, results_table
@@ -104,7 +104,7 @@ def _remarks(runs: Sequence[RunFolder], remarks: Sequence[str]) -> Element | Non
     return element("ul", [element("li", s) for s in said], class_="warn") if said else None
 
 
-def _curves(series: Sequence[tuple[Result, object]]) -> list[Element]:
+def _curves(series: Series) -> list[Element]:
     if not series:
         return [element("p", "Nothing was evaluated yet.")]
     alone = [look.label for result, look in series if result.seeds == 1]
@@ -134,7 +134,7 @@ def _fields(run: RunFolder) -> dict[str, object]:
 
 
 def _provenance(runs: Sequence[RunFolder]) -> list[Element]:
-    rows = []
+    rows: list[list[Content]] = []
     for run in runs:
         again = command(run)
         shown = (

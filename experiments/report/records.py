@@ -151,16 +151,12 @@ def summary(content: Any) -> Summary:
         diverged=_by_name(content.get("diverged", {}), str),
         reused_from=_by_name(content.get("reused_from", {}), str),
     )
-    for needed in (found.planned, found.best, found.final, found.uplink, found.downlink):
-        _each(found.rounds, needed)
-    for needed in (found.privacy, found.rounds_per_second, found.compile_seconds):
-        _each(found.rounds, needed)
+    parts: list[Mapping[str, object]] = [found.planned, found.best, found.final, found.privacy]
+    parts += [found.uplink, found.downlink, found.rounds_per_second, found.compile_seconds]
+    for part in parts:
+        if missing := set(found.rounds) - set(part):
+            raise ValueError(f"nothing of {', '.join(sorted(missing))} in one of its parts")
     return found
-
-
-def _each(names: Mapping[str, object], needed: Mapping[str, object]) -> None:
-    if missing := set(names) - set(needed):
-        raise ValueError(f"nothing of {', '.join(sorted(missing))} in one of its parts")
 
 
 def _by_name(found: Mapping[str, Any], make: Callable[[Any], T]) -> dict[str, T]:

@@ -66,7 +66,9 @@ def _meant(certificate: Certificate) -> list[Content]:
     """An epsilon with its unit, adjacency and delta; its view is said in the column's head."""
     relation = certificate.relation.replace("_", "-")
     about = f"{certificate.unit}, {relation},", f"delta {certificate.delta:.3g}"
-    lines = [[" ", element("br"), element("span", line, class_="quiet unbroken")] for line in about]
+    lines: list[Content] = [
+        [" ", element("br"), element("span", line, class_="quiet unbroken")] for line in about
+    ]
     return [shown(certificate.epsilon), *lines]
 
 

@@ -1,0 +1,107 @@
+"""The report as a document: it loads nothing, nothing can be injected, it can be read without seeing it."""
+
+import json
+import re
+
+import pytest
+from reported import edit, record, text, tree, with_class
+
+from experiments.report.__main__ import main
+
+
+def report(*folders):
+    output = folders[0].parent / "page.html"
+    assert main([*map(str, folders), "--output", str(output)]) == 0
+    return tree(output)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Two runs of different configs."""
+    base = tmp_path_factory.mktemp("several")
+    record(base / "a", rounds=(5, 10))
+    record(base / "c", name="dp_scaffold_synthetic", rounds=(20, 40))
+    return base, report(base / "a", base / "c")
+
+
+def test_the_page_loads_nothing(several):
+    _, root = several
+    tags = {e.tag for e in root.iter()}
+    assert not tags & {"script", "link", "iframe", "object", "embed", "base", "img", "form"}
+    for e in root.iter():
+        for name in ("src", "href", "xlink:href", "srcset", "data", "action", "poster", "style"):
+            assert e.get(name, "#").startswith("#")
+        assert not [name for name in e.attrib if name.startswith("on")]
+        for value in e.attrib.values():
+            assert "url(" not in value or re.fullmatch(r"url\(#[\w-]+\)", value)
+    (style,) = root.iter("style")
+    assert "@import" not in style.text
+    assert "url(" not in style.text
+    metas = {m.get("http-equiv") or m.get("name"): m.get("content") for m in root.iter("meta")}
+    assert metas["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+    assert metas["viewport"] == "width=device-width, initial-scale=1"
+
+
+def test_the_page_can_be_read_without_seeing(several):
+    _, root = several
+    assert root.find("html").get("lang") == "en"
+    assert text(root.find(".//title")).startswith("fedpriv: quickstart")
+    ids = [e.get("id") for e in root.iter() if e.get("id")]
+    assert len(set(ids)) == len(ids)
+    for e in root.iter():
+        for name in ("aria-labelledby", "aria-describedby", "for"):
+            assert name not in e.attrib or e.get(name) in ids
+        if e.tag == "a":
+            assert e.get("href")[1:] in ids
+    charts = with_class(root, "chart")
+    assert charts
+    for chart in charts:
+        assert chart.get("role") == "img"
+        assert "ends at" in text(chart.find("desc"))
+    for table in root.iter("table"):
+        assert text(table.find("caption"))
+        assert all(th.get("scope") in ("row", "col") for th in table.iter("th"))
+    labelled = {label.get("for") for label in root.iter("label")}
+    assert {e.get("id") for e in root.iter("input")} == labelled
+
+
+def test_every_series_has_a_box_that_hides_it_in_every_picture(several):
+    _, root = several
+    (style,) = root.iter("style")
+    boxes = [e.get("id").removeprefix("show-") for e in root.iter("input")]
+    drawn = {c for e in with_class(root, "series") for c in e.get("class").split()}
+    for key in set(boxes) - {"bands"}:
+        rule = f":root:has(#show-{key}:not(:checked)) .chart .{key}{{display:none}}"
+        assert rule in style.text
+        assert key in drawn
+    assert len(boxes) == 4 + 2 + 1
+    looks = {
+        e.get("class").split()[2] + str(e[0].get("stroke-dasharray"))
+        for e in with_class(root, "series")
+    }
+    assert len(looks) == 6  # no two alike
+
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;</style>\x00"
+
+
+def test_what_a_run_says_cannot_become_a_part_of_the_page(tmp_path):
+    folder = tmp_path / "<b onclick=alert(3)>&amp;"
+    record(folder)
+    for name in ("summary.json", "config.json", "metrics.jsonl"):
+        path = folder / name
+        path.write_text(path.read_text().replace("mean_update_norm", json.dumps(EVIL)[1:-1]))
+        path.write_text(path.read_text().replace("top_k", json.dumps(EVIL)[1:-1]))
+    summary = json.loads((folder / "summary.json").read_text())
+    edit(folder / "summary.json", status=f"failed {EVIL}", privacy_notes=[EVIL], git_revision=EVIL)
+    summary["settings"]["sampling"] = EVIL
+    edit(folder / "config.json", config=EVIL, settings=summary["settings"])
+    record(tmp_path / "other")
+    root = report(folder, tmp_path / "other")
+    tags = {e.tag for e in root.iter()}
+    assert not tags & {"script", "img", "b"}
+    assert not [name for e in root.iter() for name in e.attrib if name.startswith("on")]
+    shown = EVIL.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    assert text(root).count(shown) > 10
+    assert "<b onclick=alert(3)>&amp;" in text(root)
+    assert "\x00" not in (tmp_path / "page.html").read_text()
