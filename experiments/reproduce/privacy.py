@@ -60,7 +60,8 @@ def _row(trainings: Sequence[Training], privacy: dict[str, Any]) -> list[str]:
 
 def _name(trainings: Sequence[Training]) -> str:
     """The group's configs and algorithms, and the settings that all of it shares."""
-    shared = dict(trainings[0].settings.items())
+    shrunk = {name for t in trainings for name in (*t.shrinking, *t.rounds_in)}  # not as written
+    shared = {k: v for k, v in trainings[0].settings.items() if k not in shrunk}
     for training in trainings:
         shared = {k: v for k, v in shared.items() if training.settings.get(k) == v}
     configs = ", ".join(dict.fromkeys(t.config for t in trainings))
