@@ -11,6 +11,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -59,9 +60,12 @@ def own_options(
         raise ValueError(f"{error.argument_name}: {error.message}") from None
 
 
-def config_name(args: list[str]) -> str:
-    """Takes the config's name, which comes first, out of `args`; by default the quickstart."""
-    return args.pop(0) if args and not args[0].startswith("-") else "quickstart"
+def config_name(args: list[str], default: str = "quickstart") -> str:
+    """Takes the config's name, which comes first, out of `args`; a file's is its whole path, wherever it is used."""
+    if not args or args[0].startswith("-"):
+        return default
+    name = args.pop(0)
+    return str(Path(name).absolute()) if name.endswith(".py") else name
 
 
 def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:

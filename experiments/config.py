@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import hashlib
+import importlib.util
 import math
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,7 +215,9 @@ def names() -> list[str]:
 
 
 def load(name: str) -> ModuleType:
-    """The config module: it has `config` (an instance of `Run`) and `build` (config -> Experiment).
+    """The config module of that name, or in that file, which ends in .py and may lie anywhere.
+
+    It has `config` (an instance of `Run`) and `build` (config -> Experiment).
 
     It may have `ledger` (config -> Ledger), which answers without the data that `build` needs, and `load` (config ->
     Dataset) with `on` (config, data -> Experiment), of which `build` is made, for tuning on parts of the data.
@@ -221,15 +225,38 @@ def load(name: str) -> ModuleType:
     Raises:
       ValueError: there is no such config, or it lacks something.
     """
-    if name not in names():
-        raise ValueError(f"config: there is no {name!r}; choose one of {', '.join(names())}")
-    module = importlib.import_module(f"configs.{name}")
+    if name.endswith(".py"):
+        module = _in_file(Path(name))
+    elif name in names():
+        module = importlib.import_module(f"configs.{name}")
+    else:
+        raise ValueError(
+            f"config: there is no {name!r}; choose one of {', '.join(names())}, or give a file (my_config.py)"
+        )
     for needed in ("__doc__", "config", "build"):
         if not getattr(module, needed, None):
             raise ValueError(
-                f"config: configs/{name}.py has no {needed}; it needs a docstring, `config` and `build`"
+                f"config: {module.__file__} has no {needed}; it needs a docstring, `config` and `build`"
             )
     return module
+
+
+def _in_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ValueError(f"config: there is no file {path}; give the path of a Python file")
+    name = f"configs._{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None  # for any file that ends in .py
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def ledger_of(module: ModuleType, config: Run) -> Ledger:

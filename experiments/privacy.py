@@ -204,7 +204,7 @@ def _show(
             why = account.certificates[0].assumptions[0]
             print(f"{', '.join(account.names)}: epsilon = inf for every view; {why}\n")
     if found[0].private:
-        path = (config.output or Path("runs") / f"{name}-privacy") / "privacy.png"
+        path = (config.output or Path("runs") / f"{Path(name).stem}-privacy") / "privacy.png"
         picture(ledger, found[0], path)
         print(f"picture of {', '.join(found[0].names)}: {path}")
 

@@ -22,7 +22,7 @@ from fedpriv.types import Algorithm
 
 def folder_of(config: Run, name: str) -> Path:
     """Where the run is to be recorded."""
-    return config.output or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return config.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def new_folder(config: Run, name: str) -> Path:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from experiments import config as configuration
 from experiments import lines
-from experiments.command_line import Parser, one_line, own_options, parse
+from experiments.command_line import Parser, config_name, one_line, own_options, parse
 from experiments.config import Run
 from experiments.plain import plain
 from fedpriv.checkpoint import differences
@@ -97,7 +97,7 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
             "another version: begin a new run"
         ) from None
     args = list(args)
-    given = args.pop(0) if args and not args[0].startswith("-") else name
+    given = config_name(args, name)
     config = saved
     if given == name:
         config = parse(_with_default(module, saved), name, args)

@@ -65,7 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         options, rest = _options(args)
         if {"-h", "--help"} & set(rest):
             parse(module, name, ["--help"], "sweep")
-        folder = options.output or Path("runs") / f"sweep-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        folder = (
+            options.output
+            or Path("runs") / f"sweep-{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+        )
         planned = _planned(name, module, rest, axes(options.grid), folder)
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from experiments.report.chart import figure
 from experiments.report.command import command
@@ -36,7 +37,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = ()) -> str:
     """
     found, several = results(runs), len(runs) > 1
     drawn = [result for result in found if result.evaluations]
-    title = f"fedpriv: {', '.join(dict.fromkeys(run.config for run in runs))}"
+    title = f"fedpriv: {', '.join(dict.fromkeys(Path(run.config).stem for run in runs))}"
     series = list(zip(drawn, looks(drawn), strict=True))
     head = element(
         "head",
@@ -74,7 +75,7 @@ def _summary(runs: Sequence[RunFolder], found: Sequence[Result]) -> Element:
     seeds = sorted({result.seeds for result in found if result.seeds})
     rounds = sorted({result.rounds for result in found if result.rounds})
     status = Counter(run.status.split(":")[0] for run in runs)
-    configs = ", ".join(dict.fromkeys(run.config for run in runs))
+    configs = ", ".join(dict.fromkeys(Path(run.config).stem for run in runs))
     return element(
         "p",
         f"{_count(len(runs), 'run')} of {configs}; {_count(len(algorithms), 'algorithm')}: {', '.join(algorithms)}; ",

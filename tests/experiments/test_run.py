@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import configs
 from experiments import config as configuration
 from experiments.run import main
 
@@ -142,10 +144,25 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
             assert f"--{field.replace('_', '-')}" in page
 
 
+def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
+    source = Path(configs.__file__).with_name("quickstart.py").read_text()
+    mine = tmp_path / "my_idea.py"
+    mine.write_text(source.replace("rounds=60", "rounds=2").replace("seeds=3", "seeds=1"))
+    monkeypatch.chdir(tmp_path)
+    assert launch("my_idea.py", "--algorithms", "fed_avg", "--clients", "60") == 0
+    (folder,) = (tmp_path / "runs").glob("my_idea-*")
+    summary, _ = read(folder)
+    assert summary["config"] == str(mine)
+    assert summary["rounds"] == {"fed_avg": 2}
+    assert launch("--resume", folder) == 0  # it knows its config again
+    assert "has ended: complete" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (["nonsense"], "config: there is no 'nonsense'"),
+        (["nowhere.py"], "nowhere.py; give the path of a Python file"),
         (["--roundz", "3"], "did you mean --rounds"),
         (["--rounds", "many"], "--rounds"),
         (["--rounds", "0"], "rounds: 0"),
