@@ -15,12 +15,8 @@ from experiments.config import Run
 from experiments.record import plain
 
 UNFINISHED = "sweep.json.unfinished"
-ELSEWHERE = (
-    "output",
-    "data_dir",
-    "checkpoint",
-    "record",
-)  # where things are does not change what is found
+# Where things are, and what is kept of them, does not change what is found.
+ELSEWHERE = ("output", "data_dir", "checkpoint", "record")
 
 
 class Point(NamedTuple):
