@@ -17,12 +17,8 @@ from experiments.record import plain
 PARTS = ("rounds", "accuracy", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
 UNFINISHED = "sweep.json.unfinished"
-ELSEWHERE = (
-    "output",
-    "data_dir",
-    "checkpoint",
-    "record",
-)  # where things are does not change what is found
+# Where things are, and what is kept of them, does not change what is found.
+ELSEWHERE = ("output", "data_dir", "checkpoint", "record")
 
 
 class Point(NamedTuple):
