@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from fedpriv.history import Evaluation
-from fedpriv.packing import digest, packed, unpacked
+from fedpriv.packing import digest, joined, packed, split, unpacked
 from fedpriv.progress import Snapshot
 from fedpriv.strategy import Strategy
 from fedpriv.types import State
@@ -147,14 +147,10 @@ class Keeper:
 
         items = ocp.args.Composite(about=ocp.args.JsonRestore(), arrays=ocp.args.StandardRestore())
         found = self._manager.restore(step, args=items)
-        stored, about = found.arrays, found.about
-        arrays = [
-            np.asarray(stored[str(i)]) if str(i) in stored else np.zeros(shape, dtype)
-            for i, (_, dtype, shape) in enumerate(about["run"]["arrays"])
-        ]
-        if digest(arrays, about["run"]) != about["digest"]:
+        content, about = np.asarray(found.arrays["content"]), found.about
+        if digest(content, about["run"]) != about["digest"]:
             raise ValueError("its content has changed")
-        return arrays, about
+        return split(content, about["run"]), about
 
     def _agreed(self, there: dict[str, Any]) -> Strategy:
         """The layout; another one would add in another order, and free memory may not be what it was."""
@@ -195,10 +191,11 @@ class Keeper:
 
         arrays, run = packed(snapshot)
         settings = self._wanted | {"layout": asdict(snapshot.layout)}
-        about = {"settings": settings, "run": run, "digest": digest(arrays, run)}
-        stored = {str(i): a for i, a in enumerate(arrays) if a.size}  # orbax refuses empty ones
+        # One array: where one of several cannot be read, orbax leaves the others' reads to a loop that it has closed.
+        content = joined(arrays)
+        about = {"settings": settings, "run": run, "digest": digest(content, run)}
         items = ocp.args.Composite(
-            about=ocp.args.JsonSave(about), arrays=ocp.args.StandardSave(stored)
+            about=ocp.args.JsonSave(about), arrays=ocp.args.StandardSave({"content": content})
         )
         try:
             self._manager.save(snapshot.round, args=items)

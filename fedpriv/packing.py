@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,11 +102,35 @@ def unpacked(
     )
 
 
-def digest(arrays: Sequence[np.ndarray], about: Mapping[str, Any]) -> str:
-    """Hexadecimal, of every bit of what `packed` gives, arrays [...] and JSON."""
+def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """u8[bytes], one after another, of arrays [...]."""
+    return np.frombuffer(b"".join(array.tobytes() for array in arrays), np.uint8)
+
+
+def split(content: np.ndarray, about: Mapping[str, Any]) -> list[np.ndarray]:
+    """The inverse of `joined`.
+
+    Args:
+      content: u8[bytes].
+      about: as `packed` gives it, with the arrays' data types and shapes.
+
+    Raises:
+      ValueError: it has not as many bytes.
+    """
+    kinds = [(np.dtype(dtype), shape) for _, dtype, shape in about["arrays"]]
+    ends = np.cumsum([0, *(dtype.itemsize * math.prod(shape) for dtype, shape in kinds)])
+    if content.shape != (ends[-1],):
+        raise ValueError(f"it has {content.size} bytes in place of {ends[-1]}")
+    return [
+        content[start:end].copy().view(dtype).reshape(shape)
+        for start, end, (dtype, shape) in zip(ends[:-1], ends[1:], kinds, strict=True)
+    ]
+
+
+def digest(content: np.ndarray, about: Mapping[str, Any]) -> str:
+    """Hexadecimal, of every bit of `joined` arrays, u8[bytes], and of the JSON that `packed` gives."""
     found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
+    found.update(content)
     return found.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from fedpriv.chunk import Measure, Score, compiled_chunk, evaluate, one_round, r
 from fedpriv.federation import Federation, stack
 from fedpriv.history import Evaluation, History
 from fedpriv.packing import to_device, to_host
+from fedpriv.privacy.release import Release
 from fedpriv.progress import Progress, Snapshot
 from fedpriv.strategy import Strategy, default, use
 from fedpriv.streamed_run import one_per_seed, streamed_chunk
@@ -100,7 +102,8 @@ def simulate(
     Raises:
       ValueError: rounds, every or the number of seeds below 1, what the algorithm's `init` finds wrong, arguments that
         are not the same in every process, what `one_per_seed` and `streamed_chunk` find wrong with a streamed
-        federation, or checkpoints of another run: of other settings, data, layout of clients, or shapes of the state.
+        federation, or checkpoints of another run: of other settings, data, noise, cohorts, layout of clients, or shapes
+        of the state.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
     for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
@@ -214,6 +217,21 @@ def _given(training: Training, seeds: Sequence[int], strategy: Strategy) -> dict
         "seeds": list(seeds),
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
+        # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
+        "releases": _told(training.algorithm.releases(training.rounds)),
+    }
+
+
+def _told(releases: Sequence[Release]) -> dict[str, str]:
+    """View -> what it sees, in words, and in digits that another machine computes, too."""
+    texts: dict[str, list[str]] = {}
+    for r in releases:
+        texts.setdefault(r.view, []).append(f"{r.unit}, {r.event}, {r.multiplier:.9g}")
+    return {
+        view: "; ".join(each)
+        if len(each) <= 3
+        else f"{len(each)} releases {hashlib.sha256('; '.join(each).encode()).hexdigest()[:16]}"
+        for view, each in texts.items()
     }
 
 

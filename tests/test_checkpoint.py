@@ -205,7 +205,8 @@ def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
         ({"strategy": fp.Strategy(2)}, "layout.clients map there, 2 here;"),
         ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
         ({"federation": OTHER}, "data "),
-        ({"algorithm": ALGORITHMS["dp_scaffold"]}, "nothing there, float32[2,"),
+        ({"algorithm": ALGORITHMS["dp_scaffold"]}, "releases.server "),
+        ({"algorithm": ALGORITHMS["odd"]}, "state.key: nothing there, uint32[2, 2] here"),
     ],
 )
 def test_another_run_is_refused_with_all_that_differs(given, said, folder):
@@ -215,6 +216,23 @@ def test_another_run_is_refused_with_all_that_differs(given, said, folder):
     assert said in str(error.value).replace(", 6, ", ", ")
     assert "give what was given there, or another folder" in str(error.value)
     assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
+
+
+def test_rounds_of_other_noise_are_not_certified_as_of_this(tmp_path):
+    """States are of the same shapes, and no settings were given to compare."""
+
+    def noisy(multiplier, sampler=FIXED):
+        given = {"clip_norm": 0.5, "noise_multiplier": multiplier, "sampler": sampler}
+        return fp.dp_fed_avg(MODEL.loss, **COMMON, **given)
+
+    run(noisy(1.0), tmp_path, stop=2)
+    for other in (noisy(1.25), noisy(1.0, fp.fixed_size(CLIENTS, 2))):
+        with pytest.raises(
+            ValueError, match=r"releases\.third_party client, 7 x gaussian"
+        ) as error:
+            run(other, tmp_path)
+        assert "releases.server " in str(error.value)
+    assert run(noisy(1.0), tmp_path)[1] == [4, 6, 7]
 
 
 def test_settings_of_ones_own_are_compared_field_by_field(tmp_path):
