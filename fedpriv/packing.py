@@ -130,7 +130,7 @@ def split(content: np.ndarray, about: Mapping[str, Any]) -> list[np.ndarray]:
 def digest(content: np.ndarray, about: Mapping[str, Any]) -> str:
     """Hexadecimal, of every bit of `joined` arrays, u8[bytes], and of the JSON that `packed` gives."""
     found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    found.update(content)
+    found.update(content.data)
     return found.hexdigest()
 
 
