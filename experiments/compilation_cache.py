@@ -7,14 +7,14 @@ may be deleted at any time. JAX's own settings come first: `JAX_ENABLE_COMPILATI
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import jax
+
+from experiments.environment import instructions
 
 DAYS = 30  # that a program is kept; JAX itself would let the folder grow for ever
 
@@ -55,14 +55,7 @@ def disable() -> None:
 def _default_folder() -> Path:
     """Of this kind of CPU: a home folder may be shared by machines that cannot run each other's programs."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    features = platform.processor()
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        features = next(
-            (line for line in lines if line.startswith(("flags", "Features"))), features
-        )
-    kind = hashlib.sha256(f"{platform.system()} {platform.machine()} {features}".encode())
-    return base / "fedpriv" / "xla" / kind.hexdigest()[:16]
+    return base / "fedpriv" / "xla" / instructions()
 
 
 def _forget(folder: Path, before: float) -> None:

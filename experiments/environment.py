@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -48,7 +50,21 @@ def device() -> dict[str, Any]:
     counts = {"count": jax.device_count(), "processes": jax.process_count()}
     precision = jax.config.jax_default_matmul_precision or "default"
     about = {"platform": first.platform, "kind": first.device_kind, "matmul_precision": precision}
+    if first.platform == "cpu":  # whose kind is "cpu", whatever it is
+        about["instructions"] = instructions()
     return about | counts
+
+
+def instructions() -> str:
+    """A digest of what this machine's processor can do: XLA compiles for that, and rounding follows."""
+    features = platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        features = next(
+            (line for line in lines if line.startswith(("flags", "Features"))), features
+        )
+    kind = hashlib.sha256(f"{platform.system()} {platform.machine()} {features}".encode())
+    return kind.hexdigest()[:16]
 
 
 def git_revision() -> str | None:

@@ -145,9 +145,8 @@ class Recorder:
           remarks: further entries.
         """
         done = {name: h for name, h in histories.items() if h.evaluations}
-        # A run that was cut short went on for up to `every` rounds after its last evaluation, and spent their epsilon.
-        more = 0 if status == "complete" else self._config.every
-        spent = {n: min(int(h.rounds[-1]) + more, planned[n]) for n, h in done.items()}
+        spent = {n: self._spent(n, int(h.rounds[-1]), status) for n, h in done.items()}
+        spent = {n: min(rounds, planned[n]) for n, rounds in spent.items()}
         results = {
             **self._identity,
             "algorithm_settings": {n: dict(experiment.entries[n].settings) for n in done},
@@ -175,6 +174,15 @@ class Recorder:
         }
         _write(self.folder / "summary.json", results)
         return plain(results)
+
+    def _spent(self, algorithm: str, done: int, status: str) -> int:
+        """Rounds whose epsilon is spent: one that was cut short went on for up to `every` after its last evaluation.
+
+        So it did whenever it was stopped before; what a checkpoint did not keep is done again, but was done.
+        """
+        every = self._config.every
+        before = [entry.get("reached", {}).get(algorithm, 0) + every for entry in self._resumed]
+        return max([done if status == "complete" else done + every, *before])
 
 
 def rounds_per_second(history: History) -> float:

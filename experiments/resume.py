@@ -133,6 +133,8 @@ def resumed(
 ) -> tuple[dict[str, Any], str | None]:
     """What config.json is to say of a run that goes on here, and a warning where it is not to the bit.
 
+    `rounds` are where it goes on, `reached` those that it had been evaluated at: what they cost is spent.
+
     Raises:
       ValueError: another layout of clients: their sums would be rounded in another order.
     """
@@ -150,6 +152,7 @@ def resumed(
     entry = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "rounds": {name: history.evaluations[-1].round for name, history in finished.items()},
+        "reached": {line["algorithm"]: line["round"] for line in found.lines},
         "differs": different,
         "environment": dict(environment),
     }

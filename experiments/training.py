@@ -18,7 +18,7 @@ from experiments.processes import Processes
 from experiments.record import Privacy, Recorder
 from experiments.resume import CHECKPOINTS, fixed
 from experiments.show import Progress, picture, table
-from fedpriv.checkpoint import Checkpoints
+from fedpriv.checkpoint import Checkpoints, OtherRunError
 from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy
@@ -67,6 +67,10 @@ def train(job: Job) -> int:
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
         status, code = "interrupted", 130
+    except (
+        OtherRunError
+    ) as error:  # the data is another, say, at the same place or at another --data-dir
+        status, code = f"failed: {error}", 2
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
         said = ending.outside(error)

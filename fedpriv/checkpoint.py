@@ -24,6 +24,10 @@ from fedpriv.types import State
 KEPT = 2  # if the last one turns out to be damaged, there is the one before
 
 
+class OtherRunError(ValueError):
+    """What is there is of other settings, data, layout of clients or shapes of the state; says which."""
+
+
 @dataclass(frozen=True)
 class Checkpoints:
     """Where `simulate` keeps a run's checkpoints, and how often it takes one: always at an evaluation.
@@ -121,7 +125,7 @@ class Keeper:
         """The last snapshot that can be read, if any; `like` is a state of the same shapes.
 
         Raises:
-          ValueError: it is of another run; names all that differs.
+          OtherRunError: it is of another run; names all that differs.
         """
         for step in self._steps():
             try:
@@ -137,7 +141,7 @@ class Keeper:
             try:
                 snapshot = unpacked(arrays, about["run"], like, layout)
             except ValueError as error:
-                raise ValueError(self._refusal(str(error))) from None
+                raise OtherRunError(self._refusal(str(error))) from None
             self._round = snapshot.round
             return snapshot
         return None
@@ -158,7 +162,7 @@ class Keeper:
         if layout["clients"] == "fit":
             layout = layout | {"clients": there["layout"]["clients"]}
         if different := list(differences(there, wanted | {"layout": layout})):
-            raise ValueError(self._refusal("; ".join(different)))
+            raise OtherRunError(self._refusal("; ".join(different)))
         return Strategy(**layout)
 
     def _refusal(self, different: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from experiments import compilation_cache
+from experiments import compilation_cache, environment
 
 # Runs the launcher and prints, as its last line, how many programs XLA compiled and how many came from the cache.
 LAUNCH = """
@@ -177,7 +177,7 @@ def test_old_programs_are_forgotten_and_other_cpus_have_their_own(config, tmp_pa
         entry.touch()
         os.utime(entry, (time.time() - days * 86400,) * 2)
     config.update("jax_compilation_cache_dir", None)
-    monkeypatch.setattr(compilation_cache.platform, "machine", lambda: "another")
+    monkeypatch.setattr(environment.platform, "machine", lambda: "another")
     compilation_cache.enable()
     assert len(list(folder.iterdir())) == 2
     assert old.exists()

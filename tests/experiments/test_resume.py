@@ -1,5 +1,6 @@
 """Runs that were stopped go on to the folder that they would have left: killed, asked to stop, on other settings."""
 
+import importlib
 import json
 import random
 import shutil
@@ -202,6 +203,44 @@ def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys
     [entry] = json.loads((folder / "summary.json").read_text())["resumed"]
     assert f"versions.jax {there} there, 9.9 here" in entry["differs"]
     assert lines(folder) == lines(whole)
+
+
+def test_another_processor_is_said(folder, monkeypatch, capsys):
+    """Of one kind, "cpu", are processors that round differently."""
+    monkeypatch.setattr(environment, "instructions", lambda: "other")
+    assert launch("--resume", folder) == 0
+    assert "the run goes on elsewhere: device.instructions " in capsys.readouterr().err
+
+
+def test_rounds_that_are_done_again_stay_spent(folder):
+    """Killed after 6 rounds with a checkpoint of 4, then stopped before any further evaluation."""
+
+    class Interrupting(Stop):
+        def write(self, record):
+            if (record["algorithm"], record["round"]) == self.at:
+                raise KeyboardInterrupt
+
+    assert main(["--resume", str(folder)], sinks=[Interrupting("rand_k", 4)]) == 130
+    found = json.loads((folder / "summary.json").read_text())
+    assert found["status"] == "interrupted"
+    assert found["rounds"] == {"fed_avg": 9, "rand_k": 4}
+    assert found["resumed"][0]["reached"] == {"fed_avg": 9, "rand_k": 6}
+    assert found["privacy"]["rand_k"]["rounds"] == 8  # it was on its way to the evaluation after 6
+    assert found["privacy"]["fed_avg"]["rounds"] == 9
+
+
+def test_other_data_is_refused_in_a_line(folder, whole, monkeypatch, capsys):
+    simulation = importlib.import_module("fedpriv.simulate")  # the function hides it
+    given = simulation._given
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "_given", lambda *args: given(*args) | {"data": "another"})
+        assert launch("--resume", folder) == 2
+    error = capsys.readouterr().err
+    assert "is of another run: data " in error
+    assert "another here; give what was given there" in error
+    assert "Traceback" not in error
+    assert launch("--resume", folder) == 0  # nothing was lost
+    assert_same(folder, whole)
 
 
 def test_another_layout_is_refused(folder, capsys):
