@@ -25,6 +25,7 @@ from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, Example
 
 MOST = 2**24  # of anything that is counted: beyond this, neither training nor accounting ends
+MOST_CLIENTS = 2**31 - 2
 SMALLEST, LARGEST = 1e-30, 1e38  # of the numbers that float32 computes with
 
 
@@ -35,6 +36,12 @@ def at_least_one(**values: int) -> None:
             raise ValueError(f"{name}: {value} is not at least 1")
         if value > MOST:
             raise ValueError(f"{name}: {value} exceeds {MOST}; choose fewer")
+
+
+def population(clients: int) -> None:
+    """Raises ValueError: below 1, or more than 32-bit numbers can tell apart, with one to spare for an empty slot."""
+    if not 1 <= clients <= MOST_CLIENTS:
+        raise ValueError(f"clients: {clients} is not from 1 to {MOST_CLIENTS}")
 
 
 def positive(**values: float | None) -> None:

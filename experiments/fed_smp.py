@@ -20,6 +20,7 @@ from experiments.config import (
     at_least_one,
     each_once,
     mechanism,
+    population,
     positive,
     probability,
     untrained,
@@ -96,7 +97,8 @@ class FedSMP(Run):
         super().__post_init__()
         if self.train_loss_examples < 0:
             raise ValueError(f"train_loss_examples: {self.train_loss_examples} is negative")
-        at_least_one(clients=self.clients, cohort=self.cohort, public_examples=self.public_examples)
+        population(self.clients)
+        at_least_one(cohort=self.cohort, public_examples=self.public_examples)
         given = {"capacity": self.capacity, "public_epochs": self.public_epochs}
         at_least_one(**{name: value for name, value in given.items() if value is not None})
         each_once(self.algorithms)

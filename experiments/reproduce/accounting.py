@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from experiments import config as configuration
@@ -68,7 +67,7 @@ def _certified(releases: tuple[Release, ...], delta: float, view: str) -> Certif
 def algorithm_of(training: Training, ledger: LedgerOf | None = None) -> tuple[Algorithm, float]:
     """The algorithm of the training's ledger, and the guarantee's delta."""
     module = configuration.load(training.config)
-    _, *given = arguments(training, Scale(), Path("unused"), None)
+    _, *given = arguments(training, Scale(), None)
     config = parse(module, training.config, given, "reproduce")
     made = ledger(config) if ledger else ledger_of(module, config)
     return made.algorithms[training.algorithm], made.delta

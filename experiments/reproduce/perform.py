@@ -15,32 +15,43 @@ from experiments.compare import RunFolder
 from experiments.record import device, git_revision, plain, versions
 from experiments.reproduce.files import write_text
 from experiments.reproduce.item import Computation, Scale, Training, Work, text
-from experiments.sweep_grid import cleared, ended, flags
+from experiments.resume import how_ended
+from experiments.sweep_grid import cleared, flags
 
-OVERRIDDEN = ("algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout")
+OVERRIDDEN = (
+    "algorithms",
+    "rounds",
+    "seeds",
+    "every",
+    "output",
+    "data_dir",
+    "layout",
+    "checkpoint",
+    "record",
+)
 
 
 def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> int:
-    """Does `work` into `folder`, from the start; returns an exit code as the launcher's.
+    """Does `work` into `folder`, a training from its last checkpoint on; returns an exit code as the launcher's.
 
     Raises:
       ValueError: what a computation finds wrong; what is wrong with a training, the launcher says.
       OSError: the folder cannot be written to.
     """
-    cleared(folder)
     if isinstance(work, Training):
         with contextlib.redirect_stdout(
             sys.stderr
         ):  # the run's own table is no result of this command
-            return run.main(arguments(work, scale, folder, data_dir))
+            return run.resume_or_start(folder, arguments(work, scale, data_dir))
+    cleared(folder)
     about = {"versions": versions(), "device": device(), "git_revision": git_revision()}
     found = {"status": "complete", **about, **work.compute(scale, data_dir)}
     write_text(folder / "summary.json", json.dumps(plain(found), indent=2) + "\n")
     return 0
 
 
-def arguments(training: Training, scale: Scale, folder: Path, data_dir: Path | None) -> list[str]:
-    """The launcher's command line."""
+def arguments(training: Training, scale: Scale, data_dir: Path | None) -> list[str]:
+    """The launcher's command line, without its folder."""
     default = configuration.load(training.config).config
     fields = {
         "algorithms": training.algorithm,
@@ -51,7 +62,7 @@ def arguments(training: Training, scale: Scale, folder: Path, data_dir: Path | N
     }
     given = [flag for name, value in fields.items() for flag in flags(default, name, value)]
     where = ["--data-dir", str(data_dir)] if data_dir else []
-    return [training.config, *given, "--output", str(folder), *where]
+    return [training.config, *given, *where]
 
 
 def result(work: Work, folder: Path) -> RunFolder | None:
@@ -62,7 +73,7 @@ def result(work: Work, folder: Path) -> RunFolder | None:
     Raises:
       ValueError: it is damaged, or was trained when the config had other defaults.
     """
-    if not ended(folder):
+    if not how_ended(folder):
         return None
     try:
         summary = json.loads((folder / "summary.json").read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.compare import RunFolder
 from experiments.reproduce.item import Item, Scale, Work
 from experiments.reproduce.perform import result
-from experiments.sweep_grid import ended
+from experiments.resume import how_ended
 
 RUNS = "runs"
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
@@ -44,7 +44,7 @@ class Shelf:
 
     def done(self, item: Item) -> int:
         """How many pieces of the item's work."""
-        return sum(ended(self.run(item, work)) for work in item.needs)
+        return sum(how_ended(self.run(item, work)) is not None for work in item.needs)
 
 
 def shelves(output: Path, paper: str) -> list[Shelf]:

@@ -60,7 +60,7 @@ def test_the_launcher_takes_every_kind_of_training(paper, tmp_path):
     kinds = {(w.config, w.algorithm, frozenset(w.settings)): w for w in works}
     for work in kinds.values():
         module = configuration.load(work.config)
-        config = parse(module, work.config, arguments(work, Scale(0.01), tmp_path, None)[1:])
+        config = parse(module, work.config, arguments(work, Scale(0.01), None)[1:])
         assert config.algorithms == (work.algorithm,)
         assert config.rounds == max(1, round(0.01 * work.rounds))
 
@@ -175,12 +175,12 @@ def test_epsilons_stand_below_what_they_mean(data):
 def test_the_launcher_gets_the_papers_settings(tmp_path):
     """Of Table 1's row; what the config has by default is tested with the configs."""
     work = next(w for w in item("table1").needs if "top_k p=0.005" in w.title)
-    given = " ".join(arguments(work, Scale(), tmp_path / "a b", tmp_path))
+    given = " ".join(arguments(work, Scale(), tmp_path))
     assert given == (
         "fed_smp_fashion_mnist --algorithms top_k --p 0.005 --noise-multiplier 1.4 --train-loss-examples 10000 "
-        f"--rounds 180 --seeds 5 --every 5 --output {tmp_path}/a b --data-dir {tmp_path}"
+        f"--rounds 180 --seeds 5 --every 5 --data-dir {tmp_path}"
     )
-    scaled = arguments(work, Scale(0.05), tmp_path, None)
+    scaled = arguments(work, Scale(0.05), None)
     assert scaled[9:15] == ["--rounds", "9", "--seeds", "1", "--every", "1"]
 
 
