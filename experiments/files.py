@@ -47,4 +47,4 @@ def held(folder: Path) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as unfinished:
-        unfinished.write_text(text)
+        unfinished.write_text(text, encoding="utf-8")

@@ -19,6 +19,8 @@ from fedpriv.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate, Claim, certify
 from fedpriv.types import Algorithm
 
+METRICS = "metrics.jsonl"
+
 
 def folder_of(config: Run, name: str) -> Path:
     """Where the run is to be recorded."""
@@ -32,7 +34,7 @@ def new_folder(config: Run, name: str) -> Path:
       ValueError: it holds a run already, or cannot be made.
     """
     folder = folder_of(config, name)
-    if (folder / "config.json").exists():
+    if any((folder / name).exists() for name in ("config.json", METRICS)):
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or go on with --resume {folder}"
         )
@@ -90,7 +92,7 @@ class Recorder:
         self.folder, self._config = folder, config
         self._identity = {"config": name, "settings": plain(config)}
         self._about, self._resumed = about, about.get("resumed", [])
-        self._lines = JsonLines(folder / "metrics.jsonl")
+        self._lines = JsonLines(folder / METRICS)
         self._sinks = [guarded(sink) for sink in sinks]
         self._earlier: dict[tuple[str, int], Mapping[str, Any]] = {}
         self._describe()

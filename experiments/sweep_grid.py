@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from experiments.command_line import one_line, parse
 from experiments.config import Run
+from experiments.files import write_text
 from experiments.record import plain
 
 PARTS = ("rounds", "accuracy", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
-UNFINISHED = "sweep.json.unfinished"
+UNFINISHED = "sweep.json.unfinished"  # as `replacing` calls it
 # Where things are, and what is kept of them, does not change what is found.
 ELSEWHERE = ("output", "data_dir", "checkpoint", "record")
 
@@ -168,9 +169,7 @@ def begin(folder: Path, wanted: dict) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / UNFINISHED
-        unfinished.write_text(json.dumps(wanted, indent=2) + "\n")
-        unfinished.replace(folder / "sweep.json")
+        write_text(folder / "sweep.json", json.dumps(wanted, indent=2) + "\n")
     except OSError as error:
         raise ValueError(
             f"--output: cannot write to {folder} ({error.strerror}); choose another"

@@ -8,13 +8,12 @@ Exit code 2: something given was wrong.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.command_line import Parser, one_line
+from experiments.files import write_text
 from experiments.report.folders import read_all
 from experiments.report.page import page
 
@@ -44,13 +43,9 @@ def write(path: Path, text: str) -> None:
     Raises:
       ValueError: it cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        write_text(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
         raise ValueError(
             f"--output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
         ) from None

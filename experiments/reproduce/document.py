@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from experiments.files import replacing, write_text
 from experiments.record import device, git_revision, versions
 from experiments.reproduce import picture, privacy, table
-from experiments.reproduce.files import write, write_text
 from experiments.reproduce.filled import Filled, Results, fill, scaled
 from experiments.reproduce.item import Item, Scale, Training
 from experiments.reproduce.shelf import UNFINISHED
@@ -23,10 +22,12 @@ def written(item: Item, scale: Scale, results: Results, folder: Path, command: s
     """
     filled, said = fill(item, scale, results), scaled(item, scale, results)
     text = markdown(item, filled, results, said, command)
+    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "table.md", text)
-    write(folder / "table.csv", partial(table.write_csv, filled=filled, scaled=said))
-    draw = partial(picture.save, item, filled, results, said)
-    write(folder / "picture.png", lambda path: draw(path))
+    with replacing(folder / "table.csv") as path:
+        table.write_csv(path, filled, said)
+    with replacing(folder / "picture.png") as path:
+        picture.save(item, filled, results, said, path)
     return text
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.compare import RunFolder
+from experiments.plain import spread
 from experiments.reproduce.item import Training, Value
 
 SYNTHETIC, FEMNIST, MNIST = (f"dp_scaffold_{name}" for name in ("synthetic", "femnist", "mnist"))
@@ -83,9 +83,4 @@ def last_tenth(run: RunFolder) -> Value:
     after = 0.9 * run.lines[-1]["round"]
     late = [line["accuracy"]["per_seed"] for line in run.lines if line["round"] > after]
     of_seeds = 100 * np.mean(late, axis=0)
-    return Value(float(of_seeds.mean()), spread(of_seeds))
-
-
-def spread(of_seeds: Sequence[float] | np.ndarray) -> float | None:
-    """Standard deviation (n - 1); None for one seed."""
-    return float(np.std(of_seeds, ddof=1)) if len(of_seeds) > 1 else None
+    return Value(float(of_seeds.mean()), spread(of_seeds)["std"])

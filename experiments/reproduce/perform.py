@@ -12,8 +12,8 @@ from typing import Any
 from experiments import config as configuration
 from experiments import run
 from experiments.compare import RunFolder
+from experiments.files import write_text
 from experiments.record import device, git_revision, plain, versions
-from experiments.reproduce.files import write_text
 from experiments.reproduce.item import Computation, Scale, Training, Work, text
 from experiments.resume import how_ended
 from experiments.sweep_grid import cleared, flags
@@ -46,6 +46,7 @@ def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> in
     cleared(folder)
     about = {"versions": versions(), "device": device(), "git_revision": git_revision()}
     found = {"status": "complete", **about, **work.compute(scale, data_dir)}
+    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", json.dumps(plain(found), indent=2) + "\n")
     return 0
 

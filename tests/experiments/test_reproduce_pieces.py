@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from reproduced import PLAIN, SMALL, training
 
-from experiments.reproduce.files import write
+from experiments.files import replacing
 from experiments.reproduce.item import Cell, Scale, Training, Value
 
 
@@ -15,8 +15,8 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
         raise OSError("No space left on device")
 
     (tmp_path / "table.md").write_text("before")
-    with pytest.raises(OSError, match="No space"):
-        write(tmp_path / "table.md", half)
+    with pytest.raises(OSError, match="No space"), replacing(tmp_path / "table.md") as path:
+        half(path)
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("table.md", "before")]
 
 

@@ -205,6 +205,14 @@ def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
     assert {f: f.read_bytes() for f in finished.iterdir()} == before
 
 
+def test_lines_of_another_run_are_not_added_to(tmp_path, capsys):
+    """Whoever took its config.json away."""
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    assert launch(*SMALL, "--output", tmp_path) == 2
+    assert "already holds a run; choose another folder" in capsys.readouterr().err
+    assert [f.name for f in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
 def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_path, capsys):
     # FedAvg has no noise; that of DP-FedAvg blows its model up in the first round.
     options = ["--algorithms", "fed_avg", "dp_fed_avg", "--rounds", 3, "--every", 1, "--seeds", 1]
