@@ -208,8 +208,11 @@ def _chunks(
 def _given(training: Training, seeds: Sequence[int], strategy: Strategy) -> dict[str, Any]:
     """What must be as it was for a run to go on."""
     records: Any = training.federations
-    if not isinstance(records, Federation):  # larger than one wants to read
-        records = [(f.offsets, f.public, () if f.order is None else f.order) for f in records]
+    if not isinstance(records, Federation):  # larger than one wants to read: two clients have to do
+        records = [
+            (f.offsets, f.public, () if f.order is None else f.order, *f.read(_ends(f)))
+            for f in records
+        ]
     data = distributed.digest(jax.tree.leaves((records, training.test)))
     return {
         "rounds": training.rounds,
@@ -220,6 +223,10 @@ def _given(training: Training, seeds: Sequence[int], strategy: Strategy) -> dict
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told(training.algorithm.releases(training.rounds)),
     }
+
+
+def _ends(federation: StreamedFederation) -> np.ndarray:
+    return np.array([0, federation.num_clients - 1])
 
 
 def _told(releases: Sequence[Release]) -> dict[str, str]:

@@ -182,6 +182,10 @@ def test_a_streamed_run_goes_on(tmp_path):
     history, called = run(folder=tmp_path, federation=streamed)
     assert called == [6, 7]
     assert_same(history, expected)
+    other = jax.tree.map(lambda leaf: leaf if leaf.dtype == np.int32 else leaf + 1, examples)
+    other = fp.StreamedFederation.from_arrays(other, parts, public=public)
+    with pytest.raises(ValueError, match=r"is of another run: data \w+ there, \w+ here;"):
+        run(folder=tmp_path, federation=other)
 
 
 def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):

@@ -32,6 +32,15 @@ def waited(condition, process):
     raise AssertionError("it never came to that")
 
 
+def loads_jax(pid):
+    """Whether a process has begun to, which it needs a second or more for."""
+    maps = Path(f"/proc/{pid}/maps")
+    if not Path("/proc/self/maps").exists():
+        time.sleep(0.5)
+        return True
+    return maps.exists() and "jaxlib" in maps.read_text()
+
+
 def has_lines(path):
     return path.exists() and path.read_text().count("\n") >= 2
 
@@ -44,13 +53,16 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
     process = start(*SMALL, "--rounds", 1_000_000, "--output", tmp_path / "r")
     folder = tmp_path / "r"
     if moment == "import":
-        time.sleep(0.5)  # JAX alone takes longer
+        waited(lambda: loads_jax(process.pid), process)
     else:
         reached = {
             "compilation": lambda: (folder / "config.json").exists(),
             "training": lambda: has_lines(folder / "metrics.jsonl"),
         }
         waited(reached[moment], process)
+        time.sleep(
+            0.3
+        )  # config.json is there just before it listens to signals; then compiling takes a while
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
