@@ -45,7 +45,7 @@ class Checkpoints:
       on_resume: called with the evaluations before, where a run goes on.
 
     Raises:
-      ValueError: rounds below 1, or minutes below 0.
+      ValueError: rounds below 1, minutes below 0, or settings that are no JSON.
     """
 
     folder: Path | str
@@ -60,6 +60,12 @@ class Checkpoints:
             raise ValueError(f"checkpoints.rounds: {self.rounds} is not at least 1")
         if self.minutes is not None and not self.minutes >= 0:
             raise ValueError(f"checkpoints.minutes: {self.minutes} is not at least 0")
+        try:
+            json.dumps(dict(self.settings))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"checkpoints.settings: {error}; give numbers, texts, lists and dicts of such"
+            ) from None
 
     @contextmanager
     def opened(self, given: Mapping[str, Any]) -> Iterator[Keeper]:
@@ -219,7 +225,7 @@ def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
         for field in dict.fromkeys([*there, *here]):
             below = f"{name}.{field}" if name else field
             yield from differences(there.get(field), here.get(field), below)
-    elif there != here:
+    elif there != here and not (there != there and here != here):  # NaN is what it was
         yield f"{name} {_text(there)} there, {_text(here)} here"
 
 

@@ -243,11 +243,13 @@ def test_settings_of_ones_own_are_compared_field_by_field(tmp_path):
     there = {"local": {"rate": 0.1, "steps": [1, 2]}, "clip": 1.0}
     here = {"local": {"rate": 0.2, "steps": (1, 2)}, "clip": None}
     checkpoints = partial(fp.Checkpoints, tmp_path, rounds=1)
-    run(checkpoints=checkpoints(settings=there))
+    odd = {"none": float("nan"), "most": float("inf")}
+    run(checkpoints=checkpoints(settings=there | odd))
+    run(checkpoints=checkpoints(settings=there | odd))
     with pytest.raises(
         ValueError, match=r"local\.rate 0\.1 there, 0\.2 here; clip 1\.0 there, Non"
     ):
-        run(checkpoints=checkpoints(settings=here))
+        run(checkpoints=checkpoints(settings=here | odd))
 
 
 def truncate(folder):
@@ -345,7 +347,14 @@ def test_how_often(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("often", "said"),
-    [({"rounds": 0}, "rounds: 0 is not at least 1"), ({"minutes": -1}, "minutes: -1 is not")],
+    [
+        ({"rounds": 0}, "rounds: 0 is not at least 1"),
+        ({"minutes": -1}, "minutes: -1 is not"),
+        (
+            {"settings": {"clip": np.float32(1)}},
+            r"settings: .*float32 is not JSON serializable; gi",
+        ),
+    ],
 )
 def test_how_often_makes_sense(often, said, tmp_path):
     with pytest.raises(ValueError, match=said):
