@@ -132,6 +132,7 @@ class Keeper:
 
         Raises:
           OtherRunError: it is of another run; names all that differs.
+          ValueError: as which that can be caught, too.
         """
         for step in self._steps():
             try:

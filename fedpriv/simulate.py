@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,8 +18,8 @@ from fedpriv.checkpoint import Checkpoints, Keeper
 from fedpriv.chunk import Measure, Score, compiled_chunk, evaluate, one_round, rounds_of_seeds
 from fedpriv.federation import Federation, stack
 from fedpriv.history import Evaluation, History
+from fedpriv.identity import identity
 from fedpriv.packing import to_device, to_host
-from fedpriv.privacy.release import Release
 from fedpriv.progress import Progress, Snapshot
 from fedpriv.strategy import Strategy, default, use
 from fedpriv.streamed_run import one_per_seed, streamed_chunk
@@ -121,7 +119,7 @@ def simulate(
             )
         keeper, saved = None, None
         if checkpoints:
-            given = _given(training, seeds, strategy)
+            given = identity(training, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(given))
             saved = _begun(keeper, state)
         progress = Progress(seeds, _num_clients(federations), saved)
@@ -203,43 +201,6 @@ def _chunks(
     ends = progress.round, rounds, every
     with streamed_chunk(step, scores, federations, states, roots, ends, where) as (chunk, fitted):
         yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
-
-
-def _given(training: Training, seeds: Sequence[int], strategy: Strategy) -> dict[str, Any]:
-    """What must be as it was for a run to go on."""
-    records: Any = training.federations
-    if not isinstance(records, Federation):  # larger than one wants to read: two clients have to do
-        records = [
-            (f.offsets, f.public, () if f.order is None else f.order, *f.read(_ends(f)))
-            for f in records
-        ]
-    data = distributed.digest(jax.tree.leaves((records, training.test)))
-    return {
-        "rounds": training.rounds,
-        "every": training.every,
-        "seeds": list(seeds),
-        "layout": asdict(strategy),
-        "data": bytes(data).hex()[:16],
-        # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
-        "releases": _told(training.algorithm.releases(training.rounds)),
-    }
-
-
-def _ends(federation: StreamedFederation) -> np.ndarray:
-    return np.array([0, federation.num_clients - 1])
-
-
-def _told(releases: Sequence[Release]) -> dict[str, str]:
-    """View -> what it sees, in words, and in digits that another machine computes, too."""
-    texts: dict[str, list[str]] = {}
-    for r in releases:
-        texts.setdefault(r.view, []).append(f"{r.unit}, {r.event}, {r.multiplier:.9g}")
-    return {
-        view: "; ".join(each)
-        if len(each) <= 3
-        else f"{len(each)} releases {hashlib.sha256('; '.join(each).encode()).hexdigest()[:16]}"
-        for view, each in texts.items()
-    }
 
 
 def _begun(keeper: Keeper, state: State) -> Snapshot | None:

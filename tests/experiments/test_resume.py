@@ -231,9 +231,9 @@ def test_rounds_that_are_done_again_stay_spent(folder):
 
 def test_other_data_is_refused_in_a_line(folder, whole, monkeypatch, capsys):
     simulation = importlib.import_module("fedpriv.simulate")  # the function hides it
-    given = simulation._given
+    identity = simulation.identity
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "_given", lambda *args: given(*args) | {"data": "another"})
+        patch.setattr(simulation, "identity", lambda *args: identity(*args) | {"data": "another"})
         assert launch("--resume", folder) == 2
     error = capsys.readouterr().err
     assert "is of another run: data " in error
