@@ -14,6 +14,7 @@ from fedpriv import (
     splitting,
     wavelet,
 )
+from fedpriv.algorithms._shared import client_releases
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
@@ -97,6 +98,7 @@ __all__ = [
     "capacity_for",
     "certify",
     "check_algorithm",
+    "client_releases",
     "clipping",
     "consensus",
     "datasets",

@@ -201,7 +201,16 @@ def _check(clip_norm: float, noise_multiplier: float) -> None:
 
 
 def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
-    """Raises ValueError where float32 would round a bound or noise to 0 or infinity, whatever is certified."""
+    """Refuses what float32 would round to 0 or infinity, whatever is certified.
+
+    Args:
+        clip_norm: C, in units of the update; infinity: no bound.
+        noise_multiplier: sigma, noise over C.
+        when: in words, when they hold.
+
+    Raises:
+        ValueError: a bound or noise that is beyond float32.
+    """
     given = [("clip_norm", clip_norm)] if clip_norm < math.inf else []
     if noise_multiplier > 0:
         given.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier))

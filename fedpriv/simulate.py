@@ -16,9 +16,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from fedpriv import distributed
 from fedpriv.checkpoint import Checkpoints, Keeper
 from fedpriv.chunk import Measure, Score, compiled_chunk, evaluate, one_round, rounds_of_seeds
+from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation, stack
 from fedpriv.history import Evaluation, History
 from fedpriv.identity import identity
+from fedpriv.models import Model
 from fedpriv.packing import to_device, to_host
 from fedpriv.progress import Progress, Snapshot
 from fedpriv.strategy import Strategy, default, use
@@ -98,15 +100,13 @@ def simulate(
         for them, and `compile_seconds` are this call's).
 
     Raises:
-      ValueError: rounds, every or the number of seeds below 1, what the algorithm's `init` finds wrong, arguments that
-        are not the same in every process, what `one_per_seed` and `streamed_chunk` find wrong with a streamed
-        federation, or checkpoints of another run: of other settings, data, noise, cohorts, layout of clients, or shapes
-        of the state.
+      ValueError: rounds, every or the number of seeds below 1, a Model or a Dataset where a part of it belongs, what
+        the algorithm's `init` finds wrong, arguments that are not the same in every process, what `one_per_seed` and
+        `streamed_chunk` find wrong with a streamed federation, or checkpoints of another run: of other settings, data,
+        noise, cohorts, layout of clients, or shapes of the state.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
-    for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
-        if value < 1:
-            raise ValueError(f"{name}: {value} is not at least 1")
+    _check(params, test, seeds, rounds, every)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
@@ -131,6 +131,21 @@ def simulate(
         chunks = cleanup.enter_context(_chunks(training, state, strategy, progress, saved))
         _train(training, chunks, progress, keeper, on_evaluation)
     return progress.history
+
+
+def _check(params: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
+    """Raises ValueError for counts below 1, and for the whole of something where a part of it belongs."""
+    if isinstance(seeds, int):
+        raise ValueError(
+            f"seeds: {seeds} is a number; give one seed after the other, as range({seeds})"
+        )
+    for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
+        if value < 1:
+            raise ValueError(f"{name}: {value} is not at least 1")
+    if isinstance(params, Model):
+        raise ValueError("params: a Model; give its `init`, or parameters")
+    if isinstance(test, Dataset):
+        raise ValueError(f"test: the whole data set {test.name!r}; give its `test`")
 
 
 def _train(

@@ -1,6 +1,7 @@
 """Runs: what is recorded, that a run is a loop over rounds, and that it compiles once."""
 
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 
 import chex
@@ -24,6 +25,7 @@ from fedpriv import (
     poisson,
     simulate,
 )
+from fedpriv.datasets import Dataset
 from fedpriv.simulate import evaluate
 from fedpriv.strategy import use
 
@@ -331,11 +333,23 @@ def test_evaluation_of_any_number_of_examples(count, batch_size):
         ({"rounds": 0}, "rounds: 0 is not at least 1"),
         ({"every": 0}, "every: 0 is not at least 1"),
         ({"seeds": ()}, "number of seeds: 0 is not at least 1"),
+        ({"seeds": 3}, r"seeds: 3 is a number; give one seed after the other, as range\(3\)"),
     ],
 )
 def test_errors(changed, message):
     with pytest.raises(ValueError, match=message):
         toy_run(toy(plain), **changed)
+
+
+def test_the_whole_of_something_where_a_part_belongs():
+    federation, test, model = classification(3, 2)
+    algorithm = fed_avg(model.loss, sampler=fixed_size(3, 2), optimizer=sgd, batches=full_batch())
+    run = partial(simulate, algorithm, score=model.score, rounds=1)
+    with pytest.raises(ValueError, match="params: a Model; give its `init`"):
+        run(model, federation, test)
+    whole = Dataset("toy", test, test, 3)
+    with pytest.raises(ValueError, match="test: the whole data set 'toy'; give its `test`"):
+        run(model.init, federation, whole)
 
 
 @pytest.mark.parametrize(

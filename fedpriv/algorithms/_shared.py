@@ -63,6 +63,11 @@ def client_releases(
     each with its own share only: at worst 1 / s of it for the largest s. Messages that a codec
     rounds carry no noise, which the server adds to their sum: nothing hides them from it. A client that is drawn with
     replacement may fill all places of a round, and moves the sum by as many clip norms.
+
+    Args:
+        mechanism: bounds each member's contribution and is asked once a round for noise on their sum.
+        sampler: draws the cohorts.
+        codec: of the clients' messages.
     """
     most = sampler.accounting.most
     copies = most if isinstance(sampler.accounting, WithReplacement) else 1

@@ -40,9 +40,11 @@ def calibrate_noise(
         tolerance: relative, of the answer; it is on the safe side.
 
     Raises:
-        ValueError: the target cannot be reached with any multiplier up to 1e6, or is met by any from 1e-3 on.
+        ValueError: no function is given; the target cannot be reached with any multiplier up to 1e6, or is met by any
+            from 1e-3 on.
     """
     _check(epsilon, delta)
+    require(callable(make), "make", type(make).__name__, "give a function: noise -> algorithm")
     require_count("rounds", rounds, 1)
     require(
         _FINEST <= tolerance < 1, "tolerance", tolerance, f"give a relative one in [{_FINEST:g}, 1)"

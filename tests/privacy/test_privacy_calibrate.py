@@ -111,6 +111,12 @@ def rounds(sigma=1.4, **changes):
         (lambda: rounds(epsilon=1e-3), r"epsilon = 0\.001: a single round costs"),
         (lambda: rounds(sigma=0.0), r"epsilon = 1\.0: a single round costs inf"),
         (lambda: rounds(epsilon=-1.0), r"epsilon = -1\.0: give a target"),
+        (
+            lambda: calibrate_noise(
+                fed_avg(loss, sampler=fixed_size(9, 3), **COMMON), epsilon=1.0, rounds=1, delta=0.1
+            ),
+            "make = 'Algorithm': give a function: noise -> algorithm",
+        ),
         (lambda: rounds(at_most=0), r"at_most = 0: give an integer"),
         (lambda: rounds(sigma=9e5, view="server_secagg"), r"rounds do not reach it"),
         (
