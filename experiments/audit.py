@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         compilation_cache.enable()
         folder = new_folder(config, name) if config.output else None
         report = _audit(module, config, options)
+    except BrokenPipeError:  # whoever read has what he wanted
+        raise
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

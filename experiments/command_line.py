@@ -113,8 +113,10 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
 def _unknown(word: str, flags: list[str]) -> str:
     if not word.startswith("--"):
         return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field or --no-field"
-    near = difflib.get_close_matches(word, flags, 1)
-    return f"{word}: unknown field" + (f"; did you mean {near[0]}?" if near else "")
+    name = word.lstrip("-")
+    part = [flag for flag in flags if name in re.split(r"[.-]", flag) or flag.startswith(word)]
+    near = difflib.get_close_matches(word, flags, 1) or part
+    return f"{word}: unknown field" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def _flags(config: Any, prefix: str = "--") -> list[str]:

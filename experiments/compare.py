@@ -41,9 +41,9 @@ class RunFolder(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     details = (__doc__ or "").partition("\n\n")[2]
     parser = Parser(prog="python -m experiments.compare", description=details)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
-    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="default: accuracy")
-    parser.add_argument("--output", type=Path, metavar="PICTURE")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a run")
+    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="to draw (default: accuracy)")
+    parser.add_argument("--output", type=Path, metavar="PICTURE", help="file to draw")
     parser.add_argument("--together", action="store_true", help="one column for all folders")
     args = parser.parse_args(argv)
     try:
@@ -74,7 +74,9 @@ def read(folder: Path) -> RunFolder:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         summary = {}
     if not summary.get("rounds"):
-        raise ValueError(f"FOLDER: {folder} does not hold a run that ended; give a run folder")
+        sweep = (folder / "sweep.json").exists()
+        remedy = f"give its points, {folder}/*/" if sweep else "give a run folder"
+        raise ValueError(f"FOLDER: {folder} does not hold a run that ended; {remedy}")
     return run
 
 

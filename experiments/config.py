@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib.util
 import math
@@ -237,8 +238,10 @@ def load(name: str) -> ModuleType:
     elif name in names():
         module = importlib.import_module(f"configs.{name}")
     else:
+        near = difflib.get_close_matches(name, names(), 1)
+        meant = f"did you mean {near[0]}? Choose" if near else "choose"
         raise ValueError(
-            f"config: there is no {name!r}; choose one of {', '.join(names())}, or give a file (my_config.py)"
+            f"config: there is no {name!r}; {meant} one of {', '.join(names())}, or give a file (my_config.py)"
         )
     for needed in ("__doc__", "config", "build"):
         if not getattr(module, needed, None):

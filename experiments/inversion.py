@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.output.mkdir(parents=True, exist_ok=True)
         victims = draw_victims(data, options.victims, options.seed)
         found = attack_all(victims, options.steps, options.seed)
+    except BrokenPipeError:  # whoever read has what he wanted
+        raise
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         name = config_name(args)
         answer(name, args)
+    except BrokenPipeError:  # whoever read has what he wanted
+        raise
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

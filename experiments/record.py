@@ -14,6 +14,7 @@ from experiments.environment import device, git_revision, versions
 from experiments.files import write_text
 from experiments.lines import JsonLines, record
 from experiments.plain import plain, spread
+from experiments.resume import CHECKPOINTS
 from experiments.sinks import Sink, guarded
 from fedpriv.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate, Claim, certify
@@ -31,12 +32,17 @@ def new_folder(config: Run, name: str) -> Path:
     """Makes the run folder.
 
     Raises:
-      ValueError: it holds a run already, or cannot be made.
+      ValueError: it holds a run already, or what is left of one, or cannot be made.
     """
     folder = folder_of(config, name)
     if any((folder / name).exists() for name in ("config.json", METRICS)):
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or go on with --resume {folder}"
+        )
+    if (folder / CHECKPOINTS).exists():
+        raise ValueError(
+            f"output: {folder} has checkpoints of a run whose config.json is gone; delete {folder / CHECKPOINTS}, or "
+            "choose another folder"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -122,8 +122,8 @@ def fixed(config: Run) -> dict[str, Any]:
 def how_ended(folder: Path) -> str | None:
     """The status of a run that has come to its end, complete or diverged; None of one that can go on."""
     try:
-        status = json.loads((folder / "summary.json").read_text())["status"]
-    except (OSError, ValueError, KeyError, TypeError):
+        status = str(json.loads((folder / "summary.json").read_text())["status"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return status if status == "complete" or status.startswith("diverged") else None
 

@@ -128,6 +128,7 @@ def _legend(summary: dict[str, Any]) -> list[str]:
     if compiled:
         each = (f"{NAMES.get(name, name)} {seconds:.1f} s" for name, seconds in compiled.items())
         lines.append(f"  compiled before the first round: {', '.join(each)}")
+    lines += _unfinished(summary)
     lines += _stopped(summary)
     for name, claim in _claims(summary).items():
         adjacency = claim["relation"].replace("_", "-")
@@ -147,6 +148,17 @@ def _claims(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
             said = str({key: value for key, value in claim.items() if key != "epsilon"})
             found.setdefault(said, ([], claim))[0].append(NAMES.get(name, name))
     return {", ".join(names): claim for names, claim in found.values()}
+
+
+def _unfinished(summary: dict[str, Any]) -> list[str]:
+    """Which algorithms were not trained to their end."""
+    planned = summary["rounds_planned"]
+    cut = [
+        f"{NAMES.get(name, name)} {done} of {planned[name]} rounds"
+        for name, done in summary["rounds"].items()
+        if done < planned[name]
+    ]
+    return [f"  not to the end: {', '.join(cut)}"] if cut else []
 
 
 def _stopped(summary: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import sys
 import traceback
@@ -110,7 +111,8 @@ def _finish(
     if problems:
         print(f"error: {'; '.join(problems)}", file=sys.stderr)
     if problems and not status.startswith("diverged"):
-        print(f"--resume {recorder.folder} goes on", file=sys.stderr)
+        folder = shlex.quote(str(recorder.folder))
+        print(f"python -m experiments.run --resume {folder} goes on", file=sys.stderr)
     print(f"run folder: {recorder.folder}")
     return code
 

@@ -52,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         split_cpu(config.layout.devices)
         compilation_cache.enable()
         found = tune(module, config, options.values, options.folds)
+    except BrokenPipeError:  # whoever read has what he wanted
+        raise
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

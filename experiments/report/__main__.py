@@ -21,7 +21,9 @@ from experiments.report.page import page
 def main(argv: Sequence[str] | None = None) -> int:
     details = (__doc__ or "").partition("\n\n")[2]
     parser = Parser(prog="python -m experiments.report", description=details)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument(
+        "folders", type=Path, nargs="+", metavar="RUN", help="run folder, or a folder of such"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html")
     args = parser.parse_args(argv)
     try:

@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if slurm_step():
             raise ValueError("reproduce: runs in one process; start it without srun")
         return reproduce(item, scale, options, command)
+    except BrokenPipeError:  # whoever read has what he wanted
+        raise
     except (ValueError, OSError) as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

@@ -115,5 +115,11 @@ def test_a_folder_without_a_run(content, tmp_path, capsys):
         (tmp_path / "metrics.jsonl").write_text("")
     assert compare.main([str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert "does not hold a run that ended" in error
+    assert "does not hold a run that ended; give a run folder" in error
     assert error.count("\n") == 1
+
+
+def test_the_folder_of_a_sweep(tmp_path, capsys):
+    (tmp_path / "sweep.json").write_text("{}")
+    assert compare.main([str(tmp_path)]) == 2
+    assert f"give its points, {tmp_path}/*/" in capsys.readouterr().err

@@ -17,11 +17,11 @@ SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1"
 SMALL += ["--algorithms", "fed_avg", "--every", "1", "--layout.devices", "1"]
 
 
-def start(*args, **options):
-    command = [sys.executable, "-m", "experiments.run", *map(str, args)]
+def start(*args, command="run", **options):
+    words = [sys.executable, "-m", f"experiments.{command}", *map(str, args)]
     silent = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = os.environ | {"TQDM_DISABLE": "1"} | options.pop("env", {})
-    return subprocess.Popen(command, env=environment, **silent | options)
+    return subprocess.Popen(words, env=environment, **silent | options)
 
 
 def waited(condition, process):
@@ -70,7 +70,9 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
     assert "Traceback" not in err
     if moment != "import":  # what is asked and what is answered, a line each
         assert "stopping after the next evaluation" in err
-        assert err.endswith(f"error: interrupted\n--resume {folder} goes on\n")
+        assert err.endswith(
+            f"error: interrupted\npython -m experiments.run --resume {folder} goes on\n"
+        )
     if moment == "training":
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["status"] == "interrupted"
@@ -82,10 +84,12 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
 def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
     here, there = os.pipe()
     os.close(here)  # nobody reads
-    process = start("--list", stdout=there)
+    waiting = [start("--list", stdout=there), start("--list", stdout=there, command="reproduce")]
+    waiting += [start("quickstart", "--output", tmp_path, stdout=there, command="privacy")]
     os.close(there)
-    assert process.communicate(timeout=60)[1] == ""
-    assert process.returncode == ending.PIPE_CLOSED
+    for process in waiting:
+        assert process.communicate(timeout=120)[1] == ""
+        assert process.returncode == ending.PIPE_CLOSED
     plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb"}
     process = start("é", "\udcff", env=plain)
     out, err = process.communicate(timeout=60)
@@ -129,6 +133,9 @@ def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     _, err = capsys.readouterr()
     *progress, last = err.rstrip("\n").split("\n")
     assert code == (2 if name == "config.json" else 1)
+    if name != "config.json":  # there is a run
+        assert last == f"python -m experiments.run --resume {folder} goes on"
+        *progress, last = progress
     assert last.startswith("error: ")
     assert "No space left on device; free some space or choose another folder" in last
     assert not any("Traceback" in line for line in progress)

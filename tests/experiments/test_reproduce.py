@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import signal
 
 import jax
 import numpy as np
@@ -139,7 +140,7 @@ def little_by_little(tmp_path_factory):
         evaluation(self, *given)
         recorded.append(self.folder.name)
         if recorded.count(PRIVATE.key) == 1:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)  # Ctrl-C: a checkpoint is taken
 
     folder, steps = output / "tiny" / "table1-scale-0.5", []
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +171,9 @@ def test_an_interrupted_one_goes_on(little_by_little):
     assert float(steps[2][3]["DP-FedAvg", "best (%)"]["measured"]) > 0
     assert "Trained so far" not in steps[2][2]
     lines = output / "tiny" / "runs-scale-0.5" / PRIVATE.key / "metrics.jsonl"
-    assert len(lines.read_text().splitlines()) == 2  # none of them from before
+    assert len(lines.read_text().splitlines()) == 2
+    [resumed] = summary(output, PRIVATE, "runs-scale-0.5")["resumed"]
+    assert resumed["rounds"] == {"dp_fed_avg": 1}  # from there on
 
 
 def test_a_scaled_one_says_so_everywhere(little_by_little, monkeypatch, capsys):

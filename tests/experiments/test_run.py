@@ -161,7 +161,13 @@ def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["nonsense"], "config: there is no 'nonsense'"),
+        (["nonsense"], "config: there is no 'nonsense'; choose one of dp_scaffold_femnist, "),
+        (["quikstart"], "config: there is no 'quikstart'; did you mean quickstart? Choose one of "),
+        (["--noise", "4"], "--noise: unknown field; did you mean --noise-multiplier?"),
+        (
+            ["--epochs", "4"],
+            "--epochs: unknown field; did you mean --local.epochs or --public-epochs?",
+        ),
         (["nowhere.py"], "nowhere.py; give the path of a Python file"),
         (["--roundz", "3"], "did you mean --rounds"),
         (["--rounds", "many"], "--rounds"),
@@ -211,6 +217,13 @@ def test_lines_of_another_run_are_not_added_to(tmp_path, capsys):
     assert launch(*SMALL, "--output", tmp_path) == 2
     assert "already holds a run; choose another folder" in capsys.readouterr().err
     assert [f.name for f in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_checkpoints_without_their_run_are_not_gone_on_with(tmp_path, capsys):
+    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
+    assert launch(*SMALL, "--output", tmp_path / "r") == 2
+    said = f"output: {tmp_path}/r has checkpoints of a run whose config.json is gone; delete {tmp_path}/r/checkpoints, "
+    assert said in capsys.readouterr().err
 
 
 def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_path, capsys):
