@@ -115,7 +115,7 @@ def _unknown(word: str, flags: list[str]) -> str:
         return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field or --no-field"
     name = word.lstrip("-")
     part = [flag for flag in flags if name in re.split(r"[.-]", flag) or flag.startswith(word)]
-    near = difflib.get_close_matches(word, flags, 1) or part
+    near = difflib.get_close_matches(word, flags, 1) or part[:3]
     return f"{word}: unknown field" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 

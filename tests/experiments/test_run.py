@@ -166,7 +166,7 @@ def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
         (["--noise", "4"], "--noise: unknown field; did you mean --noise-multiplier?"),
         (
             ["--epochs", "4"],
-            "--epochs: unknown field; did you mean --local.epochs or --public-epochs?",
+            "--epochs: unknown field; did you mean --local.epochs?",
         ),
         (["nowhere.py"], "nowhere.py; give the path of a Python file"),
         (["--roundz", "3"], "did you mean --rounds"),
