@@ -12,7 +12,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import scalar
 
-from experiments.sinks import scalars
+from experiments.scalars import scalars
 
 
 class TensorBoard:

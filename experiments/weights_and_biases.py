@@ -13,7 +13,7 @@ from typing import Any
 
 import wandb
 
-from experiments.sinks import scalars
+from experiments.scalars import scalars
 
 
 class WeightsAndBiases:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,30 @@ from fedpriv.strategy import Strategy, spmd, sum_over, use
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
 from fedpriv.vectors import dimension
 
+if TYPE_CHECKING:
+    from fedpriv.streaming import StreamedFederation
+
 Score = Callable[[Params, Example], dict[str, jax.Array]]
 Measure = Callable[[State, Federation], dict[str, jax.Array]]
+
+
+class Training(NamedTuple):
+    """What trains: the arguments of `simulate` that its chunks depend on, checked and one per seed.
+
+    Attributes:
+      federations: with a leading axis of seeds, or a list of streamed ones.
+      roots: key[seeds].
+      algorithm, test, score, measure, rounds, every: as `simulate`.
+    """
+
+    algorithm: Algorithm
+    federations: Federation | list[StreamedFederation]
+    roots: Key
+    test: Example
+    score: Score
+    measure: Measure | None
+    rounds: int
+    every: int
 
 
 def compiled_chunk(

@@ -15,8 +15,8 @@ from fedpriv.federation import Federation
 from fedpriv.strategy import Strategy
 
 if TYPE_CHECKING:
+    from fedpriv.chunk import Training
     from fedpriv.privacy.release import Release
-    from fedpriv.simulate import Training
     from fedpriv.streaming import StreamedFederation
 
 

@@ -15,7 +15,15 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fedpriv import distributed
 from fedpriv.checkpoint import Checkpoints, Keeper
-from fedpriv.chunk import Measure, Score, compiled_chunk, evaluate, one_round, rounds_of_seeds
+from fedpriv.chunk import (
+    Measure,
+    Score,
+    Training,
+    compiled_chunk,
+    evaluate,
+    one_round,
+    rounds_of_seeds,
+)
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation, stack
 from fedpriv.history import Evaluation, History
@@ -27,25 +35,6 @@ from fedpriv.strategy import Strategy, default, use
 from fedpriv.streamed_run import one_per_seed, streamed_chunk
 from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Algorithm, Example, Key, Params, State
-
-
-class Training(NamedTuple):
-    """What trains: the arguments of `simulate` that its chunks depend on, checked and one per seed.
-
-    Attributes:
-      federations: with a leading axis of seeds, or a list of streamed ones.
-      roots: key[seeds].
-      algorithm, test, score, measure, rounds, every: as `simulate`.
-    """
-
-    algorithm: Algorithm
-    federations: Federation | list[StreamedFederation]
-    roots: Key
-    test: Example
-    score: Score
-    measure: Measure | None
-    rounds: int
-    every: int
 
 
 class Chunks(NamedTuple):

@@ -11,6 +11,7 @@ import pytest
 
 from experiments import sinks
 from experiments.run import main
+from experiments.scalars import scalars
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
@@ -76,9 +77,7 @@ def test_tensorboard_has_every_step_once_after_a_resume(stopped):
     assert main(["--resume", str(stopped)]) == 0
     for name in ("fed_avg", "rand_k"):
         own = [r for r in records(stopped) if r["algorithm"] == name]
-        expected = {
-            (tag, r["round"]): value for r in own for tag, value in sinks.scalars(r).items()
-        }
+        expected = {(tag, r["round"]): value for r in own for tag, value in scalars(r).items()}
         written = events(stopped / "tensorboard" / name)
         assert len(written) == len(expected)
         assert {(t, s): v for t, s, v in written} == pytest.approx(expected, rel=1e-6)
@@ -111,7 +110,7 @@ def test_scalars_of_a_record():
         "diagnostics_not_private": {"norm": spread},
         "seconds": 0.25,
     }
-    assert sinks.scalars(record) == {
+    assert scalars(record) == {
         "accuracy": 0.5,
         "accuracy/std": 0.1,
         "loss": math.inf,
@@ -176,7 +175,7 @@ def test_wandb_has_a_run_per_algorithm_that_a_resume_goes_on_with(wandb, tmp_pat
         rows = wandb.rows[given["id"]]
         assert [step for step, _ in rows] == [2, 4, 5]
         for (_, values), record in zip(rows, own, strict=True):
-            known = sinks.scalars(record)
+            known = scalars(record)
             assert values | {"seconds": 0} == known | {"seconds": 0}
 
 
