@@ -7,6 +7,8 @@ import contextlib
 import io
 import json
 import math
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -107,20 +109,20 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
 def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
     module = configuration.load(name)
     args = [*SMALL[name].split(), *data.draw(overrides(type(module.config), ("--output",)))]
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         trained = []
-        patch.setattr(run, "new_folder", lambda *_: None)
+        patch.setattr(run, "new_folder", lambda *_: Path(folder))
         patch.setattr(run, "Recorder", lambda *_: None)
-        patch.setattr(run, "train", lambda *given: trained.append(given) or 0)
+        patch.setattr(run, "train", lambda job: trained.append(job) or 0)
         code, _, err = said(run.main, [name, *args])
     assert code in (0, 2)
     if code == 2:
         assert is_one_line(err)
         return
-    (experiment, config, planned, *_), *_ = trained
+    (job,) = trained
     assert err == ""
-    assert 0 < experiment.delta < 1
-    assert all(1 <= rounds <= config.rounds for rounds in planned.values())
+    assert 0 < job.experiment.delta < 1
+    assert all(1 <= rounds <= job.config.rounds for rounds in job.planned.values())
 
 
 COMMANDS = {
