@@ -71,7 +71,7 @@ def main(file: str, devices: str, *address: str) -> None:
     }
     if address:  # once is enough
         found |= {
-            "diverged": refused(fp.DivergedError, trained, strategy, 1e38),
+            "diverged": refused(fp.DivergedError, trained, strategy, 1e30),
             "shifted": refused(ValueError, trained, strategy, 0.1, float(jax.process_index())),
             "alone": trained(fp.Strategy()).loss,  # each process by itself
         }
