@@ -38,7 +38,8 @@ def install() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows ASCII alone is no reason to fail
             stream.reconfigure(errors="backslashreplace")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
 
 
 def outside(error: BaseException) -> str | None:
@@ -79,6 +80,15 @@ def undisturbed() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt; inside an import it ends the process: an extension that is cut off may crash it."""
+    while frame:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            _leave("interrupted", INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
 def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if isinstance(error, KeyboardInterrupt):
         _leave("interrupted", INTERRUPTED)
@@ -100,7 +110,7 @@ def _flush() -> None:
 
 
 def _leave(said: str, code: int) -> NoReturn:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # a handler may interrupt a print
         if said:
             print(f"error: {said}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
