@@ -26,7 +26,6 @@ from fedpriv import (
     simulate,
 )
 from fedpriv.datasets import Dataset
-from fedpriv.simulate import evaluate
 from fedpriv.strategy import use
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -309,22 +308,6 @@ def test_a_test_loss_that_diverges():
     with pytest.raises(DivergedError, match=r"in round 5 \(seed 0\)") as error:
         toy_run(toy(plain, lambda state: state.params + 1), rounds=5, every=3, score=score)
     np.testing.assert_array_equal(error.value.history.rounds, [3])
-
-
-@pytest.mark.parametrize(("count", "batch_size"), [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])
-def test_evaluation_of_any_number_of_examples(count, batch_size):
-    """The padding of the last batch counts nothing, not even where the score of zeros is NaN."""
-    x = np.random.default_rng(0).uniform(1, 2, (count, 3)).astype(np.float32)
-
-    def score(params, example):
-        s = jnp.sum(example["x"]) * params
-        return {"correct": s > 4.5, "loss": jnp.log(s), "weight": s / s}
-
-    found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size))(x)
-    s = x.astype(np.float64).sum(1)
-    assert found["weight"] == count
-    assert found["correct"] == np.sum(s > 4.5)
-    np.testing.assert_allclose(found["loss"], np.log(s).sum(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
-"""Runs that were stopped go on to the folder that they would have left: killed, asked to stop, on other settings."""
+"""Runs that were stopped go on to the folder that they would have left; other settings are refused by name."""
 
 import importlib
 import json
-import random
 import shutil
-import signal
-import time
 
 import pytest
-from several import PATIENCE, ended, free_port, options, started
+from resumed import OFTEN, SMALL, assert_same, launch, lines, summary
 
 from experiments import config as configuration
 from experiments import environment, resume
@@ -17,38 +14,8 @@ from experiments.run import main, resume_or_start
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
-SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
-SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
-OFTEN = ["--checkpoint.rounds", "1"]
 GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 6, 8, 9)]
-
-
-def launch(*args):
-    return main([str(a) for a in args])
-
-
-def lines(folder):
-    """metrics.jsonl without the seconds; every line must be whole."""
-    text = (folder / "metrics.jsonl").read_text()
-    assert text.endswith("\n")
-    return [json.loads(line) | {"seconds": None} for line in text.splitlines()]
-
-
-def summary(folder):
-    """summary.json without times, folder and the list of resumes."""
-    found = json.loads((folder / "summary.json").read_text())
-    for name in ("rounds_per_second", "compile_seconds", "resumed", "git_revision"):
-        del found[name]
-    found["settings"] |= dict.fromkeys(resume.FREE)
-    return found
-
-
-def assert_same(folder, whole):
-    assert lines(folder) == lines(whole)
-    assert summary(folder) == summary(whole)
-    assert (folder / "accuracy.png").read_bytes() == (whole / "accuracy.png").read_bytes()
-    assert {f.name for f in folder.iterdir()} == {f.name for f in whole.iterdir()}
 
 
 class Stop:
@@ -304,160 +271,3 @@ def test_a_run_that_diverged_has_ended(tmp_path, capsys):
     assert launch(*args, "--output", tmp_path / "r") == 1
     assert launch("--resume", tmp_path / "r") == 1
     assert "has ended: diverged: dp_fed_avg" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def cached(compiled_once):
-    """Environment of processes that compile once."""
-    return {"JAX_ENABLE_COMPILATION_CACHE": "true", "JAX_COMPILATION_CACHE_DIR": compiled_once}
-
-
-def wait_for(condition, process):
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        if process.poll() is not None:
-            return False
-        time.sleep(0.002)
-    return True
-
-
-def count(folder):
-    file = folder / "metrics.jsonl"
-    return file.read_text().count("\n") if file.exists() else 0
-
-
-LONG = ["--algorithms", "fed_avg", "rand_k", "--rounds", "16", "--every", "1"]
-LONG = ["-m", "experiments.run", *SMALL, *LONG, "--checkpoint.minutes", "0"]
-
-
-@pytest.fixture(scope="module")
-def long_run(tmp_path_factory, cached):
-    """32 evaluations with a checkpoint each, never disturbed."""
-    folder = tmp_path_factory.mktemp("run") / "long"
-    with started([[*LONG, "--output", folder]], [cached]) as processes:
-        [done] = ended(processes)
-    assert done.code == 0, done
-    return folder
-
-
-def test_killed_at_random_moments(tmp_path, cached, long_run):
-    """Four times, each a random time after a random further evaluation; then to its end."""
-    folder, rng, kills = tmp_path / "r", random.Random(0), 0
-    command = [*LONG, "--output", folder]
-    for _ in range(4):
-        goal = count(folder) + rng.randint(1, 6)
-        with started([command], [cached]) as [process]:
-            if wait_for(lambda goal=goal: count(folder) >= goal, process):
-                time.sleep(rng.uniform(0, 0.3))
-                process.send_signal(signal.SIGKILL)
-            [done] = ended([process])
-        assert done.code in (-signal.SIGKILL, 0), done
-        kills += done.code != 0
-        command = ["-m", "experiments.run", "--resume", folder]
-    assert kills >= 3
-    with started([command], [cached]) as processes:
-        [done] = ended(processes)
-    assert done.code == 0, done
-    assert_same(folder, long_run)
-
-
-DYING = """
-import os, signal, sys, threading, time
-from experiments.run import main
-from fedpriv.checkpoint import Keeper
-save, calls = Keeper._save, []
-def dying(keeper, snapshot):
-    calls.append(snapshot)
-    if len(calls) == 3:
-        def kill():
-            files = lambda: sum(len(f) for _, _, f in os.walk(keeper._folder))
-            before = files()
-            while files() < before + int(sys.argv[1]):
-                pass
-            os.kill(os.getpid(), signal.SIGKILL)
-        threading.Thread(target=kill).start()
-        time.sleep(0.05)
-    save(keeper, snapshot)
-Keeper._save = dying
-main(sys.argv[2:])
-"""
-
-
-@pytest.mark.parametrize("files", [1, 8])
-def test_killed_while_a_checkpoint_is_written(files, tmp_path, cached, long_run):
-    """After so many of its files."""
-    folder = tmp_path / "r"
-    arguments = ["-c", DYING, files, *LONG[2:], "--output", folder]
-    with started([arguments], [cached]) as processes:
-        [done] = ended(processes)
-    assert done.code == -signal.SIGKILL, done
-    with started([["-m", "experiments.run", "--resume", folder]], [cached]) as processes:
-        [done] = ended(processes)
-    assert done.code == 0, done
-    assert_same(folder, long_run)
-
-
-@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_it_takes_a_checkpoint(asked, tmp_path, cached, long_run):
-    folder = tmp_path / "r"
-    command = [*LONG[:-2], "--output", folder]  # a checkpoint every ten minutes
-    with started([command], [cached]) as [process]:
-        assert wait_for(lambda: count(folder) >= 2, process)
-        process.send_signal(asked)
-        [done] = ended([process])
-    assert done.code == 130, done
-    assert "error: interrupted" in done.err
-    assert f"python -m experiments.run --resume {folder} goes on" in done.err
-    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
-    recorded = count(folder)
-    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()] == [str(recorded)]
-    with started([["-m", "experiments.run", "--resume", folder]], [cached]) as processes:
-        [done] = ended(processes)
-    assert done.code == 0, done
-    assert_same(folder, long_run)
-
-
-def test_a_run_that_goes_on_elsewhere_is_not_disturbed(tmp_path, cached):
-    folder = tmp_path / "r"
-    endless = [*LONG, "--rounds", "1000000", "--output", folder]
-    with started([endless], [cached]) as [process]:
-        assert wait_for(lambda: count(folder) >= 1, process)
-        with started([["-m", "experiments.run", "--resume", folder]], [cached]) as others:
-            [other] = ended(others)
-        assert process.poll() is None
-    assert other.code == 2
-    assert other.err == f"error: {folder}: another process writes to this run; end it first\n"
-
-
-def test_two_processes_go_on_together(tmp_path):
-    """Both are killed; both read the checkpoint; the numbers are those of an undisturbed run."""
-
-    def two(*args):
-        address = f"127.0.0.1:{free_port()}"
-        command = ["-m", "experiments.run", *args]
-        return [[*command, *options(address, 2, i)] for i in range(2)]
-
-    short = [*SMALL, "--algorithms", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
-    folder, dying = tmp_path / "r", tmp_path / "dying.py"
-    dying.write_text(
-        "import os, signal, sys\n"
-        "from fedpriv.checkpoint import Keeper\n"
-        "from experiments.run import main\n"
-        "offer = Keeper.offer\n"
-        "def dies(keeper, round, *args, **kwargs):\n"
-        "    offer(keeper, round, *args, **kwargs)\n"
-        "    round == 4 and os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Keeper.offer = dies\n"
-        "main()\n"
-    )
-    arguments = [[dying, *a[2:]] for a in two(*short, *OFTEN, "--output", folder)]
-    with started(arguments) as processes:
-        assert {p.code for p in ended(processes)} <= {-signal.SIGKILL, 1}
-    assert [p.name for p in (folder / "checkpoints" / "rand_k").iterdir()]
-    with started(two("--resume", folder)) as processes:
-        said = ended(processes)
-    assert [p.code for p in said] == [0, 0], said
-    one = [*short, "--layout.devices", "2", "--output", tmp_path / "whole"]
-    assert launch(*one) == 0  # the same to the bit, see test_processes
-    assert lines(folder) == lines(tmp_path / "whole")

@@ -1,0 +1,37 @@
+"""What tests of resumed runs share: a small quickstart, and when two run folders are the same."""
+
+import json
+
+from experiments import resume
+from experiments.run import main
+
+SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
+SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
+OFTEN = ["--checkpoint.rounds", "1"]
+
+
+def launch(*args):
+    return main([str(a) for a in args])
+
+
+def lines(folder):
+    """metrics.jsonl without the seconds; every line must be whole."""
+    text = (folder / "metrics.jsonl").read_text()
+    assert text.endswith("\n")
+    return [json.loads(line) | {"seconds": None} for line in text.splitlines()]
+
+
+def summary(folder):
+    """summary.json without times, folder and the list of resumes."""
+    found = json.loads((folder / "summary.json").read_text())
+    for name in ("rounds_per_second", "compile_seconds", "resumed", "git_revision"):
+        del found[name]
+    found["settings"] |= dict.fromkeys(resume.FREE)
+    return found
+
+
+def assert_same(folder, whole):
+    assert lines(folder) == lines(whole)
+    assert summary(folder) == summary(whole)
+    assert (folder / "accuracy.png").read_bytes() == (whole / "accuracy.png").read_bytes()
+    assert {f.name for f in folder.iterdir()} == {f.name for f in whole.iterdir()}

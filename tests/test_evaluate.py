@@ -1,0 +1,24 @@
+"""Scores of all test examples, in batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpriv.chunk import evaluate
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])
+def test_evaluation_of_any_number_of_examples(count, batch_size):
+    """The padding of the last batch counts nothing, not even where the score of zeros is NaN."""
+    x = np.random.default_rng(0).uniform(1, 2, (count, 3)).astype(np.float32)
+
+    def score(params, example):
+        s = jnp.sum(example["x"]) * params
+        return {"correct": s > 4.5, "loss": jnp.log(s), "weight": s / s}
+
+    found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size))(x)
+    s = x.astype(np.float64).sum(1)
+    assert found["weight"] == count
+    assert found["correct"] == np.sum(s > 4.5)
+    np.testing.assert_allclose(found["loss"], np.log(s).sum(), rtol=1e-5)
