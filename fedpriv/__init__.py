@@ -14,7 +14,6 @@ from fedpriv import (
     splitting,
     wavelet,
 )
-from fedpriv.algorithms._shared import client_releases
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
@@ -24,50 +23,55 @@ from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
+from fedpriv.calibrate import calibrate_noise, calibrate_rounds
+from fedpriv.certificate import certify, looked_at
 from fedpriv.checkpoint import Checkpoints
 from fedpriv.client_files import write_clients
 from fedpriv.codecs import Codec, Wire, fixed_interval, qsgd
-from fedpriv.cohort import (
-    Cohort,
-    Sampler,
-    Shard,
-    capacity_for,
-    everyone,
-    fixed_size,
-    for_each_client,
-    poisson,
-    put,
-    take,
-    with_replacement,
-)
+from fedpriv.cohort import Cohort, Sent, Summed
 from fedpriv.contract import check_algorithm
 from fedpriv.dynamic import Dynamic, dynamic
 from fedpriv.federation import Federation
 from fedpriv.history import DivergedError, Evaluation, History
 from fedpriv.local import epochs, full_batch, mean_grad, steps, train
-from fedpriv.mechanisms import Mechanism, gaussian, laplace, mechanism
+from fedpriv.mechanisms import (
+    ALREADY_PRIVATE,
+    UNPROTECTED,
+    Mechanism,
+    gaussian,
+    joint,
+    laplace,
+    mechanism,
+    unprotected,
+)
 from fedpriv.per_example import MedianClipping, PerExample, per_example, private_mean
 from fedpriv.per_example_dense import per_example_dense
-from fedpriv.privacy import (
-    VIEWS,
-    Certificate,
-    Claim,
-    Release,
-    calibrate_noise,
-    calibrate_rounds,
-    certify,
-    nothing_hidden,
-)
+from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.private_steps import LocalSteps
 from fedpriv.proxy import median_norm, median_update_norm
 from fedpriv.records import subsets
+from fedpriv.rounds import one_round
+from fedpriv.samplers import (
+    Draw,
+    Opening,
+    Sampler,
+    capacity_for,
+    everyone,
+    fixed_size,
+    poisson,
+    with_replacement,
+)
+from fedpriv.shard import Shard
 from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.streaming import StreamedFederation
-from fedpriv.types import Algorithm, ModelState
+from fedpriv.traced import LeakError
+from fedpriv.types import Algorithm, ModelState, start
 from fedpriv.vectors import dimension
 
 __all__ = [
+    "ALREADY_PRIVATE",
+    "UNPROTECTED",
     "VIEWS",
     "Algorithm",
     "Certificate",
@@ -76,20 +80,25 @@ __all__ = [
     "Codec",
     "Cohort",
     "DivergedError",
+    "Draw",
     "Dynamic",
     "Evaluation",
     "Federation",
     "History",
+    "LeakError",
     "LocalSteps",
     "Mechanism",
     "MedianClipping",
     "ModelState",
+    "Opening",
     "PerExample",
     "Release",
     "Sampler",
+    "Sent",
     "Shard",
     "Strategy",
     "StreamedFederation",
+    "Summed",
     "Wire",
     "adaptive_fed_avg",
     "attacks",
@@ -98,7 +107,6 @@ __all__ = [
     "capacity_for",
     "certify",
     "check_algorithm",
-    "client_releases",
     "clipping",
     "consensus",
     "datasets",
@@ -119,12 +127,13 @@ __all__ = [
     "fed_smp",
     "fixed_interval",
     "fixed_size",
-    "for_each_client",
     "full_batch",
     "gaussian",
+    "joint",
     "jopeq",
     "laplace",
     "ldp_fed_avg",
+    "looked_at",
     "mean_grad",
     "measures",
     "mechanism",
@@ -134,13 +143,12 @@ __all__ = [
     "msp_fl",
     "mspdq_fl",
     "noise",
-    "nothing_hidden",
+    "one_round",
     "partition",
     "per_example",
     "per_example_dense",
     "poisson",
     "private_mean",
-    "put",
     "qsgd",
     "quantization",
     "record_fed_avg",
@@ -149,10 +157,11 @@ __all__ = [
     "simulate",
     "split_cpu",
     "splitting",
+    "start",
     "steps",
     "subsets",
-    "take",
     "train",
+    "unprotected",
     "wavelet",
     "wavelet_mechanism",
     "with_replacement",

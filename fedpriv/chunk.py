@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.codecs import Wire
 from fedpriv.compilation import compiled, on_its_own
 from fedpriv.federation import Federation
 from fedpriv.fitting import fitted
+from fedpriv.rounds import one_round
 from fedpriv.strategy import Strategy, spmd, sum_over, use
 from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
-from fedpriv.vectors import dimension
 
 if TYPE_CHECKING:
     from fedpriv.streaming import StreamedFederation
@@ -55,13 +54,13 @@ def compiled_chunk(
         return compiled(spmd(make()), args, donate_argnums=[0]), fitting
 
 
-def one_round(
+def numbered_round(
     algorithm: Algorithm, root: Key, t: jax.Array, state: State, federation: Any
 ) -> tuple[State, tuple[Metrics, jax.Array]]:
     """Round t + 1 (t: i32[]): the state, its metrics and whether the model is finite, bool[]."""
-    state, metrics = algorithm.round(jax.random.fold_in(root, t + 1), state, federation)
-    model = jax.tree.map(jnp.int32, Wire(dimension(state.params)))
-    return state, ({"downlink": model} | metrics, _finite(state))
+    key = jax.random.fold_in(root, t + 1)
+    state, metrics = one_round(algorithm)(key, state, federation, t)
+    return state, (metrics, _finite(state))
 
 
 def rounds_of_seeds(
@@ -75,7 +74,7 @@ def rounds_of_seeds(
 
         def step(state: State, t: jax.Array) -> tuple:
             def run(state: State) -> tuple:
-                return one_round(algorithm, root, t, state, federation)
+                return numbered_round(algorithm, root, t, state, federation)
 
             if rounds % every == 0:
                 return run(state)

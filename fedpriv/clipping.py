@@ -41,6 +41,7 @@ class Clipping(NamedTuple):
       tensors: that contributions have, if they are clipped one by one.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
         norms (trees of f32[...]); None for other clipping.
+      seal: what the lengths were proved of, see `constructed`; whoever makes a clipping by hand leaves it out.
     """
 
     clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
@@ -50,6 +51,16 @@ class Clipping(NamedTuple):
     dimension: int | None = None
     tensors: int = 1
     scales: Callable[[PyTree, Bound], PyTree] | None = None
+    seal: tuple = ()
+
+    @property
+    def constructed(self) -> bool:
+        """Whether the lengths are what this module proved of `clip` and `scales`, none of them replaced since."""
+        return self.seal == self[:2] + (self.weighted_length, self.scales)
+
+    def sealed(self) -> Clipping:
+        """The same, as one whose lengths are proved."""
+        return self._replace(seal=self[:2] + (self.weighted_length, self.scales))
 
 
 def flat() -> Clipping:
@@ -62,7 +73,7 @@ def flat() -> Clipping:
         whole = over_tensors(norms)
         return spread(_scale(whole, bound, whole), norms)
 
-    return Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales)
+    return Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales).sealed()
 
 
 def per_layer(tensors: int) -> Clipping:
@@ -84,7 +95,7 @@ def per_layer(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(tensors**-0.5, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales)
+    return Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales).sealed()
 
 
 def separately(tensors: int) -> Clipping:
@@ -111,7 +122,7 @@ def separately(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales)
+    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales).sealed()
 
 
 def coefficients(d: int) -> Clipping:
@@ -133,7 +144,7 @@ def coefficients(d: int) -> Clipping:
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
-    return Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d)
+    return Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d).sealed()
 
 
 def per_level(d: int) -> Clipping:
@@ -167,7 +178,7 @@ def per_level(d: int) -> Clipping:
         # One coefficient of each level, all at their bounds.
         return inverse_haar(jnp.zeros(m).at[jnp.array([0, *starts])].set(jnp.array(limits)), d)
 
-    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d)
+    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d).sealed()
 
 
 def _constant(norm: float, d: int) -> jax.Array:

@@ -1,196 +1,228 @@
-"""Who takes part in a round, and the loop over those who do."""
+"""What a round sees of its clients: the cohort, whose calls are the only ways to them."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Callable
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
-from numpy.typing import ArrayLike
 
-from fedpriv import probe
+from fedpriv import streams
+from fedpriv.codecs import UNCODED, Codec, Wire
+from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
+from fedpriv.mechanisms import Mechanism
+from fedpriv.samplers import Draw, Sampler
+from fedpriv.shard import Shard
 from fedpriv.strategy import sum_over
-from fedpriv.types import Example, Key, PyTree
+from fedpriv.types import Key, Metrics, PyTree
+from fedpriv.vectors import dimension
 
 
-class Cohort(NamedTuple):
-    """The clients of one round.
-
-    Attributes:
-      ids: i32[slots]; equal to the number of clients in a slot that nobody fills, so that `take` and `put` cannot
-        touch another client's state.
-      mask: bool[slots], True where a client takes part.
-    """
-
-    ids: jax.Array
-    mask: jax.Array
-
-
-class Sampler(NamedTuple):
-    """How a cohort is drawn, and how that is accounted for: made together, so that the two cannot differ.
+class Sent(NamedTuple):
+    """What a client gives back, where that is more than its message.
 
     Attributes:
-      draw: key -> Cohort.
-      slots: length of a cohort's arrays; at least `accounting.most`, the largest cohort there can be.
-      expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
-      accounting: the same sampling as the accountant sees it.
+      message: what travels.
+      diagnostics: name -> f32[], numbers about the client that are not private and never released.
+      own: what the client keeps for itself until it takes part again.
     """
 
-    draw: Callable[[Key], Cohort]
-    slots: int
-    expected_size: float
-    accounting: Sampling
+    message: PyTree
+    diagnostics: Mapping[str, jax.Array] = {}
+    own: PyTree = ()
 
 
-def everyone(population: int) -> Sampler:
-    """All clients, every round.
-
-    Raises:
-      ValueError: a population below 1.
-    """
-    accounting = Everyone(population)
-    cohort = Cohort(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
-    return Sampler(lambda key: cohort, population, float(population), accounting)
-
-
-def fixed_size(population: int, size: int) -> Sampler:
-    """`size` of `population` clients, uniformly without replacement.
-
-    Raises:
-      ValueError: a size below 1 or above the population.
-    """
-    accounting = FixedSize(population, size)
-
-    def draw(key: Key) -> Cohort:
-        ids = jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[:size]
-        return Cohort(ids, jnp.ones(size, bool))
-
-    return Sampler(draw, size, float(size), accounting)
-
-
-def poisson(population: int, rate: float, capacity: int) -> Sampler:
-    """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
-
-    The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
-
-    Raises:
-      ValueError: a population or capacity below 1, or a rate outside (0, 1].
-    """
-    given = Poisson(population, rate, capacity)
-    # float32 uniforms lie on multiples of 2^-23, so that this is the probability of u < rate.
-    accounting = dataclasses.replace(given, rate=math.ceil(rate * 2**23) / 2**23)
-    slots = min(capacity, population)
-
-    def draw(key: Key) -> Cohort:
-        u = jax.random.uniform(key, (population,))
-        # Given u < rate the u are independent and uniform, so the lowest of them are a uniform subset.
-        # top_k gives them in the order of a sort, ties included, without sorting all.
-        _, order = lax.top_k(-u, slots)
-        mask = u[order] < accounting.rate
-        return Cohort(jnp.where(mask, order, population), mask)
-
-    return Sampler(draw, slots, population * rate, accounting)
-
-
-def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
-    """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
-
-    `rate` is each client's probability. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
-    certificate counts the cut either way.
-    """
-    return math.ceil(size + deviations * math.sqrt(size * (1 - rate)))
-
-
-def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
-    """`size` draws with replacement, each of client i with probability p_i = sizes[i] / sum(sizes).
-
-    X. Li et al., "On the Convergence of FedAvg on Non-IID Data", ICLR 2020, scheme I: the mean over the draws, equally
-    weighted, is an unbiased estimate of sum_i p_i w_i. A client drawn twice fills two slots with the same message.
-
-    Args:
-      sizes: [clients], records of each client, or other weights; positive.
-      size: M, number of draws.
-
-    Raises:
-      ValueError: weights that are not positive and finite, or no draws.
-    """
-    weights = np.asarray(sizes, np.float64)
-    if weights.ndim != 1 or not len(weights) or not np.all((weights > 0) & np.isfinite(weights)):
-        raise ValueError("sizes: not a list of positive numbers; give the clients' records")
-    # Integers of 31 bits: the probabilities that are drawn by are multiples of 2^-31, and so are those accounted for.
-    edges = np.round(np.cumsum(weights / weights.sum()) * 2**31).astype(np.int64)
-    largest = float(np.diff(edges, prepend=0).max()) / 2**31
-    accounting = WithReplacement(len(weights), size, largest)
-    inner = jnp.asarray(edges[:-1], jnp.uint32)
-
-    def draw(key: Key) -> Cohort:
-        drawn = jax.random.bits(key, (size,), jnp.uint32) >> 1
-        ids = jnp.searchsorted(inner, drawn, side="right").astype(jnp.int32)
-        return Cohort(ids, jnp.ones(size, bool))
-
-    return Sampler(draw, size, float(size), accounting)
-
-
-class Shard(NamedTuple):
-    """The records of one client.
+class Summed(NamedTuple):
+    """What a call of the cohort gives back.
 
     Attributes:
-      examples: leaves [capacity, ...].
-      size: i32[], how many of them are real, the first ones.
+      total: the noisy sum of the clients' messages, or what a protocol made of them.
+      metrics: `uplink` (`Wire` of one message) and `diagnostics` (means over the cohort), as a round returns them.
+      own: the store of what clients keep, with the cohort's rows replaced.
     """
 
-    examples: Example
-    size: jax.Array
+    total: PyTree
+    metrics: Metrics
+    own: PyTree
 
 
-def for_each_client(
+Client: TypeAlias = Callable[..., Any]
+"""(key, shard) or (key, shard, own) -> a message, or a `Sent`."""
+
+
+@dataclass
+class Cohort:
+    """The clients of one round, drawn by the engine.
+
+    Attributes:
+      round: i32[], number of rounds done.
+    """
+
+    round: jax.Array
+    _federation: Any
+    _drawn: Draw
+    _sampler: Sampler
+    _calls: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are, in the cohort or not."""
+        return self._federation.num_clients
+
+    @property
+    def expected_size(self) -> float:
+        """What a mean over the cohort divides by."""
+        return self._sampler.expected_size
+
+    @property
+    def size(self) -> jax.Array:
+        """i32[], how many take part: private where sampling amplifies, so not what a mean divides by."""
+        return jnp.sum(self._drawn.mask).astype(jnp.int32)
+
+    @property
+    def public(self) -> Shard:
+        """The server's public examples."""
+        rows = self._federation.public
+        examples = jax.tree.map(lambda leaf: leaf[rows], self._federation.examples)
+        return Shard(examples, jnp.int32(len(rows)), self.round)
+
+    def sum(
+        self,
+        client: Client,
+        key: Key,
+        *,
+        mechanism: Mechanism | Dynamic,
+        codec: Codec = UNCODED,
+        own: PyTree = (),
+        local: bool = False,
+    ) -> Summed:
+        """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
+
+        Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
+        the noise's variance, so that servers see it, too; here it is drawn once. Messages that a codec rounds carry
+        none: the server adds it.
+
+        Args:
+          client: what a member does. Its key depends on `key` and its id alone, so that results depend neither on
+            layout nor on devices.
+          key: for this call; it must differ between rounds, and between the turns of a loop.
+          mechanism: what bounds a message and perturbs the sum; `unprotected(reason)` where nothing does.
+          codec: of the messages; what is decoded is clipped.
+          own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
+          local: each member adds all of the noise to its own clipped message before coding it (local differential
+            privacy).
+        """
+        clients_key, noise_key = self._keys(key)
+        used = mechanism.in_round(self.round)
+
+        def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
+            sent = as_sent(client(key, shard, *mine))
+            if local:
+                bounded, norm = used.clip(sent.message)
+                noisy = used.perturb(jax.random.fold_in(key, streams.OWN_NOISE), bounded)
+                message, found = codec.code(key, noisy)
+            else:
+                coded, found = codec.code(key, sent.message)
+                message, norm = used.clip(coded)
+            return message, (sent.own, {"mean_update_norm": norm} | found | sent.diagnostics)
+
+        total, (new, seen) = self._over(one, clients_key, own)
+        if not local:
+            total = used.perturb(noise_key, total)
+        metrics = self._metrics(codec.wire(dimension(total)), seen)
+        total = self._shown(total, noise_key, mechanism, codec, local)
+        return Summed(total, metrics, self._stored(own, new))
+
+    def unprotected(
+        self,
+        client: Client,
+        key: Key,
+        protocol: Callable[[Key, PyTree], tuple[PyTree, PyTree]],
+        *,
+        reason: str,
+        own: PyTree = (),
+    ) -> Summed:
+        """Runs `client` for every member and hands all messages (leaves [slots, ...]) to `protocol`, as they are.
+
+        Formal guarantees: none.
+
+        Args:
+          protocol: (key, messages) -> (what comes of them, what travels meanwhile), the latter for attacks.
+          reason: why nothing is hidden, in words; the certificate says it.
+          client, key, own: as `sum`.
+        """
+        clients_key, protocol_key = self._keys(key)
+
+        def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
+            message, diagnostics, kept = as_sent(client(key, shard, *mine))
+            return (), (message, kept, dict(diagnostics))
+
+        _, (messages, new, seen) = self._over(one, clients_key, own)
+        outcome = self._agreed(protocol, protocol_key, messages, reason)
+        size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
+        return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
+
+    def _keys(self, key: Key) -> tuple[Key, Key]:
+        """(for the clients, for what happens to their messages), of this call alone."""
+        clients_key, rest = jax.random.split(jax.random.fold_in(key, next(self._calls)))
+        return clients_key, rest
+
+    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+        """The sum over the cohort of what `fn` returns first, and what it returns second, stacked."""
+        rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
+        given = (rows,) if jax.tree.leaves(own) else ()
+        return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
+
+    def _shown(
+        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
+    ) -> PyTree:
+        """The noisy total, where whoever watches sees it."""
+        return total
+
+    def _agreed(
+        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
+    ) -> PyTree:
+        return protocol(key, messages)[0]
+
+    def _stored(self, own: PyTree, new: PyTree) -> PyTree:
+        ids = self._drawn.ids
+        return jax.tree.map(lambda leaf, row: leaf.at[ids].set(row, mode="drop"), own, new)
+
+    def _metrics(self, wire: Wire, seen: Mapping[str, jax.Array]) -> Metrics:
+        most = jnp.maximum(self.size, 1)
+        means = {name: jnp.sum(values, 0) / most for name, values in seen.items()}
+        return {"uplink": jax.tree.map(jnp.int32, wire), "diagnostics": means}
+
+
+def as_sent(given: Any) -> Sent:
+    """What a client gave back, whether that is its message alone or a `Sent`."""
+    return given if isinstance(given, Sent) else Sent(given)
+
+
+def over_clients(
     fn: Callable[..., tuple[PyTree, PyTree]],
     key: Key,
-    cohort: Cohort,
+    drawn: Draw,
     federation: Federation,
     *per_client: PyTree,
+    round: jax.Array | int = 0,
 ) -> tuple[PyTree, PyTree]:
-    """Runs `fn(key, shard, *own)` for each client of the cohort; `own` is its slice of `per_client` ([slots, ...]).
+    """Runs `fn(key, shard, *own)` for each client drawn; `own` is its slice of `per_client` ([slots, ...]).
 
-    A client's key depends on `key` and its id alone, so that results depend neither on chunks nor on devices.
+    Not for rounds, whose `Cohort` says what is released.
 
     Returns:
-      (total, kept): the sum over the cohort of the first thing `fn` returns, streamed, and the second thing stacked
+      (total, kept): the sum over the clients of the first thing `fn` returns, streamed, and the second thing stacked
       ([slots, ...], zeros in empty slots).
     """
-    records = federation.records(cohort.ids, cohort.mask)
+    records = federation.records(drawn.ids, drawn.mask)
 
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
-        shard = Shard(records(i), federation.size[i])
-        with probe.client(i):
-            return fn(jax.random.fold_in(key, i), shard, *own)
+        shard = Shard(records(i), federation.size[i], round)
+        return fn(jax.random.fold_in(key, i), shard, *own)
 
-    probe.show("cohort", cohort)
-    mask = probe.contributing(cohort.ids, cohort.mask)
-    if not probe.keeping():
-        return sum_over(client, mask, cohort.ids, *per_client)
-
-    def shown(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
-        message, kept = client(i, *own)
-        return message, (kept, message)
-
-    total, (kept, messages) = sum_over(shown, mask, cohort.ids, *per_client)
-    probe.show("messages", messages)
-    return total, kept
-
-
-def take(store: PyTree, cohort: Cohort) -> PyTree:
-    """The cohort's rows of per-client state [clients, ...]; an empty slot gets some row, which `put` drops."""
-    return jax.tree.map(lambda leaf: leaf.at[cohort.ids].get(mode="clip"), store)
-
-
-def put(store: PyTree, cohort: Cohort, new: PyTree) -> PyTree:
-    """The store with the cohort's rows replaced by `new` ([slots, ...]); empty slots change nothing."""
-    return jax.tree.map(lambda leaf, row: leaf.at[cohort.ids].set(row, mode="drop"), store, new)
+    return sum_over(client, drawn.mask, drawn.ids, *per_client)

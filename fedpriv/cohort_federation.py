@@ -7,9 +7,7 @@ from typing import NoReturn
 
 import flax.struct
 import jax
-import jax.numpy as jnp
 
-from fedpriv.foresight import asks_for
 from fedpriv.types import PyTree
 
 
@@ -62,7 +60,6 @@ class CohortFederation:
         """
         if not len(self.holders):
             not_here("records")
-        asks_for(jnp.where(mask, ids, self.num_clients))
 
         def of_client(i: jax.Array) -> PyTree:
             slot = jnp.argmax(self.holders == i)

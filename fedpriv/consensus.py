@@ -261,14 +261,14 @@ class Consensus(NamedTuple):
       submodels: those after K exchanges.
       saturated: f32[], fraction of the values of the K + 1 messages that lay outside their interval.
       width: f32[], of the interval of the last round (0 at full precision).
-      messages: f32[K + 1, M, d], all that was sent, if it was to be kept.
+      messages: f32[K + 1, M, d], all that was sent; of exchanges that do not happen the last one again.
     """
 
     model: jax.Array
     submodels: Submodels
     saturated: jax.Array
     width: jax.Array
-    messages: jax.Array | None = None
+    messages: jax.Array
 
 
 class _Round(NamedTuple):
@@ -287,15 +287,12 @@ def agree(
     transmission: Transmission,
     rounds: jax.Array | int,
     most: int,
-    *,
-    keep: bool = False,
 ) -> Consensus:
     """K exchanges (Algorithm 1, lines 22 to 31), as one scan of `most` rounds of which the first K happen.
 
     Args:
       sent: of f32[M, d], q_i[0].
       rounds: K_t, i32[] in 0..most.
-      keep: all messages, for attacks; of exchanges that do not happen the last one again.
     """
     e = coupling.step
     pi = interval_scale(e, start.visible.shape[0])
@@ -309,9 +306,9 @@ def agree(
         outside = now.outside + jnp.mean(q.outside)
         return _Round(submodels, q.values, widest, transmission.interval(width), outside)
 
-    def if_it_happens(now: _Round, k: jax.Array) -> tuple[_Round, Any]:
+    def if_it_happens(now: _Round, k: jax.Array) -> tuple[_Round, jax.Array]:
         after = lax.cond(k < rounds, once, lambda now, k: now, now, k)
-        return after, after.sent if keep else None
+        return after, after.sent
 
     zero = jnp.float32(0)
     begun = _Round(start, sent.values, zero, zero, jnp.mean(sent.outside))
@@ -322,7 +319,7 @@ def agree(
         end.submodels,
         end.outside / (rounds + 1),
         end.width,
-        jnp.concatenate([sent.values[None], later]) if keep else None,
+        jnp.concatenate([sent.values[None], later]),
     )
 
 

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv import probe
-from fedpriv.cohort import Shard
 from fedpriv.low_rank import Batch, Steps, low_rank_steps
+from fedpriv.shard import Shard
 from fedpriv.strategy import current
 from fedpriv.types import Example, Key, LossFn, Params
 
@@ -141,8 +140,7 @@ def train(
     Returns:
       The trained parameters.
     """
-    capacity = jax.tree.leaves(shard.examples)[0].shape[0]
-    plan = batches(key, shard.size, capacity)
+    plan = batches(key, shard.size, shard.capacity)
 
     def batch_at(s: jax.Array) -> Batch:
         positions, mask = plan.at(s)
@@ -158,8 +156,7 @@ def train(
         return steps.step(s, carry, batch_at(s))
 
     count = plan.steps if plan.most is None else jnp.minimum(plan.steps, plan.most)
-    trained = steps.trained(lax.fori_loop(0, count, step, steps.start))
-    return probe.trained(params, trained)
+    return steps.trained(lax.fori_loop(0, count, step, steps.start))
 
 
 def _plain_steps(grad: GradFn, optimizer: optax.GradientTransformation, params: Params) -> Steps:

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedpriv.cohort import Cohort, Shard, for_each_client
+from fedpriv.cohort import over_clients
 from fedpriv.federation import Federation
+from fedpriv.samplers import Draw
+from fedpriv.shard import Shard
 from fedpriv.simulate import Measure
 from fedpriv.types import Example, Key, LossFn, Params, State
 from fedpriv.vectors import flatten
@@ -47,16 +49,16 @@ def heterogeneity(loss: LossFn, l2: float = 0.0, minimum: float | None = None) -
 
     def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
         clients = federation.num_clients
-        everyone = Cohort(jnp.arange(clients), jnp.ones(clients, bool))
+        everyone = Draw(jnp.arange(clients), jnp.ones(clients, bool))
 
         def client(key: Key, shard: Shard) -> tuple[Any, tuple]:
-            capacity = jax.tree.leaves(shard.examples)[0].shape[0]
-            mask = jnp.arange(capacity) < shard.size
-            value, gradient = jax.value_and_grad(of_client)(state.params, shard.examples, mask)
+            value, gradient = jax.value_and_grad(of_client)(
+                state.params, shard.examples, shard.mask
+            )
             g = flatten(gradient)
             return (value, g, jnp.sum(g**2)), ()
 
-        total, _ = for_each_client(client, jax.random.key(0), everyone, federation)
+        total, _ = over_clients(client, jax.random.key(0), everyone, federation)
         value, mean, squared = jax.tree.map(lambda leaf: leaf / clients, total)
         of_mean = jnp.sum(mean**2)
         found = {

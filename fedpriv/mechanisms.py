@@ -16,6 +16,7 @@ import optax
 
 from fedpriv.clipping import Bound, Clipping, flat, spread
 from fedpriv.noise import Noise, isotropic
+from fedpriv.privacy.whitening import joint_multiplier
 from fedpriv.types import Key, PyTree
 from fedpriv.vectors import dimension, flatten, unflatten
 
@@ -43,6 +44,8 @@ class Mechanism(NamedTuple):
       dimension: number of coordinates, if the mechanism is for one number only.
       tensors: least number of them: one for each tensor that is clipped by itself.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
+      parts: of a `joint` mechanism.
+      seal: what the multiplier was proved of, see `constructed`; whoever makes a mechanism by hand leaves it out.
     """
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
@@ -58,6 +61,8 @@ class Mechanism(NamedTuple):
     dimension: int | None = None
     tensors: int = 1
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
+    parts: tuple[Mechanism, ...] = ()
+    seal: tuple = ()
 
     def in_round(self, t: jax.Array | int) -> Mechanism:
         """The mechanism of round t: this one; schedules differ."""
@@ -75,6 +80,15 @@ class Mechanism(NamedTuple):
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each part of a run."""
         return ((rounds, self.multiplier),)
+
+    @property
+    def constructed(self) -> bool:
+        """Whether the multiplier is what this module proved of `clip` and `perturb`, none of them replaced since."""
+        return self.seal == (self.clip, self.perturb, self.multiplier)
+
+    def sealed(self) -> Mechanism:
+        """The same, as one whose multiplier is proved."""
+        return self._replace(seal=(self.clip, self.perturb, self.multiplier))
 
 
 def mechanism(
@@ -116,7 +130,7 @@ def mechanism(
             drawn, bounds = noise.draw(key, total), spread(bound, total)
             return jax.tree.map(lambda s, z, c: s + c * strength * z, total, drawn, bounds)
 
-        return Mechanism(
+        made = Mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
@@ -130,6 +144,7 @@ def mechanism(
             tensors=clipping.tensors,
             at=at,
         )
+        return made.sealed() if clipping.constructed and noise.constructed else made
 
     return at(clip_norm, float(noise_multiplier))
 
@@ -167,7 +182,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
     def norm(update: PyTree) -> jax.Array:
         return optax.tree.norm(update, ord=1)
 
-    return Mechanism(
+    made = Mechanism(
         _clip(clip_norm, norm),
         _perturb(clip_norm * noise_multiplier, jax.random.laplace),
         float(noise_multiplier),
@@ -178,6 +193,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
         whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
     )
+    return made.sealed()
 
 
 def _times(u: PyTree, bound: Bound) -> PyTree:
@@ -247,5 +263,58 @@ def _perturb(
     return perturb
 
 
-UNPERTURBED = gaussian(math.inf, 0)
-"""Neither bounds nor hides anything."""
+def unprotected(reason: str = "no noise is added") -> Mechanism:
+    """Neither bounds nor hides anything; a certificate gives the reason."""
+    return gaussian(math.inf, 0)._replace(reason=reason)
+
+
+UNPROTECTED = unprotected()
+ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone")
+"""For messages that depend on records through `Shard.private_mean` alone, which is checked: their sum needs no noise."""
+
+
+def joint(*parts: Mechanism) -> Mechanism:
+    """Each part of a message (a tuple) by a mechanism of its own, with noise of its own; one release of all together.
+
+    Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (G. Andrew et al., arXiv:1905.03871, Theorem 1).
+
+    Args:
+      parts: Gaussian; the norm that is reported is of the first.
+
+    Raises:
+      ValueError: no parts, or noise that is not Gaussian.
+    """
+    if not parts or any(part.noise != "gaussian" for part in parts):
+        raise ValueError("parts: not mechanisms with Gaussian noise alone")
+
+    def clip(message: tuple) -> tuple[tuple, jax.Array]:
+        bounded = [part.clip(u) for part, u in zip(parts, message, strict=True)]
+        return tuple(u for u, _ in bounded), bounded[0][1]
+
+    def perturb(key: Key, total: tuple) -> tuple:
+        keys = jax.random.split(key, len(parts))
+        each = zip(parts, keys, total, strict=True)
+        return tuple(part.perturb(k, s) for part, k, s in each)
+
+    def whiten(message: tuple) -> jax.Array:
+        each = [part.whiten(u) for part, u in zip(parts, message, strict=True)]  # type: ignore[misc]
+        return jnp.concatenate([leaf.reshape(-1) for leaf in each])
+
+    def worst(d: int) -> tuple:
+        sizes = [d, *(part.dimension or 1 for part in parts[1:])]
+        return tuple(part.worst(n) for part, n in zip(parts, sizes, strict=True))  # type: ignore[misc]
+
+    hidden = all(part.multiplier > 0 for part in parts)
+    made = Mechanism(
+        clip,
+        perturb,
+        joint_multiplier(part.multiplier for part in parts),
+        next((part.reason for part in parts if part.reason), ""),
+        clip_norm=parts[0].clip_norm,
+        noise_multiplier=parts[0].noise_multiplier,
+        worst=worst if hidden else None,
+        whiten=whiten if hidden else None,
+        tensors=parts[0].tensors,
+        parts=parts,
+    )
+    return made.sealed() if all(part.constructed for part in parts) else made

@@ -26,12 +26,23 @@ class Noise(NamedTuple):
       reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
       whiten: u -> Sigma^-1/2 u, f32[...] of independent entries of variance 1 if u is noise of this distribution.
       dimension: number of coordinates, if it is for one number only.
+      seal: what the reach was proved of, see `constructed`; whoever makes a noise by hand leaves it out.
     """
 
     draw: Callable[[Key, PyTree], PyTree]
     reach: Callable[[Clipping], float]
     whiten: Callable[[PyTree], jax.Array]
     dimension: int | None = None
+    seal: tuple = ()
+
+    @property
+    def constructed(self) -> bool:
+        """Whether `reach` is what this module proved of `draw`, neither replaced since."""
+        return self.seal == self[:2]
+
+    def sealed(self) -> Noise:
+        """The same, as one whose reach is proved."""
+        return self._replace(seal=self[:2])
 
 
 def isotropic() -> Noise:
@@ -40,7 +51,7 @@ def isotropic() -> Noise:
     def draw(key: Key, like: PyTree) -> PyTree:
         return unflatten(jax.random.normal(key, (dimension(like),)), like)
 
-    return Noise(draw, lambda clipping: clipping.length, flatten)
+    return Noise(draw, lambda clipping: clipping.length, flatten).sealed()
 
 
 def haar_noise(d: int, form: Form = "averaging") -> Noise:
@@ -74,7 +85,7 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
         z = haar(flatten(u), form)
         return z / _weighted(jnp.ones(m)) if averaging else z
 
-    return Noise(draw, reach, whiten, d)
+    return Noise(draw, reach, whiten, d).sealed()
 
 
 def _weighted(z: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.clipping import over_tensors, separately
+from fedpriv.dynamic import Dynamic
 from fedpriv.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.noise import isotropic
 from fedpriv.stacked import EXACT, Stacked, counted
@@ -132,6 +133,9 @@ class MedianClipping(NamedTuple):
     def noise(self) -> str:
         """The noise's kind."""
         return "gaussian"
+
+
+RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
 
 
 def private_mean(

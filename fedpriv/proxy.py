@@ -15,10 +15,12 @@ import optax
 from jax import lax
 
 from fedpriv.clipping import Clipping, flat, over_tensors
-from fedpriv.cohort import Shard, everyone, for_each_client
+from fedpriv.cohort import over_clients
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, mean_grad, train
 from fedpriv.per_example import Gradients
+from fedpriv.samplers import everyone
+from fedpriv.shard import Shard
 from fedpriv.types import Example, Key, LossFn, Params
 
 
@@ -84,5 +86,5 @@ def median_update_norm(
         trained = train(key, params, shard, grad=grad, optimizer=optimizer, batches=batches)
         return (), clip(jax.tree.map(jnp.subtract, params, trained), math.inf)[1]
 
-    cohort = everyone(proxies.num_clients).draw(key)
-    return jnp.median(for_each_client(norm, key, cohort, proxies)[1])
+    drawn = everyone(proxies.num_clients).draw(key)
+    return jnp.median(over_clients(norm, key, drawn, proxies)[1])

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.cohort import Cohort, Sampler
 from fedpriv.privacy.sampling import FixedSize
+from fedpriv.samplers import Draw, Sampler
 from fedpriv.types import Key
 
 _MARGIN = 3.0  # standard deviations of the number of different values: a second draw is rare
@@ -44,27 +44,27 @@ def subsets(population: int, size: int) -> Sampler:
         slot = jnp.where(first, rank - 1, size)  # beyond the last one: dropped
         return jnp.zeros(size, jnp.int32).at[slot].set(ids, mode="drop"), rank[-1] >= size
 
-    def draw(key: Key) -> Cohort:
+    def draw(key: Key) -> Draw:
         def again(state: tuple) -> tuple:
             key = jax.random.fold_in(state[0], 1)
             return key, *attempt(key)
 
         _, ids, _ = lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))
-        return Cohort(ids, jnp.ones(size, bool))
+        return Draw(ids, jnp.ones(size, bool))
 
     return Sampler(draw, size, float(size), accounting)
 
 
-def _without(population: int, count: int) -> Callable[[Key], Cohort]:
+def _without(population: int, count: int) -> Callable[[Key], Draw]:
     """Draws all records but a uniform subset of `count`."""
     everything = jnp.arange(population, dtype=jnp.int32)
     if count == 0:
-        return lambda key: Cohort(everything, jnp.ones(population, bool))
+        return lambda key: Draw(everything, jnp.ones(population, bool))
     left_out = subsets(population, count).draw
 
-    def draw(key: Key) -> Cohort:
+    def draw(key: Key) -> Draw:
         mask = jnp.ones(population, bool).at[left_out(key).ids].set(False, mode="drop")
-        return Cohort(jnp.where(mask, everything, population), mask)
+        return Draw(jnp.where(mask, everything, population), mask)
 
     return draw
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from fedpriv import distributed
 from fedpriv.checkpoint import Checkpoints, Keeper
@@ -21,7 +20,7 @@ from fedpriv.chunk import (
     Training,
     compiled_chunk,
     evaluate,
-    one_round,
+    numbered_round,
     rounds_of_seeds,
 )
 from fedpriv.datasets import Dataset
@@ -200,10 +199,16 @@ def _chunks(
     if measure:
         raise ValueError("measure: it would need all records; use a Federation in memory")
     states = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
-    step, scores = partial(one_round, algorithm), partial(evaluate, score)
-    where = NamedSharding(strategy.mesh, PartitionSpec())
     ends = progress.round, rounds, every
-    with streamed_chunk(step, scores, federations, states, roots, ends, where) as (chunk, fitted):
+    with streamed_chunk(
+        lambda: partial(numbered_round, algorithm),
+        algorithm.sampler,
+        partial(evaluate, score),
+        federations,
+        roots,
+        ends,
+        strategy.mesh,
+    ) as (chunk, fitted):
         yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
 
 

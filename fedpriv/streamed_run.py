@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import Mesh
 
+from fedpriv import distributed
 from fedpriv.cohort_federation import CohortFederation
 from fedpriv.fitting import fitted
-from fedpriv.foresight import asking, foresee
+from fedpriv.rounds import keys_of
+from fedpriv.samplers import Opening, Sampler
 from fedpriv.strategy import Strategy, current, spmd, use
 from fedpriv.streaming import StreamedFederation
 from fedpriv.types import Key, PyTree, State
@@ -30,12 +31,8 @@ def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFede
 
     Raises:
       ValueError: another number of clients or of public rows, or other kinds of examples; federations in memory among
-        them; a run of several processes.
+        them.
     """
-    if jax.process_count() > 1:
-        raise ValueError(
-            f"federation: a streamed one runs in 1 process, not in {jax.process_count()}; use a Federation in memory"
-        )
     for i, other in enumerate(federations):
         if not isinstance(other, StreamedFederation):
             raise ValueError(f"federation[{i}] is in memory, others are streamed; give one kind")
@@ -61,28 +58,28 @@ def _alike(federation: StreamedFederation) -> tuple[int, int, PyTree]:
 
 @contextmanager
 def streamed_chunk(
-    step: Step,
+    make: Callable[[], Step],
+    sampler: Sampler | Opening,
     evaluation: Callable[[PyTree, PyTree], dict[str, jax.Array]],
     federations: Sequence[StreamedFederation],
-    states: Sequence[State],
     roots: Sequence[Key],
     plan: tuple[int, int, int],
-    where: Sharding,
+    mesh: Mesh,
 ) -> Iterator[tuple[Callable[..., tuple[list[State], tuple]], Callable[[], Strategy]]]:
     """What `simulate` calls for `every` rounds and an evaluation of each seed, and fetches results once from.
 
     And what tells the layout of clients, once there was a round.
 
     Args:
-      step: a round, (root, rounds done, state, federation) -> (state, (metrics, finite)).
+      make: makes a round, (root, rounds done, state, federation) -> (state, (metrics, finite)).
+      sampler: draws the cohorts.
       evaluation: (params, test) -> scores.
-      federations, states, roots: of each seed; the states of the first call.
+      federations, roots: of each seed.
       plan: rounds done before, rounds in all, rounds between evaluations.
-      where: the devices.
+      mesh: the devices.
 
     Raises:
-      ValueError: a cohort that cannot be known in time, see `foresee`; when it is called, a round that asked for other
-        clients than were foreseen, or what `StreamedFederation.read` finds wrong.
+      ValueError: when it is called, what `StreamedFederation.read` finds wrong.
     """
     done, rounds, every = plan
 
@@ -97,19 +94,13 @@ def streamed_chunk(
         seen: list[list] = [[] for _ in seeds]
         for s, of_seed in enumerate(seen):
             for _ in ends(start):
-                states[s], *out = running.run(states[s])
+                states[s], out = running.run(states[s])
                 of_seed.append(out)
         found = jax.device_get((seen, [scores(state.params, test) for state in states]))
-        (metrics, finite), foreseen = _stacked([_stacked(of_seed) for of_seed in found[0]])
-        if not foreseen.all():
-            t = start + int(np.argmin(foreseen.all(0))) + 1
-            raise ValueError(
-                f"round {t}: it asked for other clients than its key and state.round had foreseen; state.round must "
-                "count the rounds, and who is drawn must not depend on how arithmetic is rounded"
-            )
+        metrics, finite = _stacked([_stacked(of_seed) for of_seed in found[0]])
         return states, (metrics, finite, _stacked(found[1]), {})
 
-    with StreamedRounds(step, federations, states[0], roots, order, where) as running:
+    with StreamedRounds(make, sampler, federations, roots, order, mesh) as running:
         yield chunk, lambda: running.layout
 
 
@@ -125,34 +116,30 @@ class StreamedRounds:
     statement, at whose end the thread ends.
 
     Args:
-      step: a round.
-      federations: of each seed.
-      state: of any seed, for its shapes.
-      roots: of each seed.
+      make: makes a round, anew for every layout of clients.
+      sampler: draws the cohorts.
+      federations, roots: of each seed.
       order: (seed, rounds done) of the rounds to come.
-      where: the devices.
-
-    Raises:
-      ValueError: a cohort that cannot be known in time, see `foresee`.
+      mesh: the devices.
     """
 
     def __init__(
         self,
-        step: Step,
+        make: Callable[[], Step],
+        sampler: Sampler | Opening,
         federations: Sequence[StreamedFederation],
-        state: State,
         roots: Sequence[Key],
         order: Iterable[tuple[int, int]],
-        where: Sharding,
+        mesh: Mesh,
     ):
-        self._federations, self._roots, self._where = federations, roots, where
+        self._federations, self._roots, self._mesh = federations, roots, mesh
         each = {
-            id(f): jax.device_put(f.empty(), where)
+            id(f): distributed.replicate(f.empty(), mesh)
             for f in {id(f): f for f in federations}.values()
         }
         self._empty = [each[id(f)] for f in federations]
-        self._who = _foreseen(step, roots[0], state, self._empty[0])
-        self._make, self._strategy = partial(_checked, step), current()
+        self._who, self._local = _draws(sampler), [distributed.local(root) for root in roots]
+        self._make, self._strategy = make, current()
         self._step: Callable[..., tuple] | None = None
         self._order = iter(order)
         self._done: jax.Array | None = None
@@ -171,12 +158,8 @@ class StreamedRounds:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, state: State) -> tuple[State, PyTree, jax.Array]:
-        """Starts the next round without waiting for it.
-
-        Returns:
-          (state, what is to be known of the round, bool[], whether all it asked for had been foreseen).
-        """
+    def run(self, state: State) -> tuple[State, PyTree]:
+        """Starts the next round without waiting for it: (state, what is to be known of the round)."""
         assert self._next is not None
         seed, t, fetched = self._next
         federation = fetched.result()
@@ -186,8 +169,9 @@ class StreamedRounds:
         if self._step is None:
             self._step = self._jitted(given)
         with use(self._strategy):
-            state, seen, self._done = self._step(*given)
-        return state, seen, self._done
+            state, seen = self._step(*given)
+        self._done = jax.tree.leaves(seen)[0]
+        return state, seen
 
     def _jitted(self, given: tuple) -> Callable[..., tuple]:
         """The step, with as many clients side by side as fit beside the records of two rounds."""
@@ -204,48 +188,27 @@ class StreamedRounds:
         if coming is None:
             return None
         seed, t = coming
-        ids = self._who(self._roots[seed], np.int32(t), self._empty[seed])
+        ids = self._who(self._local[seed], np.int32(t))
         return seed, np.int32(t), self._pool.submit(self._read, seed, ids, self._done)
 
     def _read(self, seed: int, ids: jax.Array, before: jax.Array | None) -> CohortFederation:
         jax.block_until_ready(before)
         read = self._federations[seed].read(np.asarray(ids))
-        holders, held = jax.device_put(read, self._where)
+        holders, held = distributed.replicate(read, self._mesh)
         return replace(self._empty[seed], holders=holders, held=held)
 
 
-class _Late(NamedTuple):
-    """What is not known a round ahead."""
+def _draws(sampler: Sampler | Opening) -> Callable[[Key, np.int32], jax.Array]:
+    """(root, rounds done) -> ids i32[slots] of those who will take part, the number of clients where nobody does."""
 
-    state: State
-    records: PyTree
+    def drawing(sampler: Sampler) -> Callable[[Key, jax.Array], jax.Array]:
+        def ids(root: Key, t: jax.Array) -> jax.Array:
+            drawn = sampler.draw(keys_of(jax.random.fold_in(root, t + 1))[0])
+            return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population)
 
+        return jax.jit(ids)
 
-def _foreseen(
-    step: Step, root: Key, state: State, empty: CohortFederation
-) -> Callable[..., jax.Array]:
-    """(root, rounds done, federation without records) -> ids of those whom the round will ask for."""
-    counts = [leaf is getattr(state, "round", None) for leaf in jax.tree.leaves(state)]
-
-    def round(root: Key, t: jax.Array, empty: CohortFederation, late: _Late) -> PyTree:
-        leaves, structure = jax.tree.flatten(late.state)
-        leaves = [t if counter else leaf for counter, leaf in zip(counts, leaves, strict=True)]
-        holders = jnp.zeros(1, jnp.int32)
-        federation = replace(empty, holders=holders, held=late.records)
-        return step(root, t, jax.tree.unflatten(structure, leaves), federation)
-
-    one = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), empty.held
-    )
-    return foresee(round, (root, jnp.int32(0), empty), _Late(state, one))
-
-
-def _checked(step: Step) -> Callable[..., tuple[State, PyTree, jax.Array]]:
-    """A step that also says whether the records of all whom it asked for were there."""
-
-    def checked(root: Key, t: jax.Array, state: State, federation: CohortFederation) -> tuple:
-        (state, seen), asked = asking(step)(root, t, state, federation)
-        there = jnp.isin(asked, federation.holders) | (asked == federation.num_clients)
-        return state, seen, jnp.all(there)
-
-    return checked
+    if isinstance(sampler, Sampler):
+        return drawing(sampler)
+    first, then, opened = drawing(sampler.first), drawing(sampler.then), sampler.rounds
+    return lambda root, t: (first if t < opened else then)(root, t)

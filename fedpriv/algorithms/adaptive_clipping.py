@@ -12,16 +12,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv import probe
-from fedpriv.algorithms._shared import client_releases, measured, starting_from
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.codecs import UNCODED, Codec, Coded, Wire
+from fedpriv.cohort import Cohort
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
-from fedpriv.mechanisms import Mechanism, gaussian
-from fedpriv.privacy.whitening import joint_multiplier
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params
-from fedpriv.vectors import dimension
+from fedpriv.mechanisms import Mechanism, gaussian, joint
+from fedpriv.samplers import Sampler
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params, start
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 
@@ -84,41 +82,46 @@ def adaptive_fed_avg(
     z_delta = update_noise(noise_multiplier, count_noise)
     grad = mean_grad(loss)
 
-    def init(params: Params, federation: Federation) -> AdaptiveState:
-        return AdaptiveState(*starting_from(sampler)(params, federation), jnp.float32(clip_norm))
+    counted = gaussian(0.5, 2 * count_noise)  # bits minus 1/2, under noise of deviation sigma_b
 
-    def round(
-        key: Key, state: AdaptiveState, federation: Federation
-    ) -> tuple[AdaptiveState, Metrics]:
+    def init(params: Params, federation: Federation) -> AdaptiveState:
+        return AdaptiveState(*start(params, federation), jnp.float32(clip_norm))
+
+    def round(key: Key, state: AdaptiveState, cohort: Cohort) -> tuple[AdaptiveState, Metrics]:
         theta, t, bound = state
-        now = at(bound, z_delta)
-        # The first three are the keys of `fed_avg`, which this is to the bit if C does not move.
-        cohort_key, local_key, noise_key, count_key = jax.random.split(key, 4)
-        cohort = sampler.draw(cohort_key)
+        updates = at(bound, z_delta)
 
         def client_update(key: Key, shard: Shard) -> tuple:
             theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
-            coded = codec.code(key, jax.tree.map(jnp.subtract, theta, theta_i))
-            clipped, norm = now.clip(coded.message)
-            below = jnp.where(norm <= bound, 0.5, -0.5)  # NaN is not below
-            return (clipped, below), {"mean_update_norm": norm} | coded.diagnostics
+            delta = jax.tree.map(jnp.subtract, theta, theta_i)
+            norm = updates.clip(delta)[1]
+            return delta, jnp.where(norm <= bound, 0.5, -0.5)  # NaN is not below
 
-        (total, count), seen = for_each_client(client_update, local_key, cohort, federation)
-        probe.show("perturb", now.perturb)
-        total = now.perturb(noise_key, total)
-        count += count_noise * jax.random.normal(count_key)
-        theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)
-        error = count / sampler.expected_size + 0.5 - quantile
+        (total, count), metrics, _ = cohort.sum(
+            client_update, key, mechanism=joint(updates, counted), codec=with_a_bit(codec)
+        )
+        theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)
+        error = count / cohort.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
-        wire = codec.wire(dimension(theta))
-        metrics = measured(cohort, wire._replace(overhead=wire.overhead + 1), seen)  # the bit
         metrics["diagnostics"]["clip_norm"] = bound
         return AdaptiveState(theta, t + 1, moved), metrics
 
-    updates = at(clip_norm, z_delta)
-    both = joint_multiplier([updates.multiplier, 2 * count_noise])
-    releases = client_releases(updates._replace(multiplier=both), sampler, codec)
-    return Algorithm(init, round, releases)
+    return Algorithm(init, round, sampler)
+
+
+def with_a_bit(codec: Codec) -> Codec:
+    """`codec` for the first part of a message whose second part is one bit."""
+
+    def code(key: Key, message: tuple) -> Coded:
+        update, bit = message
+        coded = codec.code(key, update)
+        return Coded((coded.message, bit), coded.diagnostics)
+
+    def wire(d: int) -> Wire:
+        of_update = codec.wire(d - 1)
+        return of_update._replace(overhead=of_update.overhead + 1)
+
+    return Codec(code, wire, codec.lossy)
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:

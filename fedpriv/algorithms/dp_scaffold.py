@@ -15,22 +15,22 @@ from typing import Literal, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
 from fedpriv import streams
-from fedpriv.algorithms._shared import measured, starting_from
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.clipping import flat, separately
 from fedpriv.codecs import UNCODED, Codec, Wire
-from fedpriv.cohort import Sampler, Shard, everyone, for_each_client, put, take
+from fedpriv.cohort import Cohort, Sent
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.mechanisms import Mechanism, gaussian, mechanism
+from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, gaussian, mechanism
 from fedpriv.noise import isotropic
 from fedpriv.per_example import Gradients, MedianClipping
 from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.private_steps import LocalSteps
-from fedpriv.types import Algorithm, Key, Metrics, Params, unclaimed
+from fedpriv.samplers import Opening, Sampler, everyone
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, Metrics, Params, start, unclaimed
 from fedpriv.vectors import dimension, unflatten
 
 ClipNorm: TypeAlias = float | Literal["median"]
@@ -90,7 +90,6 @@ def dp_scaffold_steps(
         perturbing,
         unit,
         weight_decay,
-        linear=True,
     )
 
 
@@ -145,67 +144,46 @@ def dp_scaffold(
         )
     if everyone_first and warm_start == 0:
         raise ValueError("everyone_first: there is no warm start; give warm_start at least 1")
-    first = everyone(sampler.accounting.population) if everyone_first else None
+    cohorts: Sampler | Opening = sampler
+    if everyone_first:
+        cohorts = Opening(everyone(sampler.accounting.population), 1, sampler)
 
     def init(params: Params, federation: Federation) -> ScaffoldState:
-        start = starting_from(sampler, local.records)(params, federation)
         d = dimension(params)
-        return ScaffoldState(*start, jnp.zeros(d), jnp.zeros((federation.num_clients, d)))
+        controls = jnp.zeros((federation.num_clients, d))
+        return ScaffoldState(*start(params, federation), jnp.zeros(d), controls)
 
-    def round_with(sampler: Sampler) -> Round:
-        def round(
-            key: Key, state: ScaffoldState, federation: Federation
-        ) -> tuple[ScaffoldState, Metrics]:
-            x, t, c, controls = state
-            cohort_key, local_key = jax.random.split(key)
-            cohort = sampler.draw(cohort_key)  # line 3
-            moving = t >= warm_start
+    def round(key: Key, state: ScaffoldState, cohort: Cohort) -> tuple[ScaffoldState, Metrics]:
+        x, t, c, controls = state
+        moving = t >= warm_start
 
-            def client(key: Key, shard: Shard, c_i: jax.Array) -> tuple:
-                correction = unflatten(c - c_i, x)
-                y, mean, drift = local.run(key, x, shard, correction, t=t, moving=moving)
-                dy = jax.tree.map(jnp.subtract, y, x)
-                # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
-                coded, of_dy = codec.code(key, dy)
-                dy = jax.tree.map(lambda q: jnp.where(moving, q, 0.0), coded)  # else it is not sent
-                control_key = jax.random.fold_in(key, streams.CONTROL_VARIATE)
-                dc, of_dc = codec.code(control_key, mean - c_i)
-                sent = jax.tree.map(lambda a, b: jnp.where(moving, (a + b) / 2, b), of_dy, of_dc)
-                own = {"user_drift": drift} | sent
-                # The client keeps what the server decodes, so that c stays the mean of the c_i.
-                return (dy, dc), (c_i + dc if codec.lossy else mean, own)
+        def client(key: Key, shard: Shard, c_i: jax.Array) -> Sent:
+            correction = unflatten(c - c_i, x)
+            y, mean, drift = local.run(key, x, shard, correction, moving=moving)
+            dy = jax.tree.map(jnp.subtract, y, x)
+            # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
+            coded, of_dy = codec.code(key, dy)
+            dy = jax.tree.map(lambda q: jnp.where(moving, q, 0.0), coded)  # else it is not sent
+            control_key = jax.random.fold_in(key, streams.CONTROL_VARIATE)
+            dc, of_dc = codec.code(control_key, mean - c_i)
+            sent = jax.tree.map(lambda a, b: jnp.where(moving, (a + b) / 2, b), of_dy, of_dc)
+            # The client keeps what the server decodes, so that c stays the mean of the c_i.
+            own = c_i + dc if codec.lossy else mean
+            return Sent((dy, dc), {"user_drift": drift} | sent, own)
 
-            total, (new, seen) = for_each_client(
-                client, local_key, cohort, federation, take(controls, cohort)
-            )
-            dy, dc = jax.tree.map(lambda leaf: leaf / sampler.expected_size, total)
-            x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
-            share = sampler.expected_size / federation.num_clients  # l
-            messages = jnp.where(moving, 2, 1)  # model and control variate
-            wire = codec.wire(dimension(x))
-            both = wire._replace(values=messages * wire.values, overhead=messages * wire.overhead)
-            state = ScaffoldState(x, t + 1, c + share * dc, put(controls, cohort, new))  # line 20
-            return state, measured(cohort, both, seen, Wire(messages * dimension(x)))
+        total, metrics, controls = cohort.sum(
+            client, key, mechanism=ALREADY_PRIVATE, own=controls
+        )
+        dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
+        x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
+        c = c + cohort.expected_size / cohort.num_clients * dc  # line 20
+        messages = jnp.where(moving, 2, 1)  # model and control variate
+        wire = codec.wire(dimension(x))
+        both = wire._replace(values=messages * wire.values, overhead=messages * wire.overhead)
+        metrics |= {"uplink": both, "downlink": Wire(messages * dimension(x))}
+        return ScaffoldState(x, t + 1, c, controls), metrics
 
-        return round
-
-    usual = round_with(sampler)
-    round = usual if first is None else _opened_by(round_with(first), usual)
-    return Algorithm(init, round, local.releases(sampler, first), _claim(local, sampler))
-
-
-Round: TypeAlias = Callable[[Key, ScaffoldState, Federation], tuple[ScaffoldState, Metrics]]
-
-
-def _opened_by(opening: Round, usual: Round) -> Round:
-    """`opening` in the first round, `usual` in all others."""
-
-    def round(
-        key: Key, state: ScaffoldState, federation: Federation
-    ) -> tuple[ScaffoldState, Metrics]:
-        return lax.cond(state.round == 0, opening, usual, key, state, federation)
-
-    return round
+    return Algorithm(init, round, cohorts, local.unit, _claim(local, sampler))
 
 
 def record_fed_avg(

@@ -12,13 +12,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from fedpriv.algorithms._shared import measured, starting_from
 from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Sampler, Shard, for_each_client
-from fedpriv.federation import Federation
+from fedpriv.cohort import Cohort, Sent
+from fedpriv.mechanisms import ALREADY_PRIVATE
 from fedpriv.private_steps import LocalSteps
-from fedpriv.types import Algorithm, Key, Metrics, ModelState
-from fedpriv.vectors import dimension
+from fedpriv.samplers import Sampler
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, Metrics, ModelState, start
 
 
 def dp_sgd(
@@ -27,8 +27,8 @@ def dp_sgd(
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
     Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
-    part in, see `LocalSteps`; for one `linear` step on cohorts that are not Poisson, third parties and servers behind
-    secure aggregation see a record in the cohort's sum only, with the noise of all.
+    part in, see `LocalSteps`; for one step whose message is a fixed multiple of the noisy gradient, on cohorts that are not Poisson,
+    third parties and servers behind secure aggregation see a record in the cohort's sum only, with the noise of all.
 
     Args:
       local: the clients' steps.
@@ -42,20 +42,15 @@ def dp_sgd(
     """
     local.check()
 
-    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
+    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
         x, t = state
-        cohort_key, local_key = jax.random.split(key)
-        cohort = sampler.draw(cohort_key)
 
-        def client(key: Key, shard: Shard) -> tuple:
-            y, _, drift = local.run(key, x, shard, t=t)
-            coded = codec.code(key, jax.tree.map(jnp.subtract, y, x))
-            return coded.message, {"user_drift": drift} | coded.diagnostics
+        def client(key: Key, shard: Shard) -> Sent:
+            y, _, drift = local.run(key, x, shard)
+            return Sent(jax.tree.map(jnp.subtract, y, x), {"user_drift": drift})
 
-        total, seen = for_each_client(client, local_key, cohort, federation)
-        x = jax.tree.map(lambda x, s: x + global_rate * (s / sampler.expected_size), x, total)
-        return ModelState(x, t + 1), measured(cohort, codec.wire(dimension(x)), seen)
+        total, metrics, _ = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, codec=codec)
+        x = jax.tree.map(lambda x, s: x + global_rate * (s / cohort.expected_size), x, total)
+        return ModelState(x, t + 1), metrics
 
-    summed = local.steps == 1 and local.linear and local.unit == "record" and not codec.lossy
-    releases = local.releases(sampler, summed=summed)
-    return Algorithm(starting_from(sampler, local.records), round, releases)
+    return Algorithm(start, round, sampler, local.unit)

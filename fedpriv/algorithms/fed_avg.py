@@ -16,17 +16,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv import probe
-from fedpriv.algorithms._shared import (
-    claimed_by_fed_smp,
-    client_releases,
-    measured,
-    starting_from,
-)
+from fedpriv.algorithms._shared import claimed_by_fed_smp
 from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
-from fedpriv.federation import Federation
 from fedpriv.local import (
     Batches,
     GradFn,
@@ -36,9 +29,10 @@ from fedpriv.local import (
     mean_grad,
     train,
 )
-from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
-from fedpriv.vectors import dimension
+from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian
+from fedpriv.samplers import Sampler
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, start
 
 
 def fed_avg(
@@ -47,7 +41,7 @@ def fed_avg(
     sampler: Sampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | Dynamic = UNPERTURBED,
+    mechanism: Mechanism | Dynamic = UNPROTECTED,
     grad: GradFn | None = None,
     codec: Codec = UNCODED,
 ) -> Algorithm:
@@ -63,38 +57,26 @@ def fed_avg(
       codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
 
     Raises:
-      ValueError: an optimiser that is no function of the round; at `init`, a sampler for another number of clients.
+      ValueError: an optimiser that is no function of the round.
     """
     check_schedule(optimizer)
     grad = grad or mean_grad(loss)
 
-    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
+    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
         theta, t = state
-        now = mechanism.in_round(t)
-        cohort_key, local_key, noise_key = jax.random.split(key, 3)
-        cohort = sampler.draw(cohort_key)
 
-        def client_update(key: Key, shard: Shard) -> tuple:
+        def client_update(key: Key, shard: Shard) -> Params:
             theta_i = train(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # (3)
-            coded = codec.code(key, jax.tree.map(jnp.subtract, theta, theta_i))  # Alg. 1, line 16
-            clipped, norm = now.clip(coded.message)  # line 17
-            return clipped, {"mean_update_norm": norm} | coded.diagnostics
+            return jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
 
-        total, seen = for_each_client(client_update, local_key, cohort, federation)
-        # Line 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2), drawn here once.
-        if mechanism is not UNPERTURBED:
-            probe.show("perturb", now.perturb)
-        total = now.perturb(noise_key, total)
-        theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
-        return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), seen)
+        # Lines 17 and 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2).
+        total, metrics, _ = cohort.sum(client_update, key, mechanism=mechanism, codec=codec)
+        theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)  # (4)
+        return ModelState(theta, t + 1), metrics
 
-    return Algorithm(
-        starting_from(sampler),
-        round,
-        client_releases(mechanism, sampler, codec),
-    )
+    return Algorithm(start, round, sampler)
 
 
 def fed_sgd(loss: LossFn, *, sampler: Sampler, learning_rate: optax.ScalarOrSchedule) -> Algorithm:

@@ -14,21 +14,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv import probe
-from fedpriv.algorithms._shared import (
-    claimed_by_fed_smp,
-    client_releases,
-    measured,
-    starting_from,
-)
+from fedpriv.algorithms._shared import claimed_by_fed_smp
 from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Sampler, Shard, for_each_client
+from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, GradFn, Schedule, check_schedule, mean_grad, train
-from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian
+from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian
+from fedpriv.samplers import Sampler
+from fedpriv.shard import Shard
 from fedpriv.sparsification import rand_k, top_k
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, start
 from fedpriv.vectors import dimension, flatten, gather, scatter
 
 
@@ -37,7 +33,7 @@ class Sparsifier(NamedTuple):
 
     Attributes:
       kept: (d) -> k, the number of coordinates.
-      select: (key, theta, federation, grad, optimizer) -> i32[k], sorted.
+      select: (key, theta, cohort, grad, optimizer) -> i32[k], sorted.
       scale: (d, k) -> factor on the kept coordinates.
       needs_public: whether the federation must have public examples.
     """
@@ -77,15 +73,11 @@ def select_top_k(p: float, batches: Batches) -> Sparsifier:
     def select(
         key: Key,
         theta: Params,
-        federation: Federation,
+        cohort: Cohort,
         grad: GradFn,
         optimizer: optax.GradientTransformation,
     ) -> jax.Array:
-        rows = federation.public
-        public = Shard(
-            jax.tree.map(lambda leaf: leaf[rows], federation.examples), jnp.int32(len(rows))
-        )
-        theta_p = train(key, theta, public, grad=grad, optimizer=optimizer, batches=batches)
+        theta_p = train(key, theta, cohort.public, grad=grad, optimizer=optimizer, batches=batches)
         delta_p = flatten(jax.tree.map(jnp.subtract, theta, theta_p))  # line 23
         return top_k(jnp.abs(delta_p), _kept(p, delta_p.size))  # line 24
 
@@ -114,7 +106,7 @@ def fed_avg_sparse(
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
-    mechanism: Mechanism | Dynamic = UNPERTURBED,
+    mechanism: Mechanism | Dynamic = UNPROTECTED,
     codec: Codec = UNCODED,
 ) -> Algorithm:
     """FedAvg-rand_k and FedAvg-top_k, the paper's baselines (Section 6); with a `mechanism`, Fed-SMP.
@@ -134,36 +126,28 @@ def fed_avg_sparse(
         sparsifier.kept(dimension(params))
         if sparsifier.needs_public and federation.public.shape[-1] == 0:
             raise ValueError("public: top_k needs public examples and the federation has none")
-        return starting_from(sampler)(params, federation)
+        return start(params, federation)
 
-    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
+    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
         theta, t = state
-        now = mechanism.in_round(t)
-        cohort_key, local_key, noise_key, select_key = jax.random.split(key, 4)
-        cohort = sampler.draw(cohort_key)  # line 3
-        kept = sparsifier.select(select_key, theta, federation, grad, optimizer(t))  # lines 4-8
+        select_key, local_key = jax.random.split(key)
+        kept = sparsifier.select(select_key, theta, cohort, grad, optimizer(t))  # lines 4-8
         scale = sparsifier.scale(dimension(theta), kept.size)
-        probe.show("kept", kept)
 
-        def client_update(key: Key, shard: Shard) -> tuple:
+        def client_update(key: Key, shard: Shard) -> jax.Array:
             theta_i = train(
                 key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
             )  # lines 26-30
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
-            coded = codec.code(key, scale * gather(delta, kept))  # lines 33-37
-            clipped, norm = now.clip(coded.message)  # line 38
-            return clipped, {"mean_update_norm": norm} | coded.diagnostics
+            return scale * gather(delta, kept)  # lines 33-37
 
-        total, seen = for_each_client(client_update, local_key, cohort, federation)
-        # Line 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2), drawn once.
-        if mechanism is not UNPERTURBED:
-            probe.show("perturb", now.perturb)
-        total = now.perturb(noise_key, total)
-        step = scatter(total / sampler.expected_size, kept, theta)
+        # Lines 38 and 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2).
+        total, metrics, _ = cohort.sum(client_update, local_key, mechanism=mechanism, codec=codec)
+        step = scatter(total / cohort.expected_size, kept, theta)
         theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
-        return ModelState(theta, t + 1), measured(cohort, codec.wire(kept.size), seen)
+        return ModelState(theta, t + 1), metrics
 
-    return Algorithm(init, round, client_releases(mechanism, sampler, codec))
+    return Algorithm(init, round, sampler)
 
 
 def fed_smp(

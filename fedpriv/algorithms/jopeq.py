@@ -18,9 +18,10 @@ import jax.numpy as jnp
 from fedpriv import streams
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.codecs import Codec, Coded, Wire
-from fedpriv.cohort import Sampler
 from fedpriv.lattice import Lattice, dithered, lattice_for
-from fedpriv.privacy import jopeq_claim, nothing_hidden, t_epsilon
+from fedpriv.mechanisms import unprotected
+from fedpriv.privacy import jopeq_claim, t_epsilon
+from fedpriv.samplers import Sampler
 from fedpriv.types import Algorithm, Key, LossFn, PyTree
 from fedpriv.vectors import flatten, unflatten
 
@@ -178,13 +179,11 @@ def jopeq(
 
     group = private.lattice.dim
     codec = Codec(code, lambda d: Wire(-(-d // group) * group, bits), True)
-    made = fed_avg(loss, sampler=sampler, codec=codec, **options)
     claim = jopeq_claim(epsilon, noise)
     reason = (
         f"a server that decodes knows the dither; each {'value' if noise == 'laplace' else 'pair of values'} of a "
         f"message then has epsilon {private.hidden:.4g}, and those of all its values add up"
     )
-    return made._replace(
-        releases=nothing_hidden(sampler.accounting, reason),
-        claim=lambda rounds, delta: claim,
-    )
+    hidden = {"mechanism": unprotected(reason), "codec": codec}
+    made = fed_avg(loss, sampler=sampler, **hidden, **options)
+    return made._replace(claim=lambda rounds, delta: claim)

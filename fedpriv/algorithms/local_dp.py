@@ -7,19 +7,16 @@ everyone knows.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
-
 import jax
+import jax.numpy as jnp
 
-from fedpriv import streams
-from fedpriv.algorithms.fed_avg import fed_avg
-from fedpriv.codecs import UNCODED, Codec, Coded
-from fedpriv.cohort import Sampler
+from fedpriv.codecs import UNCODED, Codec
+from fedpriv.cohort import Cohort
+from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism
-from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release
-from fedpriv.types import Algorithm, Key, LossFn, PyTree
+from fedpriv.samplers import Sampler
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, start
 
 
 def ldp_fed_avg(
@@ -27,8 +24,9 @@ def ldp_fed_avg(
     *,
     sampler: Sampler,
     mechanism: Mechanism,
+    optimizer: Schedule,
+    batches: Batches,
     codec: Codec = UNCODED,
-    **options: Any,
 ) -> Algorithm:
     """FedAvg + LDP (Wei et al. 2020): each client clips its update, adds all of `mechanism`'s noise, and sends that.
 
@@ -40,45 +38,27 @@ def ldp_fed_avg(
     Args:
       mechanism: such as `laplace(C, b / C)`, (C / b)-private per message for one client zeroed out, or `gaussian`.
       codec: of the noisy messages.
-      options: `optimizer` and `batches`, as `fed_avg`.
+      optimizer, batches: as `fed_avg`.
 
     Raises:
       ValueError: a mechanism whose noise changes over the rounds; at `init`, as `fed_avg`.
     """
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
+    check_schedule(optimizer)
+    grad = mean_grad(loss)
 
-    def code(key: Key, update: PyTree) -> Coded:
-        bounded = mechanism.clip(update)[0]
-        noisy = mechanism.perturb(jax.random.fold_in(key, streams.OWN_NOISE), bounded)
-        return codec.code(key, noisy)
+    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
+        theta, t = state
 
-    noisy = Codec(code, codec.wire, True)
-    made = fed_avg(loss, sampler=sampler, codec=noisy, **options)
-    return made._replace(releases=_local_releases(mechanism, sampler, codec))
+        def client_update(key: Key, shard: Shard) -> Params:
+            theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
+            return jax.tree.map(jnp.subtract, theta, theta_i)
 
-
-def _local_releases(
-    mechanism: Mechanism, sampler: Sampler, codec: Codec
-) -> Callable[[int], tuple[Release, ...]]:
-    cohorts = sampler.accounting
-    shown = isinstance(cohorts, Poisson)  # as if the view knew who takes part
-    full = isinstance(cohorts, FixedSize | Everyone)
-    together = mechanism.noise == "gaussian" and full and not codec.lossy
-
-    def release(view: str, rounds: int) -> Release:
-        summed = together and view != "server"
-        return Release(
-            view,
-            "client",
-            mechanism.multiplier * math.sqrt(cohorts.most) if summed else mechanism.multiplier,
-            Everyone(cohorts.population) if shown else cohorts,
-            rounds,
-            participation=cohorts if shown else None,
-            noise=mechanism.noise,
-            in_shares=summed,
-            reason=mechanism.reason,
-            mechanism=mechanism,
+        total, metrics, _ = cohort.sum(
+            client_update, key, mechanism=mechanism, codec=codec, local=True
         )
+        theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)
+        return ModelState(theta, t + 1), metrics
 
-    return lambda rounds: tuple(release(view, rounds) for view in VIEWS)
+    return Algorithm(start, round, sampler)

@@ -10,15 +10,14 @@ in the protocol knows; here it is computed, and 32 bits are counted for telling 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedpriv import probe, streams
-from fedpriv.algorithms._shared import measured, starting_from
+from fedpriv import streams
 from fedpriv.codecs import Wire
-from fedpriv.cohort import Cohort, Sampler, Shard, for_each_client
+from fedpriv.cohort import Cohort, Sent
 from fedpriv.consensus import (
     Consensus,
     Coupling,
@@ -32,10 +31,12 @@ from fedpriv.consensus import (
 )
 from fedpriv.federation import Federation
 from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
-from fedpriv.privacy import Poisson, mspdq_claim, nothing_hidden
+from fedpriv.privacy import Poisson, mspdq_claim
 from fedpriv.quantization import Quantized, quantize
+from fedpriv.samplers import Sampler
+from fedpriv.shard import Shard
 from fedpriv.splitting import Splitting, Submodels, invisible
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState
+from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params, start
 from fedpriv.vectors import flatten, unflatten
 
 _REASON = (
@@ -50,6 +51,27 @@ _NEARLY_SOLVED = (
     "the sum of its visible ones points along the client's update, the closer the more bits and exchanges and the "
     "narrower the intervals (fedpriv.attacks.transcript), which nobody has bounded"
 )
+
+
+class MspState(NamedTuple):
+    """Model, and the clients' secrets.
+
+    Attributes:
+      params: theta.
+      round: i32[], rounds done.
+      numbers: i32[clients], m_i, the same in every round; each client's own.
+    """
+
+    params: Params
+    round: jax.Array
+    numbers: jax.Array
+
+
+class Agreed(NamedTuple):
+    """What the cohort's exchanges came to: f32[d], and what was measured meanwhile, name -> f32[]."""
+
+    model: jax.Array
+    measured: dict[str, jax.Array]
 
 
 def msp_fl(
@@ -98,47 +120,35 @@ def msp_fl(
         )
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)
-    secrets = jax.random.fold_in(jax.random.key(secret), streams.SUBMODELS)
+    def init(params: Params, federation: Federation) -> MspState:
+        key = jax.random.fold_in(jax.random.key(secret), streams.SUBMODELS)
+        numbers = jax.random.randint(key, (federation.num_clients,), low, high + 1)
+        return MspState(*start(params, federation), numbers)
 
-    def numbers(ids: jax.Array) -> jax.Array:
-        """i32[M]: m_i, the same in every round."""
-
-        def own(i: jax.Array) -> jax.Array:
-            return jax.random.randint(jax.random.fold_in(secrets, i), (), low, high + 1)
-
-        return jax.vmap(own)(ids)
-
-    def round(key: Key, state: ModelState, federation: Federation) -> tuple[ModelState, Metrics]:
-        theta, t = state
-        cohort_key, local_key, split_key, send_key = jax.random.split(key, 4)
-        cohort = sampler.draw(cohort_key)  # line 3
-
-        def client(key: Key, shard: Shard) -> tuple[tuple, jax.Array]:
-            trained = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
-            return (), flatten(trained)  # (2), line 12
-
-        _, models = for_each_client(client, local_key, cohort, federation)
-        m = numbers(cohort.ids)
-        start, sent = _split(split_key, models, m, high, splitting, transmission)
+    def round(key: Key, state: MspState, cohort: Cohort) -> tuple[MspState, Metrics]:
+        theta, t, numbers = state
         count = jnp.minimum(exchanges.at(t), exchanges.most)
-        agreed = agree(
-            send_key,
-            start,
-            sent,
-            coupling,
-            transmission,
-            count,
-            exchanges.most,
-            keep=probe.keeping(),
-        )
-        probe.show("transcript", agreed.messages)
-        state = ModelState(unflatten(agreed.model, theta), t + 1)
-        return state, _metrics(cohort, agreed, models, m, count, transmission)
+
+        def client(key: Key, shard: Shard, m_i: jax.Array) -> Sent:
+            trained = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
+            return Sent((flatten(trained), m_i), own=m_i)  # (2), line 12
+
+        def exchange(key: Key, messages: tuple) -> tuple[Agreed, jax.Array]:
+            models, m = messages
+            split_key, send_key = jax.random.split(key)
+            begun, sent = _split(split_key, models, m, high, splitting, transmission)
+            agreed = agree(
+                send_key, begun, sent, coupling, transmission, count, exchanges.most
+            )  # lines 18 to 26
+            return _outcome(agreed, models, m), agreed.messages
+
+        agreed, _, numbers = cohort.unprotected(client, key, exchange, reason=reason, own=numbers)
+        after = MspState(unflatten(agreed.model, theta), t + 1, numbers)
+        return after, _metrics(agreed, count, transmission)
 
     exact = transmission.bits == 32 and exchanges.most > 1
     reason = f"{_REASON}; {_SOLVED if exact else _NEARLY_SOLVED}"
-    releases = nothing_hidden(sampler.accounting, reason)
-    return Algorithm(starting_from(sampler), round, releases, lambda rounds, delta: splitting.claim)
+    return Algorithm(init, round, sampler, claim=lambda rounds, delta: splitting.claim)
 
 
 def mspdq_fl(loss: LossFn, *, bits: int, norm: Norm = "frobenius", **options: Any) -> Algorithm:
@@ -186,29 +196,25 @@ def _split(
     return Submodels(visible, hidden, jnp.arange(most) < m[:, None]), sent
 
 
-def _metrics(
-    cohort: Cohort,
-    agreed: Consensus,
-    models: jax.Array,
-    m: jax.Array,
-    count: jax.Array,
-    transmission: Transmission,
-) -> Metrics:
-    d = models.shape[1]
+def _outcome(agreed: Consensus, models: jax.Array, m: jax.Array) -> Agreed:
     weights = (1 + m) / jnp.sum(1 + m)
-    extra = transmission.overhead
-    sent = count + 1  # counted with the bits: times d it would soon leave 32 bits
-    uplink = Wire(d, sent * transmission.bits, overhead=sent * extra)
-    downlink = Wire(d, sent * 32, overhead=sent * extra)
-    metrics = measured(cohort, uplink, {}, downlink)
-    metrics["diagnostics"] = {
-        "exchanges": count.astype(jnp.float32),
+    measured = {
         "saturated": agreed.saturated,
         "interval": agreed.width,
         "distance_to_mean": jnp.linalg.norm(agreed.model - models.mean(0)),
         "distance_to_weighted_mean": jnp.linalg.norm(agreed.model - weights @ models),
     }
-    return metrics
+    return Agreed(agreed.model, measured)
+
+
+def _metrics(agreed: Agreed, count: jax.Array, transmission: Transmission) -> Metrics:
+    d = len(agreed.model)
+    sent, extra = count + 1, transmission.overhead
+    # Counted with the bits: times d it would soon leave 32 bits.
+    uplink = Wire(d, sent * transmission.bits, overhead=sent * extra)
+    downlink = Wire(d, sent * 32, overhead=sent * extra)
+    diagnostics = {"exchanges": count.astype(jnp.float32)} | agreed.measured
+    return {"uplink": uplink, "downlink": downlink, "diagnostics": diagnostics}
 
 
 def uploads_bound(size: int, rounds: int, convexity: float, shift: float) -> float:

@@ -19,13 +19,13 @@ from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.clipping import Clipping, coefficients, flat, per_level
 from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Sampler
 from fedpriv.local import Batches, GradFn, Schedule
-from fedpriv.mechanisms import UNPERTURBED, Mechanism, gaussian, mechanism
+from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian, mechanism
 from fedpriv.noise import Noise, haar_noise
-from fedpriv.per_example import Gradients, per_example, private_mean
+from fedpriv.per_example import Gradients, RecordMechanism, per_example, private_mean
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
-from fedpriv.private_steps import LocalSteps, RecordMechanism
+from fedpriv.private_steps import LocalSteps
+from fedpriv.samplers import Sampler
 from fedpriv.types import Algorithm, Example, Key, LossFn, Params, unclaimed
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
@@ -184,7 +184,7 @@ def _unbounded(used: Mechanism) -> Mechanism:
     reason = (
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
-    return used._replace(clip=UNPERTURBED.clip, multiplier=0.0, reason=reason, at=None, scales=None)
+    return used._replace(clip=UNPROTECTED.clip, multiplier=0.0, reason=reason, at=None, scales=None)
 
 
 def _claim_of_clients(

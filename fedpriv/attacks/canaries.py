@@ -9,6 +9,7 @@ Training Run", NeurIPS 2023, arXiv:2305.08846) a single run bounds epsilon from 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +17,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv import streams
-from fedpriv.cohort import Cohort
+from fedpriv.cohort import Client, Cohort, Sent, Summed, as_sent
 from fedpriv.federation import Federation
-from fedpriv.mechanisms import Mechanism
-from fedpriv.probe import Impostors, probed
-from fedpriv.types import Algorithm, Key, Metrics, Params, State
+from fedpriv.samplers import Draw, Sampler
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, Metrics, Params, PyTree, State
 from fedpriv.vectors import dimension, flatten, unflatten
 
 VIEWS = ("third_party", "server_secagg")
@@ -65,8 +66,8 @@ def with_canaries(
 
     Raises:
       ValueError: at `init`, more canaries than clients or records.
-      NoPlaceError: when it is traced, an algorithm that trains clients without `fedpriv.train`, or records without
-        `LocalSteps`, or that draws its cohorts inside a loop or a condition.
+      NoPlaceError: when it is traced, an algorithm that protects no client in a cohort's sum, or no record in a private
+        mean.
     """
 
     def init(params: Params, federation: Federation) -> CanaryState:
@@ -83,25 +84,158 @@ def with_canaries(
         absent = jnp.zeros(count, bool)
         return CanaryState(inner.params, inner.round, inner, absent, jnp.zeros((2, count)))
 
-    def round(key: Key, state: CanaryState, federation: Federation) -> tuple[CanaryState, Metrics]:
+    def round(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
         coins = jax.random.bernoulli(jax.random.fold_in(key, streams.CANARIES), 0.5, (count,))
         present = jnp.where(state.round == 0, coins, state.present)
-        directions = Directions(jax.random.key(seed), dimension(state.params))
-        summed = "perturb" in _shown(algorithm, key, state.inner, federation)
-        played = _impostors(present, directions, 100 * clip_norm, per_client, summed)
-        (inner, metrics), seen = probed(algorithm.round, played)(key, state.inner, federation)
-        if ("impostor records" if per_client else "impostor clients") not in seen:
-            by = "records with LocalSteps" if per_client else "clients with fedpriv.train"
-            raise NoPlaceError(
-                f"algorithm: canaries find no place in it; train {by}, not inside a lax.cond of rounds"
-            )
+        played = Played(jax.random.key(seed), present, 100 * clip_norm, per_client)
+
+        def run(extra: PyTree) -> tuple[Params, tuple]:
+            inner, metrics = algorithm.round(key, state.inner, played.cohort(cohort, extra))
+            return inner.params, (inner, metrics)
+
+        like = played.message(run)
+        params, pull, (inner, metrics) = jax.vjp(run, like, has_aux=True)
+        moved = jax.tree.map(jnp.subtract, state.params, params)
+        if not per_client:  # how the sum of messages must have been for the model to move so
+            moved = jax.tree.map(jnp.negative, pull(moved)[0])
+        seen = flatten(moved)
+        cosines = Directions(played.key, len(seen)).cosines(seen, count)
         clients = jnp.arange(count) // max(per_client, 1)
-        cosines = directions.cosines(_moved(state.params, inner.params), count)
-        drawn = _drawn(seen["cohort"], federation.num_clients)[clients]
+        drawn = _drawn(cohort._drawn, cohort.num_clients)[clients]
         scores = state.scores + jnp.stack([cosines, jnp.where(drawn, cosines, 0.0)])
         return CanaryState(inner.params, inner.round, inner, present, scores), metrics
 
     return algorithm._replace(init=init, round=round)
+
+
+class Played(NamedTuple):
+    """Canaries in the places of clients, or of records.
+
+    Attributes:
+      key: of their directions.
+      present: bool[k].
+      length: of what they contribute before it is clipped.
+      per_client: records of a client that are canaries; 0 where clients are.
+    """
+
+    key: Key
+    present: jax.Array
+    length: float
+    per_client: int
+
+    def cohort(self, cohort: Cohort, extra: PyTree) -> Cohort:
+        """`cohort` with the canaries in it; `extra` is added to the sum of messages."""
+        given = cohort.round, cohort._federation, cohort._drawn, cohort._sampler
+        if self.per_client:
+            return _OfRecords(self, *given)
+        return _OfClients(self, extra, *given)
+
+    def message(self, run: Callable[[PyTree], Any]) -> PyTree:
+        """Zeros like a client's message; nothing where records are canaries.
+
+        Raises:
+          NoPlaceError: there is nobody whose place a canary could take.
+        """
+        found: list = []
+        _FOUND.append(found)
+        try:
+            jax.eval_shape(run, None)
+        finally:
+            _FOUND.pop()
+        if not found:
+            what = "records with shard.private_mean" if self.per_client else "clients' sums"
+            raise NoPlaceError(f"algorithm: canaries find no place in it; protect {what}")
+        return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), found[0])
+
+
+_FOUND: list[list] = []
+
+
+class _OfClients(Cohort):
+    def __init__(self, played: Played, extra: PyTree, *given: Any):
+        super().__init__(*given)
+        self._played, self._extra = played, extra
+
+    def sum(
+        self, client: Client, key: Key, *, mechanism: Any, own: PyTree = (), **more: Any
+    ) -> Summed:
+        if not mechanism.in_round(0).multiplier > 0:
+            return super().sum(client, key, mechanism=mechanism, own=own, **more)
+        present = self._played.present
+        count, everyone = len(present), jnp.arange(self.num_clients)
+
+        def played(key: Key, shard: Shard, mine: tuple) -> Sent:
+            own_row, i = mine
+            sent = as_sent(client(key, shard, *((own_row,) if jax.tree.leaves(own) else ())))
+            j = jnp.minimum(i, count - 1)
+            directions = Directions(self._played.key, dimension(sent.message))
+            canary = unflatten(present[j] * self._played.length * directions.at(j), sent.message)
+            message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
+            return sent._replace(message=message, own=(sent.own, i))
+
+        drawn = self._drawn
+        if not more.get("local"):  # noise is added to the sum, so that who stays away takes none along
+            ids = jnp.minimum(drawn.ids, count - 1)
+            self._drawn = drawn._replace(mask=drawn.mask & ~((drawn.ids < count) & ~present[ids]))
+        summed = super().sum(played, key, mechanism=mechanism, own=(own, everyone), **more)
+        self._drawn = drawn
+        return summed._replace(own=summed.own[0])
+
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, *more: Any) -> PyTree:
+        if not mechanism.in_round(0).multiplier > 0:
+            return total
+        if self._extra is None:
+            _FOUND[-1].append(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), total))
+            return total
+        extra, self._extra = self._extra, jax.tree.map(jnp.zeros_like, self._extra)
+        return jax.tree.map(jnp.add, total, extra)
+
+
+class _OfRecords(Cohort):
+    def __init__(self, played: Played, *given: Any):
+        super().__init__(*given)
+        self._played = played
+
+    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+        def played(key: Key, shard: Shard, mine: tuple) -> tuple:
+            own_row, i = mine
+            rows = (own_row,) if jax.tree.leaves(own) else ()
+            total, (kept, seen) = fn(key, _shard_of(self._played, i)(*shard), *rows)
+            return total, ((kept, i), seen)
+
+        total, ((kept, _), seen) = super()._over(played, key, (own, jnp.arange(self.num_clients)))
+        return total, (kept, seen)
+
+
+def _shard_of(played: Played, i: jax.Array) -> type[Shard]:
+    """The shard of client i (i32[]), some of whose records are canaries."""
+
+    class CanaryShard(Shard):
+        def _mean(
+            self, key: Key, drawn: Draw, gradients: Any, params: Params, records: Sampler, used: Any
+        ) -> Params:
+            if _FOUND:
+                _FOUND[-1].append(())
+            first, count = i * played.per_client, len(played.present)
+            mechanism = used.in_round(self.round)
+            directions = Directions(played.key, dimension(params))
+
+            def add(p: jax.Array, total: Params) -> Params:
+                j = jnp.minimum(first + p, count - 1)
+                times = jnp.sum(drawn.mask & (drawn.ids == p))
+                times *= played.present[j] & (first + p < count)
+                canary = unflatten(played.length * directions.at(j), params)
+                bounded = mechanism.clip(canary)[0]
+                return jax.tree.map(lambda t, u: t + times * u, total, bounded)
+
+            zeros = jax.tree.map(jnp.zeros_like, params)
+            added = lax.fori_loop(0, played.per_client, add, zeros)
+            taken = (drawn.ids < played.per_client) & (first + drawn.ids < count)
+            others = drawn._replace(mask=drawn.mask & ~taken)
+            mean = super()._mean(key, others, gradients, params, records, used)
+            return jax.tree.map(lambda h, u: h + u / records.expected_size, mean, added)
+
+    return CanaryShard
 
 
 class Directions(NamedTuple):
@@ -126,56 +260,6 @@ class Directions(NamedTuple):
         return lax.map(lambda j: jnp.vdot(self.at(j), u), jnp.arange(count)) / length
 
 
-def _shown(algorithm: Algorithm, key: Key, state: State, federation: Federation) -> set[str]:
-    names: set[str] = set()
-
-    def look(*args: Any) -> None:
-        names.update(probed(algorithm.round)(*args)[1])
-
-    jax.eval_shape(look, key, state, federation)
-    return names
-
-
-def _impostors(
-    present: jax.Array, directions: Directions, length: float, per_client: int, summed: bool
-) -> Impostors:
-    """`summed`: noise is added to the sum, so that who does not contribute takes none away."""
-    count = len(present)
-
-    def keep_out(ids: jax.Array) -> jax.Array:
-        if per_client or not summed:
-            return jnp.zeros(ids.shape, bool)
-        return (ids < count) & ~present[jnp.minimum(ids, count - 1)]
-
-    def train(i: jax.Array, received: Params, model: Params) -> Params:
-        if per_client:
-            return model
-        there = present[jnp.minimum(i, count - 1)]
-        away = unflatten(there * length * directions.at(i), received)  # the update is this
-        return jax.tree.map(lambda x, u, y: jnp.where(i < count, x - u, y), received, away, model)
-
-    def records(
-        i: jax.Array, positions: jax.Array, mask: jax.Array, used: Mechanism, like: Params
-    ) -> tuple[jax.Array, Params]:
-        first = i * per_client
-
-        def add(p: jax.Array, total: Params) -> Params:
-            j = jnp.minimum(first + p, count - 1)
-            times = jnp.sum(mask & (positions == p)) * (present[j] & (first + p < count))
-            bounded = used.clip(unflatten(length * directions.at(j), like))[0]
-            return jax.tree.map(lambda t, u: t + times * u, total, bounded)
-
-        added = lax.fori_loop(0, per_client, add, jax.tree.map(jnp.zeros_like, like))
-        taken = (positions < per_client) & (first + positions < count)
-        return mask & ~taken, added
-
-    return Impostors(keep_out, train, records)
-
-
-def _moved(before: Params, after: Params) -> jax.Array:
-    return flatten(jax.tree.map(jnp.subtract, before, after))
-
-
-def _drawn(cohort: Cohort, clients: int) -> jax.Array:
+def _drawn(drawn: Draw, clients: int) -> jax.Array:
     """bool[clients]: who is in a cohort."""
-    return jnp.zeros(clients, bool).at[cohort.ids].max(cohort.mask, mode="drop")
+    return jnp.zeros(clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")

@@ -18,9 +18,12 @@ from jax import lax
 
 from fedpriv import streams
 from fedpriv.attacks.inversion import Reconstruction, invert
+from fedpriv.codecs import Codec
 from fedpriv.cohort import Cohort
 from fedpriv.federation import Federation
-from fedpriv.probe import probed
+from fedpriv.rounds import keys_of
+from fedpriv.samplers import Draw
+from fedpriv.shard import Shard
 from fedpriv.types import Algorithm, Key, LossFn, Params, PyTree
 from fedpriv.vectors import dimension, flatten, unflatten
 
@@ -39,46 +42,77 @@ class View(NamedTuple):
 
     update: jax.Array
     sent: jax.Array
-    cohort: Cohort
+    cohort: Draw
     transcript: jax.Array | None = None
 
 
-def server_view(
-    algorithm: Algorithm,
-    key: Key,
-    state: Any,
-    federation: Federation,
-    *,
-    of: Callable[[PyTree], PyTree] = lambda messages: messages,
-) -> View:
-    """The view of `algorithm.round(key, state, federation)`; to be jitted as a whole.
+def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federation) -> View:
+    """The view of a round of `algorithm` (`fedpriv.one_round` with this key); to be jitted as a whole.
 
-    Where an algorithm draws the clients' noise for their sum, a message gets a share of its own here, of 1 / s of the
-    variance for the s clients of the cohort. Where the ledger counts no noise for the server's view (it decodes first
-    and adds the noise itself; or a share of Laplace noise, which has another law) the message stays bare. With model
-    splitting the update is by the first visible submodel, see `by_models` for others.
+    A message counts as the update that it alone would make of the model, times the cohort's expected size. Where an
+    algorithm draws the clients' noise for their sum, a message gets a share of its own here, of 1 / s of the variance
+    for the s clients of the cohort. Where the server decodes first and adds the noise itself, and of Laplace noise,
+    whose shares have another law, the message stays bare. With model splitting the update is by the first visible
+    submodel, see `by_models` for others.
 
     Args:
       state: of the algorithm, with the model in `params`.
-      of: messages (leaves [slots, ...]) -> updates theta - theta_i, for algorithms that send something else: minus it
-        for `dp_sgd`, minus the first of two for `dp_scaffold`, the first for `adaptive_fed_avg`.
     """
-    _, seen = probed(algorithm.round)(key, state, federation)
-    cohort, d = seen["cohort"], dimension(state.params)
-    if "transcript" in seen:
-        transcript = seen["transcript"]
-        view = View(jnp.zeros(transcript.shape[1:]), jnp.ones(d, bool), cohort, transcript)
+    sampler = algorithm.sampler.stages(1)[-1][1]
+    draw_key, own_key = keys_of(key)
+    drawn = sampler.draw(draw_key)
+    heard: dict[str, Any] = {}
+
+    def step(extra: PyTree) -> tuple[Params, dict[str, Any]]:
+        cohort = Listening(extra, heard, state.round, federation, drawn, sampler)
+        after, _ = algorithm.round(own_key, state, cohort)
+        return after.params, {k: v for k, v in heard.items() if k != "perturb"}
+
+    like = jax.eval_shape(step, None)[1]
+    d = dimension(state.params)
+    if "transcript" in like:
+        transcript = step(None)[1]["transcript"]
+        view = View(jnp.zeros(transcript.shape[1:]), jnp.ones(d, bool), drawn, transcript)
         return by_models(view, state.params, transcript[0])
-    updates = of(seen["messages"])
-    if "perturb" in seen and _noisy(algorithm):
-        updates = _with_shares(
-            jax.random.fold_in(key, streams.OWN_NOISE), updates, cohort, seen["perturb"]
-        )
-    update = jax.vmap(flatten)(updates)
-    if "kept" not in seen:
-        return View(update, jnp.ones(d, bool), cohort)
-    everywhere = jnp.zeros((len(update), d)).at[:, seen["kept"]].set(update)
-    return View(everywhere, jnp.zeros(d, bool).at[seen["kept"]].set(True), cohort)
+    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), like["messages"])
+    _, moves, out = jax.linearize(step, nothing, has_aux=True)
+    messages = out["messages"]
+    if heard["perturb"] is not None:
+        own_noise = jax.random.fold_in(key, streams.OWN_NOISE)
+        messages = _with_shares(own_noise, messages, drawn, heard["perturb"])
+    update = jax.vmap(lambda message: -sampler.expected_size * flatten(moves(message)))(messages)
+    sent = flatten(moves(jax.tree.map(jnp.ones_like, nothing))) != 0
+    return View(update, sent, drawn)
+
+
+class Listening(Cohort):
+    """A cohort whose messages are heard; `extra` is added to their sum."""
+
+    def __init__(self, extra: PyTree, heard: dict[str, Any], *given: Any):
+        super().__init__(*given)
+        self._extra, self._heard = extra, heard
+
+    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+        def aloud(key: Key, shard: Shard, *mine: PyTree) -> tuple:
+            message, kept = fn(key, shard, *mine)
+            return message, (kept, message)
+
+        total, (kept, self._heard["messages"]) = super()._over(aloud, key, own)
+        return total, kept
+
+    def _shown(
+        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
+    ) -> PyTree:
+        used = mechanism.in_round(self.round)
+        shared = used.noise == "gaussian" and not codec.lossy and not local
+        self._heard["perturb"] = used.perturb if shared else None
+        return total if self._extra is None else jax.tree.map(jnp.add, total, self._extra)
+
+    def _agreed(
+        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
+    ) -> PyTree:
+        outcome, self._heard["transcript"] = protocol(key, messages)
+        return outcome
 
 
 def by_models(view: View, params: Params, models: jax.Array) -> View:
@@ -91,12 +125,8 @@ def by_models(view: View, params: Params, models: jax.Array) -> View:
     return view._replace(update=flatten(params) - models)
 
 
-def _noisy(algorithm: Algorithm) -> bool:
-    return any(r.view == "server" and r.multiplier > 0 for r in algorithm.releases(1))
-
-
 def _with_shares(
-    key: Key, updates: PyTree, cohort: Cohort, perturb: Callable[[Key, PyTree], PyTree]
+    key: Key, updates: PyTree, cohort: Draw, perturb: Callable[[Key, PyTree], PyTree]
 ) -> PyTree:
     size = jnp.maximum(jnp.sum(cohort.mask), 1)
 

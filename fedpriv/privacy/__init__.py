@@ -5,8 +5,7 @@ is proved. The numbers of papers (`Claim`) are printed beside the certified ones
 them. dp-accounting is imported on first use only.
 """
 
-from fedpriv.privacy.calibrate import calibrate_noise, calibrate_rounds
-from fedpriv.privacy.certify import certify, certify_releases
+from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.claims import (
     dp_scaffold_claim,
     fed_smp_claim,
@@ -17,7 +16,7 @@ from fedpriv.privacy.claims import (
     t_epsilon,
     wavelet_claim,
 )
-from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release, nothing_hidden
+from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
@@ -32,9 +31,6 @@ __all__ = [
     "Release",
     "Sampling",
     "WithReplacement",
-    "calibrate_noise",
-    "calibrate_rounds",
-    "certify",
     "certify_releases",
     "dp_scaffold_claim",
     "fed_smp_claim",
@@ -43,7 +39,6 @@ __all__ = [
     "jopeq_claim",
     "msp_laplace_claim",
     "mspdq_claim",
-    "nothing_hidden",
     "t_epsilon",
     "wavelet_claim",
     "whitened_multiplier",

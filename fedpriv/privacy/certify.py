@@ -1,4 +1,4 @@
-"""From what an algorithm declares to a certificate: `certify`."""
+"""From releases to a certificate."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING
-
 from fedpriv.privacy import known_cohort, third_party
-from fedpriv.privacy._checks import require, require_count, require_delta
+from fedpriv.privacy._checks import require, require_delta
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release
 from fedpriv.privacy.sampling import Poisson, WithReplacement
-
-if TYPE_CHECKING:
-    from fedpriv.types import Algorithm
 
 # dp-accounting fails where sigma^-2 underflows or e^(1 / b) overflows.
 _LOUDEST = 1e6
@@ -26,35 +21,6 @@ _NO_BOUND = (
     "no accountant has a finite number at this delta: it is below what rounding, or the chance that a cohort is cut "
     "to its capacity, leaves of it, or there is too little noise; raise delta, the capacity or the noise"
 )
-
-
-def certify(
-    algorithm: Algorithm,
-    rounds: int,
-    delta: float,
-    *,
-    view: str = "third_party",
-    honest: float = 1.0,
-) -> Certificate:
-    """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`.
-
-    Formal guarantees: see `certify_releases`.
-
-    Args:
-        algorithm: declares what each view sees (`Algorithm.releases`).
-        rounds: number of rounds T, 0 or more.
-        delta: probability, in (0, 1).
-        view: "third_party" (every global model), "server" (every message, knows the cohort) or
-            "server_secagg" (the cohort's sums, knows the cohort).
-        honest: fraction of each cohort that adds its share of the noise and keeps it to itself;
-            the others drop out or collude.
-
-    Raises:
-        ValueError: for rounds, delta, a view or a fraction that is not allowed, or a view that the algorithm
-            declares nothing for.
-    """
-    require_count("rounds", rounds, 0)
-    return certify_releases(algorithm.releases(rounds), delta, view, honest=honest)
 
 
 def certify_releases(

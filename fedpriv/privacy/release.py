@@ -6,7 +6,6 @@ The three are kept apart on purpose: a `Claim` is printed beside a `Certificate`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -113,19 +112,6 @@ class Release:
         return replace(self, multiplier=self.multiplier * math.sqrt(fraction))
 
 
-def nothing_hidden(
-    sampling: Sampling, reason: str, unit: str = "client"
-) -> Callable[[int], tuple[Release, ...]]:
-    """`Algorithm.releases` of what hides nothing from anybody, and why.
-
-    Raises:
-        ValueError: when it is called, as `Release`.
-    """
-    return lambda rounds: tuple(
-        Release(view, unit, 0.0, sampling, rounds, reason=reason) for view in VIEWS
-    )
-
-
 @dataclass(frozen=True)
 class Certificate:
     """A proved (epsilon, delta), with all that is needed to read it.
@@ -141,6 +127,8 @@ class Certificate:
         bound: which side of the truth the number lies on, and why.
         assumptions: what must hold for the number to be true; where epsilon is infinite, why.
         epsilons: accountant -> its epsilon, for those that have one for this noise and sampling.
+        basis: "constructed" where the releases were read off the round that runs, "declared" where somebody wrote them
+            down.
     """
 
     epsilon: float
@@ -153,9 +141,10 @@ class Certificate:
     bound: str
     assumptions: tuple[str, ...]
     epsilons: dict[str, float] = field(default_factory=dict)
+    basis: str = "declared"
 
     def __str__(self) -> str:
-        return f"{_headline(self, 'certified')}, {self.accountant}; {self.event}"
+        return f"{_headline(self, f'certified ({self.basis})')}, {self.accountant}; {self.event}"
 
 
 @dataclass(frozen=True)

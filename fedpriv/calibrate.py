@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedpriv.certificate import certify
 from fedpriv.privacy._checks import require, require_count, require_delta
-from fedpriv.privacy.certify import certify
 
 if TYPE_CHECKING:
     from fedpriv.types import Algorithm
@@ -19,6 +19,8 @@ _FINEST = 1e-9
 
 def calibrate_noise(
     make: Callable[[float], Algorithm],
+    params: Any,
+    federation: Any,
     *,
     epsilon: float,
     rounds: int,
@@ -32,6 +34,7 @@ def calibrate_noise(
 
     Args:
         make: noise multiplier -> algorithm, such as `lambda sigma: dp_fed_avg(..., noise_multiplier=sigma)`.
+        params, federation: as in `certify`.
         epsilon: target, above 0, in nats.
         rounds: number of rounds T.
         delta: probability, in (0, 1).
@@ -50,9 +53,11 @@ def calibrate_noise(
         _FINEST <= tolerance < 1, "tolerance", tolerance, f"give a relative one in [{_FINEST:g}, 1)"
     )
 
+    epsilon_of = _priced(params, federation, delta, view, honest, claimed)
+
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
-        found = _epsilon(make(math.exp(log_noise)), rounds, delta, view, honest, claimed)
+        found = epsilon_of(make(math.exp(log_noise)), rounds)
         return min(max(math.log(max(found, 1e-300) / epsilon), -99.0), 99.0)
 
     low, high = _bracket(excess, epsilon)
@@ -84,6 +89,8 @@ def _root(excess: Callable[[float], float], low: float, high: float, tolerance: 
 
 def calibrate_rounds(
     algorithm: Algorithm,
+    params: Any,
+    federation: Any,
     *,
     epsilon: float,
     delta: float,
@@ -96,6 +103,7 @@ def calibrate_rounds(
 
     Args:
         algorithm: its epsilon may not fall with the number of rounds.
+        params, federation: as in `certify`.
         epsilon: target, above 0, in nats.
         delta: probability, in (0, 1).
         view, honest, claimed: as in `calibrate_noise`.
@@ -109,10 +117,12 @@ def calibrate_rounds(
     most = _MOST_ROUNDS if at_most is None else at_most
     require_count("at_most", most, 1)
 
-    def allowed(rounds: int) -> bool:
-        return _epsilon(algorithm, rounds, delta, view, honest, claimed) <= epsilon
+    epsilon_of = _priced(params, federation, delta, view, honest, claimed)
 
-    first = _epsilon(algorithm, 1, delta, view, honest, claimed)
+    def allowed(rounds: int) -> bool:
+        return epsilon_of(algorithm, rounds) <= epsilon
+
+    first = epsilon_of(algorithm, 1)
     require(
         first <= epsilon,
         "epsilon",
@@ -140,17 +150,23 @@ def _largest(allowed: Callable[[int], bool], most: int) -> int:
     return done
 
 
-def _epsilon(
-    algorithm: Algorithm, rounds: int, delta: float, view: str, honest: float, claimed: bool
-) -> float:
-    if not claimed:
-        return certify(algorithm, rounds, delta, view=view, honest=honest).epsilon
-    claim = algorithm.claim(rounds, delta)
-    if claim is None:
-        raise ValueError(
-            "claimed: this algorithm has no claim of its own; calibrate the certificate"
-        )
-    return claim.epsilon
+def _priced(
+    params: Any, federation: Any, delta: float, view: str, honest: float, claimed: bool
+) -> Callable[[Algorithm, int], float]:
+    """(algorithm, rounds) -> epsilon."""
+
+    def epsilon(algorithm: Algorithm, rounds: int) -> float:
+        if not claimed:
+            options = {"view": view, "honest": honest}
+            return certify(algorithm, params, federation, rounds, delta, **options).epsilon  # type: ignore[arg-type]
+        claim = algorithm.claim(rounds, delta)
+        if claim is None:
+            raise ValueError(
+                "claimed: this algorithm has no claim of its own; calibrate the certificate"
+            )
+        return claim.epsilon
+
+    return epsilon
 
 
 def _check(epsilon: float, delta: float) -> None:

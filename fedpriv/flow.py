@@ -1,0 +1,179 @@
+"""What of a traced program depends on what: labels follow the data from inputs to outputs.
+
+The rules are conservative: an output carries the labels of all inputs, a loop those of all its turns, a branch those of
+its condition. So a label that does not arrive is proof that there is no path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias
+
+from jax.extend import source_info_util
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
+
+Labels: TypeAlias = frozenset
+NONE: Labels = frozenset()
+
+
+class Loop(NamedTuple):
+    """What changes from turn to turn of a loop."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an equation stands.
+
+    Attributes:
+      times: how often it is computed; None in a loop of unknown length.
+      loops: that it is in.
+      condition: labels of the branches that it is in.
+      counted: False while a loop's labels are still being found.
+    """
+
+    times: int | None = 1
+    loops: tuple[Loop, ...] = ()
+    condition: Labels = NONE
+    counted: bool = True
+
+
+Rule: TypeAlias = Callable[[JaxprEqn, Sequence[Labels], Place], Sequence[Labels]]
+"""(marking equation, labels of its inputs, where it stands) -> labels of its outputs."""
+Step: TypeAlias = Callable[[JaxprEqn, Sequence[Labels]], Labels]
+"""(any equation without programs of its own, labels of its inputs) -> labels of all its outputs."""
+
+MARK = Primitive("fedpriv_mark")
+"""The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
+MARK.multiple_results = True
+MARK.def_abstract_eval(lambda *avals, note: list(avals))
+
+
+def mark(note: int, *arrays: Any) -> list[Any]:
+    """The arrays, marked."""
+    return list(MARK.bind(*arrays, note=note))
+
+
+def follow(jaxpr: Jaxpr, given: Sequence[Labels], rule: Rule, step: Step) -> list[Labels]:
+    """The labels of the outputs, for those of the inputs."""
+    return _Follow(rule, step).program(jaxpr, given, Place())
+
+
+def where(eqn: JaxprEqn) -> str:
+    """File and line of the user's code, where JAX has them."""
+    return str(source_info_util.summarize(eqn.source_info)).split(" (")[0]
+
+
+class _Follow:
+    def __init__(self, rule: Rule, step: Step):
+        self._rule, self._step, self._numbers = rule, step, count()
+
+    def program(self, jaxpr: Jaxpr, given: Sequence[Labels], place: Place) -> list[Labels]:
+        known = dict(zip(jaxpr.invars, given, strict=True))
+
+        def read(atom: Any) -> Labels:
+            return NONE if isinstance(atom, Literal) else known.get(atom, NONE)
+
+        for eqn in jaxpr.eqns:
+            out = self._equation(eqn, [read(v) for v in eqn.invars], place)
+            known.update(zip(eqn.outvars, out, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def _equation(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> Sequence[Labels]:
+        if eqn.primitive is MARK:
+            return self._rule(eqn, labels, place)
+        if eqn.primitive.name == "optimization_barrier":
+            return labels
+        of_loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
+        if eqn.primitive.name in of_loops:
+            return of_loops[eqn.primitive.name](eqn, labels, place)
+        inner = programs(eqn)
+        if len(inner) == 1 and len(inner[0].invars) == len(labels):
+            out = self.program(inner[0], labels, place)
+            if len(out) == len(eqn.outvars):
+                return out
+        for jaxpr in inner:  # not known: everything may depend on everything, and nothing may be marked
+            self.program(jaxpr, [NONE] * len(jaxpr.invars), replace(place, times=None))
+        return [self._step(eqn, labels)] * len(eqn.outvars)
+
+    def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
+        jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]
+        first, carried = eqn.params["num_consts"], eqn.params["num_carry"]
+        loop = Loop(next(self._numbers))
+        consts, carry = labels[:first], labels[first : first + carried]
+        xs = [x | {loop} for x in labels[first + carried :]]
+        moving = _changed(jaxpr.invars[first : first + carried], jaxpr.outvars[:carried])
+        carry = [c | {loop} if moves else c for c, moves in zip(carry, moving, strict=True)]
+
+        def turn(carry: list[Labels], place: Place) -> list[Labels]:
+            return self.program(jaxpr, [*consts, *carry, *xs], place)
+
+        times = None if place.times is None else place.times * length
+        inside = replace(place, times=times, loops=(*place.loops, loop))
+        carry = _settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
+        out = turn(carry, inside)
+        return [_without(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
+            _without(loop, y) for y in out[carried:]
+        ]
+
+    def _while(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
+        condition, body = _open(eqn.params["cond_jaxpr"]), _open(eqn.params["body_jaxpr"])
+        asked, done = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+        first, consts = labels[:asked], labels[asked : asked + done]
+        carry = labels[asked + done :]
+        inside = replace(place, times=None, loops=(*place.loops, Loop(next(self._numbers))))
+
+        def turn(carry: list[Labels], place: Place) -> list[Labels]:
+            again = self.program(condition, [*first, *carry], place)[0]
+            place = replace(place, condition=place.condition | again)
+            out = self.program(body, [*consts, *carry], place)
+            return [self._step(eqn, [again]) | o for o in out]
+
+        carry = _settled(lambda c: turn(c, replace(inside, counted=False)), carry)
+        out = turn(carry, inside)
+        return [c | o for c, o in zip(carry, out, strict=True)]
+
+    def _cond(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
+        index, given = labels[0], labels[1:]
+        inside = replace(place, condition=place.condition | index)
+        branches = [self.program(_open(b), given, inside) for b in eqn.params["branches"]]
+        chosen = self._step(eqn, [index])
+        return [chosen.union(*out) for out in zip(*branches, strict=True)]
+
+
+def programs(eqn: JaxprEqn) -> list[Jaxpr]:
+    """The programs that an equation calls."""
+    found = []
+    for value in eqn.params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            opened = _open(item)
+            if isinstance(opened, Jaxpr):
+                found.append(opened)
+    return found
+
+
+def _open(closed: Any) -> Any:
+    return getattr(closed, "jaxpr", closed)
+
+
+def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
+    return [b is not a for b, a in zip(before, after, strict=True)]
+
+
+def _without(loop: Loop, labels: Labels) -> Labels:
+    return labels - {loop}
+
+
+def _settled(
+    turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]
+) -> list[Labels]:
+    """The labels of what a loop carries, after any number of turns."""
+    now = list(carry)
+    while True:
+        after = [c | o for c, o in zip(now, turn(now), strict=True)]
+        if after == now:
+            return now
+        now = after

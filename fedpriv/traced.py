@@ -1,0 +1,454 @@
+"""What a round releases, read off its program; and that nothing else leaves the clients.
+
+The round is traced with a cohort in which one client stands for all. Marks in the traced program say where private data
+come from and where a mechanism has perturbed them. So releases are counted as often as they are computed, and labels of
+private data are followed (`fedpriv.flow`): one that reaches the state or the metrics past all releases is a leak.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import JaxprEqn
+
+from fedpriv.codecs import UNCODED, Codec
+from fedpriv.cohort import Cohort
+from fedpriv.dynamic import Dynamic
+from fedpriv.flow import NONE, Labels, Place, follow, mark, where
+from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, unprotected
+from fedpriv.per_example import RecordMechanism
+from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
+from fedpriv.samplers import Draw, Sampler
+from fedpriv.shard import Shard
+from fedpriv.types import Algorithm, Key, Metrics, Params, PyTree, State
+
+
+class LeakError(ValueError):
+    """Something private gets past the releases of a round: what, to where, and in which line."""
+
+
+class Private(NamedTuple):
+    """A label of what is protected: what it is, to which call's client it belongs (-1: to all), who asked for it."""
+
+    what: str
+    call: int
+    line: str
+
+
+class Held(NamedTuple):
+    """A label of what clients keep for themselves, each its own row."""
+
+    line: str
+
+
+class Noisy(NamedTuple):
+    """A label of a fixed multiple of one noisy mean, the same for all clients, plus what does not depend on it."""
+
+    note: int
+
+
+class Bent(NamedTuple):
+    """A label of what depends on a noisy mean in another way."""
+
+    note: int
+
+
+FROM_KEY, OF_CLIENT = "the round's key", "a client's key"
+TAKING_PART = "who takes part"
+
+
+@dataclass
+class Note:
+    """What a mark in the program means.
+
+    Attributes:
+      kind: where private data come from, or what is released.
+      line: of the user's code.
+      call: number of the note of the cohort's call.
+      label: of what comes from here.
+      mechanism, codec, local: of a release, as given to `Cohort.sum`.
+      records: of a private mean, what draws its batches.
+      times: how often a round makes this release.
+      found: labels of what a sum is made of.
+    """
+
+    kind: Literal["source", "client", "own", "store", "sum", "mean"]
+    line: str
+    call: int = -1
+    label: Any = None
+    mechanism: RecordMechanism | None = None
+    codec: Codec = UNCODED
+    local: bool = False
+    records: Sampler | None = None
+    times: int = 0
+    found: Labels = NONE
+
+
+class Holding(NamedTuple):
+    """What a trace has to know of a federation.
+
+    Attributes:
+      num_clients, capacity: as `Federation`.
+      like: a client's records, `jax.ShapeDtypeStruct`s [capacity, ...].
+      public: number of public examples.
+    """
+
+    num_clients: int
+    capacity: int
+    like: PyTree
+    public: int
+
+
+Notes: TypeAlias = list[Note]
+
+
+def tree_mark(notes: Notes, note: Note, tree: PyTree) -> PyTree:
+    """The tree, its leaves marked."""
+    leaves, structure = jax.tree.flatten(tree)
+    notes.append(note)
+    return jax.tree.unflatten(structure, mark(len(notes) - 1, *leaves)) if leaves else tree
+
+
+class Watched(Cohort):
+    """The cohort of a round that is looked at."""
+
+    def __init__(self, round: jax.Array, holding: Holding, sampler: Sampler, notes: Notes):
+        super().__init__(round, holding, Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)), sampler)
+        self._notes = notes
+        self._call = -1
+
+    @property
+    def size(self) -> jax.Array:
+        """i32[], marked."""
+        line = user_line()
+        note = Note("source", line, label=Private(TAKING_PART, -1, line))
+        return tree_mark(self._notes, note, jnp.int32(0))
+
+    @property
+    def public(self) -> Shard:
+        """Stand-ins for the public examples."""
+        count, like = self._federation.public, self._federation.like
+        examples = jax.tree.map(lambda s: jnp.zeros((count, *s.shape[1:]), s.dtype), like)
+        return Shard(examples, jnp.int32(count), self.round)
+
+    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+        notes, line = self._notes, user_line()
+        call = self._call = len(notes)
+        source = Note("source", line, label=Private("a client's data", call, line))
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
+        examples, size = tree_mark(notes, source, (zeros, jnp.int32(1)))
+        key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
+        rows = jax.tree.map(lambda leaf: leaf[0], own)
+        rows = tree_mark(notes, Note("own", line, call, source.label), rows)
+        shard = watched_shard(notes, call)(examples, size, self.round)
+        total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
+        return total, jax.tree.map(lambda leaf: leaf[None], kept)
+
+    def _shown(
+        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
+    ) -> PyTree:
+        note = Note("sum", user_line(), self._call, None, mechanism, codec, local)
+        return tree_mark(self._notes, note, (total, key))[0]
+
+    def _agreed(
+        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
+    ) -> PyTree:
+        slots = self._sampler.slots
+        everyones = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
+        )
+        return self._shown(
+            protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False
+        )
+
+    def _stored(self, own: PyTree, new: PyTree) -> PyTree:
+        note = Note("store", user_line(), self._call)
+        marked = tree_mark(self._notes, note, jax.tree.map(lambda leaf: leaf[0], new))
+        return jax.tree.map(lambda leaf, row: jnp.broadcast_to(row, leaf.shape), own, marked)
+
+
+def watched_shard(notes: Notes, call: int) -> type[Shard]:
+    """The shard of the client of a cohort's call."""
+
+    class WatchedShard(Shard):
+        def private_mean(
+            self,
+            key: Key,
+            gradients: Any,
+            params: Params,
+            *,
+            records: Sampler,
+            mechanism: RecordMechanism,
+        ) -> Params:
+            line = user_line()
+            batch = Note("source", line, label=Private("records of a batch", len(notes), line))
+            own = tree_mark(notes, batch, jax.tree.map(jnp.zeros_like, self.examples))
+            mean = Shard(own, jnp.int32(0), self.round).private_mean(
+                key, gradients, params, records=records, mechanism=mechanism
+            )
+            note = Note("mean", line, call, batch.label, mechanism, records=records)
+            return tree_mark(notes, note, (mean, key))[0]
+
+    return WatchedShard
+
+
+class Stage(NamedTuple):
+    """What a round with one sampler releases.
+
+    Attributes:
+      sums, means: the cohort's sums, and the private means of a client's records.
+      alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
+    """
+
+    sums: tuple[Note, ...]
+    means: tuple[Note, ...]
+    alone: bool
+
+
+def look(
+    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State
+) -> tuple[Stage, Any]:
+    """(the releases of `algorithm.round` with cohorts of `sampler`, shapes of (state, metrics)).
+
+    Args:
+      state: shapes.
+
+    Raises:
+      LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
+    """
+    notes: Notes = []
+
+    def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics]:
+        return algorithm.round(key, state, Watched(t, holding, sampler, notes))
+
+    key = jax.eval_shape(jax.random.key, 0)
+    traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+    rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
+    leaves = jax.tree_util.tree_leaves_with_path(out)
+    states = len(jax.tree.leaves(state))
+    held, before = [NONE] * states, None
+    while held != before:  # what clients keep comes back in the next round
+        for note in notes:
+            note.times = 0
+        given = [frozenset({FROM_KEY}), *held, NONE]
+        found = follow(traced.jaxpr, given, rules.marked, rules.step)
+        held, before = [_of(Held, labels) for labels in found[:states]], held
+    for (path, _), labels, var in zip(leaves, found, traced.jaxpr.outvars, strict=True):
+        name = _name(path)
+        if name.startswith("metrics") and "diagnostics" in name:
+            continue
+        theirs = name.startswith("state") and not name.startswith(("state.params", "state.round"))
+        leaked = rules.private(labels) | (NONE if theirs else _of(Held, labels))
+        if leaked:
+            made = [where(eqn) for eqn in traced.jaxpr.eqns if var in eqn.outvars]
+            raise LeakError(_leak(name, leaked, made))
+    sums = tuple(n for n in notes if n.kind == "sum" and n.times)
+    means = tuple(n for n in notes if n.kind == "mean" and n.times)
+    return Stage(sums, means, rules.alone(sums, means)), out
+
+
+def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
+    """Whether the certificate counts on nobody's knowing who takes part."""
+    drawn = sampler.accounting
+    if unit == "record" or isinstance(drawn, Everyone | WithReplacement):
+        return False
+    sums = [n for n in notes if n.kind == "sum" and noisy(n)]
+    return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
+
+
+def noisy(note: Note) -> bool:
+    """Whether a release adds noise in any round."""
+    used = note.mechanism
+    start = used.start if isinstance(used, Dynamic) else used
+    return isinstance(start, Mechanism) and start.multiplier > 0
+
+
+def _name(path: Any) -> str:
+    root = ("state", "metrics")[path[0].idx]
+    return root + jax.tree_util.keystr(path[1:])
+
+
+def _of(kind: type, labels: Labels) -> Labels:
+    return frozenset(label for label in labels if isinstance(label, kind))
+
+
+def _leak(name: str, leaked: Labels, made: list[str]) -> str:
+    first = sorted(leaked, key=str)[0]
+    what = getattr(first, "what", "what clients keep for themselves")
+    at = f" ({made[0]})" if made else ""
+    return (
+        f"round: {name}{at} depends on {what} ({first.line}), past every release; send it through cohort.sum with a "
+        "mechanism, or put it under metrics['diagnostics']"
+    )
+
+
+# Of these, an output that is linear in one argument is so for any values of the others.
+_LINEAR = frozenset(
+    "add sub neg add_any convert_element_type reshape broadcast_in_dim transpose squeeze expand_dims slice "
+    "concatenate copy copy_p reduce_sum cumsum rev pad gather dynamic_slice dynamic_update_slice".split()
+)
+_BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
+_AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])
+
+
+class _Rules:
+    """How labels pass through marks and equations."""
+
+    def __init__(self, notes: Notes, unit: str, secret: bool):
+        self._notes, self._unit, self._secret = notes, unit, secret
+
+    def private(self, labels: Labels) -> Labels:
+        """Those of what is protected."""
+        found = _of(Private, labels)
+        return found if self._secret else frozenset(x for x in found if x.what != TAKING_PART)
+
+    def alone(self, sums: tuple[Note, ...], means: tuple[Note, ...]) -> bool:
+        """See `Stage`."""
+        if len(sums) != 1 or len(means) != 1 or sums[0].times != 1 or means[0].times != 1:
+            return False
+        i = next(i for i, note in enumerate(self._notes) if note is means[0])
+        stored = [n for n in self._notes if n.kind == "store" and {Noisy(i), Bent(i)} & n.found]
+        return not stored and Noisy(i) in sums[0].found and Bent(i) not in sums[0].found
+
+    def step(self, eqn: JaxprEqn, labels: Any) -> Labels:
+        """An equation whose outputs depend on all its inputs."""
+        every = NONE.union(*labels)
+        name = eqn.primitive.name
+        if name not in _AS_THEY_ARE and (held := _of(Held, every)):
+            mixed = {Private("clients' own state", -1, h.line) for h in held}
+            every = (every - held) | mixed
+        if noisy := _of(Noisy, every):
+            if not (name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))):
+                every = (every - noisy) | {Bent(n.note) for n in noisy}
+        return every
+
+    def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
+        """A mark, by the note that it stands for."""
+        note = self._notes[eqn.params["note"]]
+        every = NONE.union(*labels)
+        if note.kind == "source":
+            return [x | {note.label} for x in labels]
+        if note.kind == "client":
+            return [x | {OF_CLIENT} for x in labels]
+        if note.kind in ("own", "store"):
+            return self._own(note, labels, every)
+        if note.kind == "sum":
+            return self._sum(note, labels, place)
+        return self._mean(note, eqn.params["note"], labels, place)
+
+    def _own(self, note: Note, labels: Any, every: Labels) -> list[Labels]:
+        allowed = note.call
+        for label in sorted(self.private(every), key=str):
+            if note.kind == "own" or label.call != allowed:
+                raise LeakError(
+                    f"round: what a client keeps for itself ({note.line}) depends on {label.what} ({label.line}); give "
+                    "each client its own row alone"
+                )
+        note.found = every
+        if note.kind == "own":
+            return [
+                (x - _of(Held, x)) | {OF_CLIENT} | ({note.label} if _of(Held, x) else NONE)
+                for x in labels
+            ]
+        own = self.private(every)
+        return [NONE if not own else frozenset({Held(note.line)})] * len(labels)
+
+    def _sum(self, note: Note, labels: Any, place: Place) -> list[Labels]:
+        *message, key = labels
+        note.found = NONE.union(*message)
+        found = self.private(note.found)
+        if note.mechanism is ALREADY_PRIVATE:
+            if found:
+                raise LeakError(_leak("a client's message", found, [note.line]))
+            taking_part = Private(TAKING_PART, -1, note.line)
+            kept = {taking_part} if self._secret else set()
+            self._count(note, place)
+            return [frozenset(kept)] * len(labels)
+        if noisy(note):
+            if self._unit == "record":
+                raise ValueError(
+                    f"unit: 'record', but cohort.sum ({note.line}) protects whole clients; leave out the unit, or give "
+                    "ALREADY_PRIVATE"
+                )
+            self._released(note, found | _of(Held, note.found), {note.call}, key, place)
+        self._count(note, place)
+        return [NONE] * len(labels)
+
+    def _mean(
+        self, note: Note, number: int, labels: Any, place: Place
+    ) -> list[Labels]:
+        *mean, key = labels
+        allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
+        if noisy(note):
+            self._released(note, self.private(NONE.union(*mean)), allowed, key, place)
+            if OF_CLIENT not in key:
+                raise LeakError(
+                    f"round: the noise of private_mean ({note.line}) is the same for all clients; take its key from "
+                    "the client's"
+                )
+        self._count(note, place)
+        return [frozenset({Noisy(number)})] * len(labels)
+
+    def _released(
+        self, note: Note, found: Labels, allowed: set[int], key: Labels, place: Place
+    ) -> None:
+        """Raises LeakError: the release depends on what it does not bound, or its noise is not fresh."""
+        for label in sorted(found, key=str):
+            if getattr(label, "call", -1) not in allowed:
+                what = getattr(label, "what", "what clients keep for themselves")
+                raise LeakError(
+                    f"round: the release in {note.line} depends on {what} ({label.line}) that it does not bound; "
+                    "release that first"
+                )
+        if self.private(place.condition):
+            raise LeakError(f"round: whether {note.line} releases depends on private data")
+        if FROM_KEY not in key:
+            raise LeakError(
+                f"round: the noise in {note.line} is not drawn from the round's key, so that rounds share it; derive "
+                "its key from `key`"
+            )
+        if any(loop not in key for loop in place.loops):
+            raise LeakError(
+                f"round: the noise in {note.line} is the same in every turn of a loop; fold the turn into its key"
+            )
+
+    def _count(self, note: Note, place: Place) -> None:
+        if place.times is None and place.counted:
+            raise LeakError(
+                f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use "
+                "lax.scan, or a fori_loop of fixed bounds"
+            )
+        if place.counted:
+            note.times += place.times or 0
+
+
+def _fixed_multiple(name: str, labels: Any) -> bool:
+    """Whether only one factor depends on a noisy mean, and the others are the same for all clients."""
+    noisy = [bool(_of(Noisy, x) | _of(Bent, x)) for x in labels]
+    if name == "select_n":
+        return not noisy[0] and OF_CLIENT not in labels[0] and not _of(Private, labels[0])
+    if sum(noisy) != 1 or (name == "div" and noisy[1]):
+        return False
+    others = NONE.union(*(x for x, n in zip(labels, noisy, strict=True) if not n))
+    return OF_CLIENT not in others and not _of(Private, others)
+
+
+_HERE = os.path.dirname(__file__)
+_ENGINE = {os.path.join(_HERE, f"{name}.py") for name in ("cohort", "shard", "traced", "rounds")}
+_JAX = os.path.dirname(jax.__file__)
+
+
+def user_line() -> str:
+    """File and line of what called the cohort."""
+    frame: Any = sys._getframe(1)
+    while frame and (
+        frame.f_code.co_filename in _ENGINE or frame.f_code.co_filename.startswith(_JAX)
+    ):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "?"
