@@ -86,6 +86,22 @@ class Federation:
         stored = jax.tree_util.tree_map_with_path(_to_device, examples)
         return _assign(stored, total, clients, public)
 
+    @classmethod
+    def blank(
+        cls, example: PyTree, clients: int, per_client: int, *, public: int = 0
+    ) -> "Federation":
+        """A federation of these shapes whose records are all 0: for what depends on shapes alone, such as `certify`.
+
+        Args:
+            example: one record's leaves, arrays or `jax.ShapeDtypeStruct`s.
+            clients, per_client: how many clients, and how many records each holds.
+            public: number of the server's examples.
+        """
+        examples = jax.tree.map(lambda s: jnp.zeros((1, *s.shape), s.dtype), example)
+        rows = jnp.zeros((clients, per_client), jnp.int32)
+        sizes = jnp.full(clients, per_client, jnp.int32)
+        return cls(examples, rows, sizes, jnp.zeros(public, jnp.int32))
+
     def repartition(self, clients: Sequence[ArrayLike], *, public: ArrayLike = ()) -> "Federation":
         """The same stored examples (shared, not copied) under another partition; see `stack`.
 

@@ -15,12 +15,15 @@ from fedpriv.federation import Federation
 from fedpriv.strategy import Strategy
 
 if TYPE_CHECKING:
+    from fedpriv.certificate import Looked
     from fedpriv.chunk import Training
     from fedpriv.privacy.release import Release
     from fedpriv.streaming import StreamedFederation
 
 
-def identity(training: Training, seeds: Sequence[int], strategy: Strategy) -> dict[str, Any]:
+def identity(
+    training: Training, looked: Looked, seeds: Sequence[int], strategy: Strategy
+) -> dict[str, Any]:
     """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more."""
     records: Any = training.federations
     if not isinstance(records, Federation):  # larger than one wants to read: two clients have to do
@@ -36,7 +39,7 @@ def identity(training: Training, seeds: Sequence[int], strategy: Strategy) -> di
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
-        "releases": _told(training.algorithm.releases(training.rounds)),
+        "releases": _told(looked.releases(training.rounds)),
     }
 
 

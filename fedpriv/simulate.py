@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv import distributed
+from fedpriv.certificate import looked_at
 from fedpriv.checkpoint import Checkpoints, Keeper
 from fedpriv.chunk import (
     Measure,
@@ -99,6 +100,7 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
+        looked = looked_at(algorithm, params, _one(federations))
         state = _initial(algorithm, params, federations, roots)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
@@ -107,7 +109,7 @@ def simulate(
             )
         keeper, saved = None, None
         if checkpoints:
-            given = identity(training, seeds, strategy)
+            given = identity(training, looked, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(given))
             saved = _begun(keeper, state)
         progress = Progress(seeds, _num_clients(federations), saved)
@@ -252,15 +254,19 @@ def _initial(
     federation: Federation | list[StreamedFederation],
     roots: Key,
 ) -> State:
-    init = params if callable(params) else lambda _: params
-    if isinstance(federation, Federation):
-        one = (federation.rows, federation.size, federation.public)
-        # Slices on the host, and one program that stacks: on the device, every shape would be a program to compile.
-        one = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
-        first: Any = Federation(federation.examples, *one)
-    else:
-        first = federation[0].empty()
+    init, first = params if callable(params) else lambda _: params, _one(federation)
     return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])
+
+
+def _one(federation: Federation | list[StreamedFederation]) -> Any:
+    """The first seed's, as a round sees it."""
+    if not isinstance(federation, Federation):
+        return federation[0].empty()
+    one = (federation.rows, federation.size, federation.public)
+    # Slices on the host: on the device, every shape would be a program to compile.
+    return Federation(
+        federation.examples, *jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
+    )
 
 
 def _stacked(states: list[State]) -> State:
