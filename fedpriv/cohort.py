@@ -177,9 +177,7 @@ class Cohort:
         given = (rows,) if jax.tree.leaves(own) else ()
         return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
 
-    def _shown(
-        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
-    ) -> PyTree:
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
         """The noisy total, where whoever watches sees it."""
         return total
 

@@ -146,16 +146,16 @@ class Watched(Cohort):
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
         examples, size = tree_mark(notes, source, (zeros, jnp.int32(1)))
         key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
-        rows = jax.tree.map(lambda leaf: leaf[0], own)
-        rows = tree_mark(notes, Note("own", line, call, source.label), rows)
+        given = tree_mark(notes, Note("own", line, call, source.label), own)
+        rows = jax.tree.map(lambda leaf: leaf[0], given)
         shard = watched_shard(notes, call)(examples, size, self.round)
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
-    def _shown(
-        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
-    ) -> PyTree:
-        note = Note("sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total))
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
+        note = Note(
+            "sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total)
+        )
         return tree_mark(self._notes, note, (total, key))[0]
 
     def _agreed(
@@ -165,14 +165,11 @@ class Watched(Cohort):
         everyones = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
-        return self._shown(
-            protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False
-        )
+        return self._shown(protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False)
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
-        note = Note("store", user_line(), self._call)
-        marked = tree_mark(self._notes, note, jax.tree.map(lambda leaf: leaf[0], new))
-        return jax.tree.map(lambda leaf, row: jnp.broadcast_to(row, leaf.shape), own, marked)
+        stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
+        return tree_mark(self._notes, Note("store", user_line(), self._call), stored)
 
 
 def _shapes(tree: PyTree) -> PyTree:
@@ -468,9 +465,7 @@ class _Rules:
         self._count(note, place)
         return [NONE] * len(labels)
 
-    def _mean(
-        self, note: Note, number: int, labels: Any, place: Place
-    ) -> list[Labels]:
+    def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
         *mean, key = labels
         allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
         if noisy(note):
@@ -487,6 +482,8 @@ class _Rules:
         self, note: Note, found: Labels, allowed: set[int], key: Labels, place: Place
     ) -> None:
         """Raises LeakError: the release depends on what it does not bound, or its noise is not fresh."""
+        if place.times is None:
+            self._uncounted(note)
         for label in sorted(found, key=str):
             if getattr(label, "call", -1) not in allowed:
                 what = getattr(label, "what", "what clients keep for themselves")
@@ -507,13 +504,16 @@ class _Rules:
             )
 
     def _count(self, note: Note, place: Place) -> None:
-        if place.times is None and place.counted:
-            raise LeakError(
-                f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use "
-                "lax.scan, or a fori_loop of fixed bounds"
-            )
-        if place.counted:
-            note.times += place.times or 0
+        if place.times is None:
+            self._uncounted(note)
+        elif place.counted:
+            note.times += place.times
+
+    def _uncounted(self, note: Note) -> None:
+        raise LeakError(
+            f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use lax.scan, "
+            "or a fori_loop of fixed bounds"
+        )
 
 
 def _fixed_multiple(name: str, labels: Any) -> bool:

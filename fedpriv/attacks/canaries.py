@@ -174,7 +174,9 @@ class _OfClients(Cohort):
             return sent._replace(message=message, own=(sent.own, i))
 
         drawn = self._drawn
-        if not more.get("local"):  # noise is added to the sum, so that who stays away takes none along
+        if not more.get(
+            "local"
+        ):  # noise is added to the sum, so that who stays away takes none along
             ids = jnp.minimum(drawn.ids, count - 1)
             self._drawn = drawn._replace(mask=drawn.mask & ~((drawn.ids < count) & ~present[ids]))
         summed = super().sum(played, key, mechanism=mechanism, own=(own, everyone), **more)
