@@ -124,6 +124,7 @@ def trained(algorithm, count, *, rounds=4, seeds=20, per_client=0):
     return np.asarray(state.present), np.asarray(state.scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "per_client"),
     [
