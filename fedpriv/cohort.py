@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -66,7 +65,7 @@ class Cohort:
     _federation: Any
     _drawn: Draw
     _sampler: Sampler
-    _calls: Iterator[int] = field(default_factory=itertools.count)
+    _calls: int = 0
 
     @property
     def num_clients(self) -> int:
@@ -168,7 +167,8 @@ class Cohort:
 
     def _keys(self, key: Key) -> tuple[Key, Key]:
         """(for the clients, for what happens to their messages), of this call alone."""
-        clients_key, rest = jax.random.split(jax.random.fold_in(key, next(self._calls)))
+        clients_key, rest = jax.random.split(jax.random.fold_in(key, self._calls))
+        self._calls += 1
         return clients_key, rest
 
     def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
+from jax.interpreters import ad
 
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
@@ -51,6 +52,8 @@ MARK = Primitive("fedpriv_mark")
 """The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
 MARK.multiple_results = True
 MARK.def_abstract_eval(lambda *avals, note: list(avals))
+# Tangents pass unmarked: what a derivative brings past a release is as private as it was.
+ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
 
 
 def mark(note: int, *arrays: Any) -> list[Any]:

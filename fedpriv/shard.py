@@ -11,7 +11,7 @@ from fedpriv.per_example import Gradients, RecordMechanism, private_mean
 from fedpriv.types import Example, Key, Params
 
 if TYPE_CHECKING:
-    from fedpriv.samplers import Draw, Sampler
+    from fedpriv.samplers import Sampler
 
 
 class Shard(NamedTuple):
@@ -62,17 +62,6 @@ class Shard(NamedTuple):
         """
         draw_key, noise_key = jax.random.split(key)
         drawn = records.draw(draw_key)
-        return self._mean(noise_key, drawn, gradients, params, records, mechanism)
-
-    def _mean(
-        self,
-        key: Key,
-        drawn: Draw,
-        gradients: Gradients,
-        params: Params,
-        records: Sampler,
-        mechanism: RecordMechanism,
-    ) -> Params:
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
-        return mean(key, params, batch, drawn.mask)
+        return mean(noise_key, params, batch, drawn.mask)
