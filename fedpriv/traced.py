@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -127,7 +127,9 @@ class Watched(Cohort):
 
     @property
     def size(self) -> jax.Array:
-        """i32[], marked."""
+        """i32[], marked where it says who takes part."""
+        if not isinstance(self._sampler.accounting, Poisson):
+            return jnp.int32(self._sampler.slots)
         line = user_line()
         note = Note("source", line, label=Private(TAKING_PART, -1, line))
         return tree_mark(self._notes, note, jnp.int32(0))
@@ -282,6 +284,10 @@ def _check_host(jaxpr: Jaxpr) -> None:
             raise ValueError(
                 f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
             )
+        if eqn.primitive.name in ("new_ref", "empty_ref", "swap", "addupdate", "run_state"):
+            raise ValueError(
+                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
+            )
         for inner in programs(eqn):
             _check_host(inner)
 
@@ -375,8 +381,7 @@ def _leak(name: str, leaked: Labels, made: list[str]) -> str:
 
 # Of these, an output that is linear in one argument is so for any values of the others.
 _LINEAR = frozenset(
-    "add sub neg add_any convert_element_type reshape broadcast_in_dim transpose squeeze expand_dims slice "
-    "concatenate copy copy_p reduce_sum cumsum rev pad gather dynamic_slice dynamic_update_slice".split()
+    ["add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim", "transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p", "reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"]
 )
 _BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
 _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])

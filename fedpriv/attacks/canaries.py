@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -284,16 +285,16 @@ class _AmongRecords(_Played):
 
 def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyTree]) -> Shard:
     """The shard of client i (i32[]), some of whose records are canaries."""
+    numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
 
     class CanaryShard(Shard):
         def private_mean(
             self, key: Key, gradients: Gradients, params: Params, **how: Any
         ) -> Params:
             places.append(())
-            numbered = shard._replace(examples=(shard.examples, jnp.arange(shard.capacity)))
             return numbered.private_mean(key, canaries.gradients(gradients, i), params, **how)
 
-    return CanaryShard(*shard)
+    return CanaryShard(shard.examples, shard.size, shard.round)
 
 
 def _unit(v: jax.Array) -> jax.Array:
