@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
@@ -20,7 +20,8 @@ Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 
 
-class Loop(NamedTuple):
+@dataclass(frozen=True)
+class Loop:
     """What changes from turn to turn of a loop."""
 
     number: int

@@ -265,7 +265,12 @@ def _perturb(
 
 def unprotected(reason: str = "no noise is added") -> Mechanism:
     """Neither bounds nor hides anything; a certificate gives the reason."""
-    return gaussian(math.inf, 0)._replace(reason=reason)
+    return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
+
+
+def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:
+    """The update itself, of which every multiple is the same multiple, and its norm."""
+    return update, optax.tree.norm(update)
 
 
 UNPROTECTED = unprotected()

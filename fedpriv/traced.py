@@ -33,7 +33,11 @@ class LeakError(ValueError):
     """Something private gets past the releases of a round: what, to where, and in which line."""
 
 
-class Private(NamedTuple):
+# Labels are not tuples: those of two kinds would be equal where their numbers are.
+
+
+@dataclass(frozen=True)
+class Private:
     """A label of what is protected: what it is, to which call's client it belongs (-1: to all), who asked for it."""
 
     what: str
@@ -41,19 +45,22 @@ class Private(NamedTuple):
     line: str
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True)
+class Held:
     """A label of what clients keep for themselves, each its own row."""
 
     line: str
 
 
-class Noisy(NamedTuple):
+@dataclass(frozen=True)
+class Noisy:
     """A label of a fixed multiple of one noisy mean, the same for all clients, plus what does not depend on it."""
 
     note: int
 
 
-class Bent(NamedTuple):
+@dataclass(frozen=True)
+class Bent:
     """A label of what depends on a noisy mean in another way."""
 
     note: int
