@@ -145,7 +145,9 @@ def _of_clients(
     common = {"noise": noise, "mechanism": _drawable(notes, first)}
 
     def release(view: str, m: float, in_shares: bool, reason: str, **more: Any) -> Release:
-        given = {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        given: dict[str, Any] = (
+            {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        )
         return Release(view, unit, m, steps=steps, **given)
 
     if notes[0].local and multiplier > 0:

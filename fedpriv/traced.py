@@ -246,7 +246,7 @@ def look(
         # A state of two fields would unpack as well, so that the metrics are looked at.
         if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
             raise ValueError("round: it does not give back (state, metrics) with a dict of metrics")
-        if jax.tree.structure(given[0]) != jax.tree.structure(state):
+        if _structure(given[0]) != _structure(state):
             raise ValueError("round: the state changes its structure; give back what `init` gave")
         return given
 
@@ -360,6 +360,10 @@ def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
     return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
 
 
+def _structure(tree: PyTree) -> Any:
+    return jax.tree.structure(tree)
+
+
 def noisy(note: Note) -> bool:
     """Whether a release adds noise in any round."""
     used = note.mechanism
@@ -388,7 +392,11 @@ def _leak(name: str, leaked: Labels, made: list[str]) -> str:
 
 # Of these, an output that is linear in one argument is so for any values of the others.
 _LINEAR = frozenset(
-    ["add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim", "transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p", "reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"]
+    (
+        *("add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim"),
+        *("transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p"),
+        *("reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"),
+    )
 )
 _BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
 _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])
@@ -420,10 +428,9 @@ class _Rules:
         if name not in _AS_THEY_ARE and (held := _of(Held, every)):
             mixed = {Private("clients' own state", -1, h.line) for h in held}
             every = (every - held) | mixed
-        if noisy := _of(Noisy, every):
-            if not (name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))):
-                every = (every - noisy) | {Bent(n.note) for n in noisy}
-        return every
+        noisy = _of(Noisy, every)
+        linear = name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))
+        return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
         """A mark, by the note that it stands for."""

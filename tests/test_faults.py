@@ -6,21 +6,19 @@ Of the statistical tests behind them each refuses a sound algorithm with probabi
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import lax
 from own_algorithms import (
     CLIENTS,
     CLIP,
-    D,
     FEDERATION,
     GAUSSIAN,
     GRAD,
-    MODEL,
     PARAMS,
     POISSON,
     RECORDS,
     SIGMA,
+    D,
     State,
     after_sum,
     at_random,
