@@ -64,7 +64,7 @@ class Looked(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """ "constructed", or "declared" where a release or a multiplier is somebody's word."""
+        """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
         if self.algorithm.releases is not None:
             return "declared"
         notes = [n for s in self.stages for n in (*s.sums, *s.means)]
