@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -253,13 +254,11 @@ def look(
     key = jax.eval_shape(jax.random.key, 0)
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
-    except NotImplementedError as error:
-        if MARK.name not in str(error):
+    except Exception as error:
+        said = _in_one_line(error)
+        if said is None or jax.config.jax_traceback_filtering == "off":
             raise
-        raise ValueError(
-            "round: it calls the cohort, or a private mean, under jax.vmap or jax.grad, where releases cannot be "
-            "counted; call them in a loop, or outside"
-        ) from None
+        raise ValueError(said) from None
     _check_host(traced.jaxpr)
     rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
@@ -283,6 +282,24 @@ def look(
     sums = tuple(n for n in notes if n.kind == "sum" and n.times)
     means = tuple(n for n in notes if n.kind == "mean" and n.times)
     return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out
+
+
+def _in_one_line(error: Exception) -> str | None:
+    """What went wrong in a round, and in which line of it; None for what this package says itself."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_JAX)
+    ]
+    if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
+        return None
+    if isinstance(error, NotImplementedError) and MARK.name in str(error):
+        return (
+            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
+            "them in a loop"
+        )
+    users = [f for f in frames if not f.filename.startswith(_HERE)] or frames
+    place = f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}"
+    text = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"round: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
 
 
 def _check_host(jaxpr: Jaxpr) -> None:
