@@ -6,6 +6,7 @@ Their unit, view, adjacency and delta belong into the column's name: `meaning` s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from experiments import config as configuration
@@ -53,6 +54,7 @@ def meaning(number: Claim | Certificate) -> str:
     return ", ".join([*words, f"delta {number.delta:.2g}"])
 
 
+@cache
 def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
     """The training's ledger, by `ledger` in place of the config's own."""
     module = configuration.load(training.config)
