@@ -16,6 +16,8 @@ from experiments.workloads import WORKLOADS, Images, Records, compiled_round, pa
 from fedpriv.strategy import Strategy
 from fedpriv.wavelet import haar, inverse_haar, padded_length
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 
 
