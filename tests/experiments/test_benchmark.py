@@ -17,6 +17,8 @@ from fedpriv.privacy.sampling import FixedSize
 from fedpriv.strategy import Strategy
 from fedpriv.wavelet import haar, inverse_haar, padded_length
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 
 

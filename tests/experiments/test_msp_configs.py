@@ -14,6 +14,8 @@ from experiments.config import image
 from experiments.msp_config import Jopeq, Ldp, Msp, Name
 from fedpriv import models
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "4", "--cohort", "2", "--local-epochs", "1", "--rounds", "2", "--every", "1"]
 NAMES = Name.__args__
 

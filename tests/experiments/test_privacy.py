@@ -16,6 +16,8 @@ from experiments import config as configuration
 from experiments import privacy, run
 from fedpriv.privacy import VIEWS
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 PAPER = "fed_smp_fashion_mnist"
 KEYS = {
     "view",

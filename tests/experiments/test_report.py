@@ -14,6 +14,8 @@ from experiments.record import plain
 from experiments.report.__main__ import main
 from experiments.report.records import certificate
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "30", "--cohort", "6", "--sampling", "fixed_size", "--local.epochs", "1"]
 SMALL += ["--algorithms", "fed_avg", "top_k", "--rounds", "4", "--every", "2", "--seeds", "2"]
 RESULTS = "The last state of each"

@@ -15,6 +15,8 @@ import configs
 from experiments import config as configuration
 from experiments.run import main
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "30", "--cohort", "6", "--sampling", "fixed_size", "--local.epochs", "1"]
 
 

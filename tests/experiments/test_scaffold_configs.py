@@ -12,6 +12,8 @@ import fedpriv as fp
 from configs import dp_scaffold_synthetic
 from experiments import privacy, run
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = [
     "--clients",
     "10",
