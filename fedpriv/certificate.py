@@ -29,7 +29,7 @@ from fedpriv.privacy import (
 )
 from fedpriv.privacy._checks import require_count
 from fedpriv.samplers import Sampler
-from fedpriv.traced import Holding, Note, Stage, look
+from fedpriv.traced import Holding, Note, Stage, check_constants, look, look_at_start
 from fedpriv.types import Algorithm
 
 
@@ -38,13 +38,17 @@ class Looked(NamedTuple):
 
     Attributes:
       algorithm: whose.
+      holding: what it was traced for.
       stages: the releases with each of its samplers.
-      shapes: of (state, metrics), as a round gives them back.
+      before: shapes of the state that a round is given.
+      after: shapes of (state, metrics) that it gives back.
     """
 
     algorithm: Algorithm
+    holding: Holding
     stages: tuple[Stage, ...]
-    shapes: Any
+    before: Any
+    after: Any
 
     def releases(self, rounds: int) -> tuple[Release, ...]:
         """What each view sees of so many rounds."""
@@ -63,8 +67,13 @@ class Looked(NamedTuple):
         """ "constructed", or "declared" where a release or a multiplier is somebody's word."""
         if self.algorithm.releases is not None:
             return "declared"
-        used = [n.mechanism for s in self.stages for n in (*s.sums, *s.means)]
-        return "constructed" if all(map(_constructed, used)) else "declared"
+        notes = [n for s in self.stages for n in (*s.sums, *s.means)]
+        samplers = [s for _, s in self.algorithm.sampler.stages(2)]
+        samplers += [n.records for n in notes if n.records is not None]
+        proved = all(_constructed(n.mechanism) for n in notes) and all(
+            s.constructed for s in samplers
+        )
+        return "constructed" if proved else "declared"
 
 
 def _constructed(used: Any) -> bool:
@@ -98,9 +107,7 @@ def _multiplier(note: Note, t: int) -> float:
         ) from None
 
 
-def _seen(
-    stage: Stage, sampler: Sampler, unit: str, steps: int, first: int
-) -> list[Release]:
+def _seen(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
     """What each view sees of rounds that are alike."""
     sums = [note for note in stage.sums if note.mechanism is not ALREADY_PRIVATE]
     if sums and stage.means and any(_multiplier(n, first) > 0 for n in sums):
@@ -150,7 +157,13 @@ def _of_clients(
         summed = noise == "gaussian" and full and not lossy
         loud = math.sqrt(drawn.most) if summed else 1.0
         return [
-            release(view, multiplier * (loud if view != "server" else 1), summed and view != "server", "", **hidden)
+            release(
+                view,
+                multiplier * (loud if view != "server" else 1),
+                summed and view != "server",
+                "",
+                **hidden,
+            )
             for view in VIEWS
         ]
     if isinstance(drawn, WithReplacement):
@@ -180,9 +193,7 @@ def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     return float(sum(times * m**-power for m, times in each) ** (-1 / power))
 
 
-def _of_records(
-    stage: Stage, sampler: Sampler, unit: str, steps: int, first: int
-) -> list[Release]:
+def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
@@ -208,7 +219,13 @@ def _of_records(
         most = records.most if whole or isinstance(records, WithReplacement) else 1
         own = _multiplier(notes[0], first) / most
         for view in VIEWS:
-            shared = stage.alone and fixed and not whole and view != "server" and used.noise == "gaussian"
+            shared = (
+                stage.alone
+                and fixed
+                and not whole
+                and view != "server"
+                and used.noise == "gaussian"
+            )
             found.append(
                 Release(
                     view,
@@ -275,8 +292,10 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     leaves, structure = jax.tree.flatten((state, holding._replace(like=(holding.like,))))
     shapes = tuple((s.shape, s.dtype) if hasattr(s, "shape") else s for s in leaves)
     found = _looked(algorithm, structure, shapes)
+    look_at_start(algorithm, model, federation)
     for stage in found.stages:
         _check_records(stage, np.asarray(federation.size))
+        check_constants(stage.constants, federation)
     return found
 
 
@@ -285,11 +304,20 @@ def _looked(algorithm: Algorithm, structure: Any, shapes: tuple) -> Looked:
     leaves = [jax.ShapeDtypeStruct(*s) if isinstance(s, tuple) else s for s in shapes]
     state, holding = jax.tree.unflatten(structure, leaves)
     holding = holding._replace(like=holding.like[0])
+    return _traced(algorithm, holding, state)
+
+
+def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
     stages, out = [], None
     for _, sampler in algorithm.sampler.stages(2):
         stage, out = look(algorithm, sampler, holding, state)
         stages.append(stage)
-    return Looked(algorithm, tuple(stages), out)
+    return Looked(algorithm, holding, tuple(stages), state, out)
+
+
+def retraced(looked: Looked) -> tuple[Stage, ...]:
+    """The stages, from another trace."""
+    return _traced(looked.algorithm, looked.holding, looked.before).stages
 
 
 def _like(federation: Any) -> Any:

@@ -122,7 +122,9 @@ def separately(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales).sealed()
+    return Clipping(
+        _by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales
+    ).sealed()
 
 
 def coefficients(d: int) -> Clipping:

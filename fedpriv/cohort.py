@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -66,7 +65,7 @@ class Cohort:
     _federation: Any
     _drawn: Draw
     _sampler: Sampler
-    _calls: Iterator[int] = field(default_factory=itertools.count)
+    _calls: int = 0
 
     @property
     def num_clients(self) -> int:
@@ -80,7 +79,7 @@ class Cohort:
 
     @property
     def size(self) -> jax.Array:
-        """i32[], how many take part: private where sampling amplifies, so not what a mean divides by."""
+        """i32[], how many take part: of a Poisson cohort private, so not what a mean divides by."""
         return jnp.sum(self._drawn.mask).astype(jnp.int32)
 
     @property
@@ -168,7 +167,9 @@ class Cohort:
 
     def _keys(self, key: Key) -> tuple[Key, Key]:
         """(for the clients, for what happens to their messages), of this call alone."""
-        clients_key, rest = jax.random.split(jax.random.fold_in(key, next(self._calls)))
+        of_calls = jax.random.fold_in(key, streams.COHORT)
+        clients_key, rest = jax.random.split(jax.random.fold_in(of_calls, self._calls))
+        self._calls += 1
         return clients_key, rest
 
     def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
@@ -177,9 +178,7 @@ class Cohort:
         given = (rows,) if jax.tree.leaves(own) else ()
         return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
 
-    def _shown(
-        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
-    ) -> PyTree:
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
         """The noisy total, where whoever watches sees it."""
         return total
 

@@ -1,25 +1,58 @@
-"""What an `Algorithm` owes the laboratory, as a check for tests of new ones."""
+"""What an `Algorithm` owes the laboratory: cheap checks before every run, thorough ones for tests of new algorithms."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import re
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
+from jax.interpreters import partial_eval
 
+from fedpriv.certificate import Looked, certify, looked_at, retraced
 from fedpriv.codecs import Wire
 from fedpriv.federation import Federation
-from fedpriv.privacy import VIEWS, Claim, Release, certify
-from fedpriv.types import Algorithm, Metrics, Params, State
+from fedpriv.privacy import VIEWS, Claim, Release
+from fedpriv.rounds import one_round
+from fedpriv.statistics import check_declared, check_mechanism, check_sampler
+from fedpriv.types import Algorithm, Params
 
 _ROUNDS, _DELTA = 2, 1e-3
-_REMEDIES = {
-    "cohort_size": "give `cohort.mask.sum()`",
-    "uplink": "give `fp.Wire(values, bits_per_value)` of one client's message",
-}
+_KNOWN = {"uplink", "downlink", "diagnostics"}
+
+
+def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+    """The checks that `simulate` makes before the first round; they trace the round, and run nothing of it.
+
+    Checked: the state begins with the model and round 0, keeps its shapes and types, and counts its rounds; metrics
+    are complete and known; nothing private reaches state or metrics past the releases.
+
+    Args:
+      params, federation: as `looked_at`.
+
+    Raises:
+      ValueError: what does not hold, in one line.
+    """
+    looked = looked_at(algorithm, params, federation)
+    for name in ("params", "round"):
+        _require(hasattr(looked.before, name), f"init: the state has no field `{name}`")
+    model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
+    same = _kinds(looked.before.params) == _kinds(model)
+    _require(same, "init: `params` is not the model that was given")
+    after, metrics = looked.after
+    for (path, was), became in zip(
+        jax.tree.leaves_with_path(looked.before), jax.tree.leaves(after), strict=True
+    ):
+        _require(
+            _kind(became) == _kind(was),
+            f"round: the state changes: {jax.tree_util.keystr(path)} was {_kind(was)} and became {_kind(became)}; "
+            "give back what `init` gave",
+        )
+    _check_metrics(metrics)
+    _check_counter(looked)
+    return looked
 
 
 def check_algorithm(
@@ -27,38 +60,40 @@ def check_algorithm(
 ) -> None:
     """Runs a few rounds of `algorithm` and asks for its privacy.
 
-    Checked: the state begins with the model and round 0 and keeps its shapes and types, so that it can be scanned; a
-    round is pure, needs nothing from the host and counts itself; its metrics are complete; every view is told what it
-    sees of every round and of all clients, whatever the data; every view gets a certificate; where noise is declared,
-    another key moves the model. Whether the noise is as loud as declared cannot be seen here.
+    Beyond the checks before a run: a round is a function of its arguments alone, needs nothing from the host, and
+    leaves the model finite; every view gets a certificate. Samplers, mechanisms made by hand and declared releases are
+    measured: how often clients are drawn, how far a clipped contribution reaches, how loud the noise is. A correct
+    algorithm fails one of these tests with probability 1e-6.
 
     Args:
       params: an initial model.
       federation: a small one, of as many clients as the algorithm was made for.
-      seed: of the round.
+      seed: of the rounds.
 
     Raises:
       ValueError: what does not hold, in one line.
     """
-    releases = algorithm.releases(_ROUNDS)
+    looked = check_launch(algorithm, params, federation)
+    _check_twice(looked)
     state = jax.tree.map(jnp.asarray, algorithm.init(params, federation))
-    _check_start(state, params)
-    run, key, other = jax.jit(algorithm.round), jax.random.key(seed), jax.random.key(seed + 1)
-    after, metrics = _both(run(key, state, federation))
-    _check_after(state, after)
+    _require(_identical(state.params, params), "init: `params` is not the model that was given")
+    _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
+    run, key = jax.jit(one_round(algorithm)), jax.random.key(seed)
+    after, metrics = run(key, state, federation)
     _require(
         _identical((after, metrics), _without_the_host(run, key, state, federation)),
         "round: the same key gives another result; draw everything from the key",
     )
-    _check_metrics(metrics)
-    _check_privacy(algorithm, releases)
-    _check_population(releases, federation.num_clients)
-    if any(0 < release.multiplier < math.inf for release in releases):
-        elsewhere, _ = run(other, state, federation)
-        _require(
-            not _identical(after.params, elsewhere.params),
-            "round: another key gives the same model, though noise is declared; draw it from the round's key",
-        )
+    _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
+    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
+    _require(finite, "round: the model is NaN or infinite after it")
+    _check_privacy(looked, params, federation)
+    for _, sampler in algorithm.sampler.stages(2):
+        check_sampler(sampler, seed)
+    for note in (note for stage in looked.stages for note in (*stage.sums, *stage.means)):
+        check_mechanism(note, seed)
+    if algorithm.releases is not None:
+        check_declared(algorithm, looked, state, federation)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -75,7 +110,63 @@ def _identical(one: Any, other: Any) -> bool:
     return all(jax.tree.leaves(jax.tree.map(same, one, other)))
 
 
-def _without_the_host(run: Callable[..., Any], *args: Any) -> Any:
+def _kinds(tree: Any) -> list[str]:
+    return [str(jax.tree.structure(tree)), *map(_kind, jax.tree.leaves(tree))]
+
+
+def _kind(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
+
+
+def _check_metrics(metrics: Any) -> None:
+    remedy = (
+        "give back the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
+    )
+    _require("uplink" in metrics, f"metrics: there is no 'uplink'; {remedy}")
+    unknown = sorted(set(metrics) - _KNOWN)
+    _require(not unknown, f"metrics: {unknown} belong under 'diagnostics'")
+    for way in {"uplink", "downlink"} & set(metrics):
+        wire = metrics[way]
+        _require(isinstance(wire, Wire), f"metrics: {way!r} is not a `Wire`; {remedy}")
+        whole = all(jnp.issubdtype(jnp.result_type(n), jnp.integer) for n in wire)
+        _require(whole, f"metrics: {way!r} is not of whole numbers; round them")
+    for name, value in metrics.get("diagnostics", {}).items():
+        _require(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
+
+
+def _check_counter(looked: Looked) -> None:
+    """Computes the counter alone, where that takes a few equations."""
+    leaves, program = jax.tree.leaves_with_path(looked.before), looked.stages[-1].program
+    name = jax.tree_util.keystr
+    (place,) = [i for i, (path, _) in enumerate(leaves) if name(path) == ".round"]
+    used = [i == place for i in range(len(program.jaxpr.outvars))]
+    counter, needed = partial_eval.dce_jaxpr(program.jaxpr, used)
+    if len(counter.eqns) > 100 or counter.constvars or sum(needed) != needed[1 + place]:
+        return  # by other means; a full check runs it
+    _require(bool(needed[1 + place]), "round: the state's `round` must go up by 1")
+    now = jnp.asarray(5, leaves[place][1].dtype)
+    (after,) = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))(now)
+    _require(int(after) == 6, "round: the state's `round` must go up by 1")
+
+
+def _check_twice(looked: Looked) -> None:
+    """Traced again, a round that counts on the host, or draws there, is another program."""
+    for before, after in zip(looked.stages, retraced(looked), strict=True):
+        same = _text(before.program) == _text(after.program) and all(
+            np.array_equal(a, b) for a, b in zip(before.constants, after.constants, strict=True)
+        )
+        _require(
+            same,
+            "round: traced again it is another program; it counts or draws on the host (np.random, a global): take "
+            "numbers from its key and its state",
+        )
+
+
+def _text(program: Any) -> str:
+    return re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))
+
+
+def _without_the_host(run: Any, *args: Any) -> Any:
     with jax.transfer_guard("disallow"):
         try:
             return run(*args)
@@ -85,68 +176,13 @@ def _without_the_host(run: Callable[..., Any], *args: Any) -> Any:
             ) from None
 
 
-def _both(given: Any) -> tuple[State, Metrics]:
-    # A state of two fields would unpack as well, so that the metrics are looked at.
-    pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
-    _require(pair, "round: it does not give back (state, metrics) with a dict of metrics")
-    return given
-
-
-def _check_after(state: State, after: State) -> None:
+def _check_privacy(looked: Looked, params: Params, federation: Federation) -> None:
+    algorithm = looked.algorithm
+    releases = looked.releases(_ROUNDS)
+    _require(all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`")
     _require(
-        len({jax.tree.structure(tree) for tree in (state, after)}) == 1,
-        "round: the state changes its structure; give back what `init` gave",
-    )
-    now = jax.tree.leaves(after)
-    for (path, was), became in zip(jax.tree.leaves_with_path(state), now, strict=True):
-        _require(
-            _kind(became) == _kind(was),
-            f"round: the state changes: {jax.tree_util.keystr(path)} was {_kind(was)} and became {_kind(became)}; "
-            "give back what `init` gave",
-        )
-    _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
-    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
-    _require(finite, "round: the model is NaN or infinite after it")
-
-
-def _kind(leaf: Any) -> str:
-    return f"{jnp.asarray(leaf).dtype}{list(jnp.shape(leaf))}"
-
-
-def _check_start(state: State, params: Params) -> None:
-    for name in ("params", "round"):
-        _require(hasattr(state, name), f"init: the state has no field `{name}`")
-    _require(_identical(state.params, params), "init: `params` is not the model that was given")
-    _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
-
-
-def _check_metrics(metrics: Metrics) -> None:
-    known = {"cohort_size", "uplink", "downlink", "diagnostics"}
-    for name in ("cohort_size", "uplink"):
-        _require(name in metrics, f"metrics: there is no {name!r}; {_REMEDIES[name]}")
-    unknown = sorted(set(metrics) - known)
-    _require(not unknown, f"metrics: {unknown} belong under 'diagnostics'")
-    size = jnp.asarray(metrics["cohort_size"])
-    counted = size.shape == () and jnp.issubdtype(size.dtype, jnp.integer) and int(size) >= 0
-    _require(counted, f"metrics: 'cohort_size' is {size}, not a number of clients")
-    for way in {"uplink", "downlink"} & set(metrics):
-        wire = metrics[way]
-        _require(isinstance(wire, Wire), f"metrics: {way!r} is not a `Wire`; {_REMEDIES['uplink']}")
-        whole = all(jnp.issubdtype(jnp.asarray(n).dtype, jnp.integer) for n in wire)
-        _require(whole, f"metrics: {way!r} is {wire}, not of whole numbers; round them")
-        _require(wire.bits() > 0, f"metrics: {way!r} has no bits")
-    for name, value in metrics.get("diagnostics", {}).items():
-        _require(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
-
-
-def _check_privacy(algorithm: Algorithm, releases: tuple[Release, ...]) -> None:
-    _require(
-        isinstance(releases, tuple) and all(isinstance(r, Release) for r in releases),
-        "releases: not a tuple of `Release`",
-    )
-    _require(
-        algorithm.releases(_ROUNDS) == releases,
-        "releases: they changed when a round was run; they must not depend on the data",
+        looked.releases(_ROUNDS) == releases,
+        "releases: they changed when they were asked for again; they must not depend on the data",
     )
     for view in VIEWS:
         seen = sum(release.steps for release in releases if release.view == view)
@@ -160,20 +196,8 @@ def _check_privacy(algorithm: Algorithm, releases: tuple[Release, ...]) -> None:
             f"releases: the multiplier towards {release.view} is 0 without a reason",
         )
     for view in VIEWS:
-        nothing = certify(algorithm, 0, _DELTA, view=view).epsilon
+        nothing = certify(algorithm, params, federation, 0, _DELTA, view=view).epsilon
         _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
-        certify(algorithm, _ROUNDS, _DELTA, view=view)
+        certify(algorithm, params, federation, _ROUNDS, _DELTA, view=view)
     claim = algorithm.claim(_ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")
-
-
-def _check_population(releases: tuple[Release, ...], clients: int) -> None:
-    """Fewer clients than there are would make the certificate of a sampled cohort too small."""
-    for release in releases:
-        by_client = release.sampling if release.unit == "client" else None
-        drawn = release.participation or by_client
-        _require(
-            drawn is None or drawn.population == clients,
-            f"releases: {release.view} is told of {drawn}, but the federation has {clients} clients; make sampler and "
-            "federation for the same number",
-        )

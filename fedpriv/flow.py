@@ -6,6 +6,7 @@ its condition. So a label that does not arrive is proof that there is no path.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
+from jax.interpreters import ad
 
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
@@ -51,6 +53,8 @@ MARK = Primitive("fedpriv_mark")
 """The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
 MARK.multiple_results = True
 MARK.def_abstract_eval(lambda *avals, note: list(avals))
+# Tangents pass unmarked: what a derivative brings past a release is as private as it was.
+ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
 
 
 def mark(note: int, *arrays: Any) -> list[Any]:
@@ -65,7 +69,9 @@ def follow(jaxpr: Jaxpr, given: Sequence[Labels], rule: Rule, step: Step) -> lis
 
 def where(eqn: JaxprEqn) -> str:
     """File and line of the user's code, where JAX has them."""
-    return str(source_info_util.summarize(eqn.source_info)).split(" (")[0]
+    place = str(source_info_util.summarize(eqn.source_info)).split(" (")[0]
+    name, line, *_ = f"{os.path.basename(place)}:?".split(":")
+    return f"{name}:{line}"
 
 
 class _Follow:
@@ -96,7 +102,9 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        for jaxpr in inner:  # not known: everything may depend on everything, and nothing may be marked
+        for (
+            jaxpr
+        ) in inner:  # not known: everything may depend on everything, and nothing may be marked
             self.program(jaxpr, [NONE] * len(jaxpr.invars), replace(place, times=None))
         return [self._step(eqn, labels)] * len(eqn.outvars)
 
@@ -168,9 +176,7 @@ def _without(loop: Loop, labels: Labels) -> Labels:
     return labels - {loop}
 
 
-def _settled(
-    turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]
-) -> list[Labels]:
+def _settled(turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]) -> list[Labels]:
     """The labels of what a loop carries, after any number of turns."""
     now = list(carry)
     while True:

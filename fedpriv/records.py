@@ -29,7 +29,8 @@ def subsets(population: int, size: int) -> Sampler:
     """
     accounting = FixedSize(population, size)
     if 2 * size > population:
-        return Sampler(_without(population, population - size), population, float(size), accounting)
+        all_but = _without(population, population - size)
+        return Sampler(all_but, population, float(size), accounting).sealed()
     draws = _draws(population, size)
     last = 2**32 // population * population - 1
     place = jnp.arange(draws, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
@@ -52,7 +53,7 @@ def subsets(population: int, size: int) -> Sampler:
         _, ids, _ = lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))
         return Draw(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, size, float(size), accounting)
+    return Sampler(draw, size, float(size), accounting).sealed()
 
 
 def _without(population: int, count: int) -> Callable[[Key], Draw]:

@@ -15,20 +15,12 @@ from fedpriv.samplers import Draw, Opening, Sampler
 from fedpriv.types import Algorithm, Key, Metrics, State
 from fedpriv.vectors import dimension
 
-Play = Callable[[Cohort], Cohort]
-"""What an attack puts in the place of the engine's cohort."""
 
-
-def one_round(
-    algorithm: Algorithm, play: Play = lambda cohort: cohort
-) -> Callable[..., tuple[State, Metrics]]:
+def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     """(key, state, federation) -> (state, metrics), to be jitted: a round with a cohort of its own.
 
     `metrics` also has `cohort_size` (i32[], clients that took part) and `downlink`. A fourth argument is the number of
     rounds done, i32[], by default the state's.
-
-    Args:
-      play: makes another cohort of the one that was drawn, for attacks.
     """
 
     def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
@@ -38,7 +30,7 @@ def one_round(
             def once(key: Key, state: State) -> tuple[State, Metrics]:
                 draw_key, own_key = keys_of(key)
                 drawn = sampler.draw(draw_key)
-                cohort = play(Cohort(t, federation, drawn, sampler))
+                cohort = Cohort(t, federation, drawn, sampler)
                 state, metrics = algorithm.round(own_key, state, cohort)
                 return state, _counted(metrics, drawn, state)
 

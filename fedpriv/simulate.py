@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv import distributed
-from fedpriv.certificate import looked_at
 from fedpriv.checkpoint import Checkpoints, Keeper
 from fedpriv.chunk import (
     Measure,
@@ -24,6 +23,7 @@ from fedpriv.chunk import (
     numbered_round,
     rounds_of_seeds,
 )
+from fedpriv.contract import check_launch
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation, stack
 from fedpriv.history import Evaluation, History
@@ -100,7 +100,7 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
-        looked = looked_at(algorithm, params, _one(federations))
+        looked = check_launch(algorithm, params, _one(federations))
         state = _initial(algorithm, params, federations, roots)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))

@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
-from fedpriv.flow import NONE, Labels, Place, follow, mark, where
+from fedpriv.flow import MARK, NONE, Labels, Place, follow, mark, programs, where
 from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, unprotected
 from fedpriv.per_example import RecordMechanism
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
@@ -81,6 +81,7 @@ class Note:
       label: of what comes from here.
       mechanism, codec, local: of a release, as given to `Cohort.sum`.
       records: of a private mean, what draws its batches.
+      like: what is released, in shapes.
       times: how often a round makes this release.
       found: labels of what a sum is made of.
     """
@@ -93,6 +94,7 @@ class Note:
     codec: Codec = UNCODED
     local: bool = False
     records: Sampler | None = None
+    like: Any = None
     times: int = 0
     found: Labels = NONE
 
@@ -132,7 +134,9 @@ class Watched(Cohort):
 
     @property
     def size(self) -> jax.Array:
-        """i32[], marked."""
+        """i32[], marked where it says who takes part."""
+        if not isinstance(self._sampler.accounting, Poisson):
+            return jnp.int32(self._sampler.slots)
         line = user_line()
         note = Note("source", line, label=Private(TAKING_PART, -1, line))
         return tree_mark(self._notes, note, jnp.int32(0))
@@ -151,16 +155,16 @@ class Watched(Cohort):
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
         examples, size = tree_mark(notes, source, (zeros, jnp.int32(1)))
         key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
-        rows = jax.tree.map(lambda leaf: leaf[0], own)
-        rows = tree_mark(notes, Note("own", line, call, source.label), rows)
+        given = tree_mark(notes, Note("own", line, call, source.label), own)
+        rows = jax.tree.map(lambda leaf: leaf[0], given)
         shard = watched_shard(notes, call)(examples, size, self.round)
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
-    def _shown(
-        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
-    ) -> PyTree:
-        note = Note("sum", user_line(), self._call, None, mechanism, codec, local)
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
+        note = Note(
+            "sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total)
+        )
         return tree_mark(self._notes, note, (total, key))[0]
 
     def _agreed(
@@ -170,14 +174,15 @@ class Watched(Cohort):
         everyones = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
-        return self._shown(
-            protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False
-        )
+        return self._shown(protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False)
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
-        note = Note("store", user_line(), self._call)
-        marked = tree_mark(self._notes, note, jax.tree.map(lambda leaf: leaf[0], new))
-        return jax.tree.map(lambda leaf, row: jnp.broadcast_to(row, leaf.shape), own, marked)
+        stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
+        return tree_mark(self._notes, Note("store", user_line(), self._call), stored)
+
+
+def _shapes(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
 def watched_shard(notes: Notes, call: int) -> type[Shard]:
@@ -199,7 +204,8 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
             mean = Shard(own, jnp.int32(0), self.round).private_mean(
                 key, gradients, params, records=records, mechanism=mechanism
             )
-            note = Note("mean", line, call, batch.label, mechanism, records=records)
+            like = _shapes(params)
+            note = Note("mean", line, call, batch.label, mechanism, records=records, like=like)
             return tree_mark(notes, note, (mean, key))[0]
 
     return WatchedShard
@@ -211,11 +217,15 @@ class Stage(NamedTuple):
     Attributes:
       sums, means: the cohort's sums, and the private means of a client's records.
       alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
+      constants: arrays that the round closes over.
+      program: the traced round, (key, state, rounds done) -> (state, metrics), its leaves.
     """
 
     sums: tuple[Note, ...]
     means: tuple[Note, ...]
     alone: bool
+    constants: tuple[Any, ...]
+    program: ClosedJaxpr
 
 
 def look(
@@ -232,10 +242,25 @@ def look(
     notes: Notes = []
 
     def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics]:
-        return algorithm.round(key, state, Watched(t, holding, sampler, notes))
+        given = algorithm.round(key, state, Watched(t, holding, sampler, notes))
+        # A state of two fields would unpack as well, so that the metrics are looked at.
+        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
+            raise ValueError("round: it does not give back (state, metrics) with a dict of metrics")
+        if jax.tree.structure(given[0]) != jax.tree.structure(state):
+            raise ValueError("round: the state changes its structure; give back what `init` gave")
+        return given
 
     key = jax.eval_shape(jax.random.key, 0)
-    traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+    try:
+        traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+    except NotImplementedError as error:
+        if MARK.name not in str(error):
+            raise
+        raise ValueError(
+            "round: it calls the cohort, or a private mean, under jax.vmap or jax.grad, where releases cannot be "
+            "counted; call them in a loop, or outside"
+        ) from None
+    _check_host(traced.jaxpr)
     rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
     states = len(jax.tree.leaves(state))
@@ -257,7 +282,73 @@ def look(
             raise LeakError(_leak(name, leaked, made))
     sums = tuple(n for n in notes if n.kind == "sum" and n.times)
     means = tuple(n for n in notes if n.kind == "mean" and n.times)
-    return Stage(sums, means, rules.alone(sums, means)), out
+    return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out
+
+
+def _check_host(jaxpr: Jaxpr) -> None:
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("pure_callback", "io_callback"):
+            raise ValueError(
+                f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
+            )
+        if eqn.primitive.name in ("new_ref", "empty_ref", "swap", "addupdate", "run_state"):
+            raise ValueError(
+                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
+            )
+        for inner in programs(eqn):
+            _check_host(inner)
+
+
+def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
+    """Raises LeakError: the initial state depends on records or on the clients' sizes."""
+    private = {"examples": federation.examples, "size": federation.size}
+    if not hasattr(federation, "repartition"):  # streamed: only public examples are there
+        del private["examples"]
+    for traced in (private, {k: v for k, v in private.items() if k != "size"}):
+
+        def init(model: Params, traced: dict[str, PyTree]) -> State:
+            return algorithm.init(model, federation.replace(**traced))
+
+        try:
+            program, out = jax.make_jaxpr(init, return_shape=True)(model, traced)
+            break
+        except jax.errors.ConcretizationTypeError:  # sizes may be looked at on the host
+            pass
+    else:
+        raise LeakError("init: it reads records on the host; the state must begin without them")
+    rules = _Rules([], algorithm.unit, True)
+    models = len(jax.tree.leaves(model))
+    label = frozenset({Private("the clients' records or sizes", -1, "init")})
+    given = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]
+    found = follow(program.jaxpr, given, rules.marked, rules.step)
+    for (path, _), labels in zip(jax.tree_util.tree_leaves_with_path(out), found, strict=True):
+        if labels:
+            name = "state" + jax.tree_util.keystr(path)
+            raise LeakError(
+                f"init: {name} depends on the clients' records or sizes; begin without them"
+            )
+
+
+def constants(program: Any) -> list[Any]:
+    """The arrays that a traced program, or one that it calls, closes over."""
+    found = list(program.consts)
+    for eqn in program.jaxpr.eqns:
+        for value in jax.tree.leaves(list(eqn.params.values())):
+            if isinstance(value, ClosedJaxpr):
+                found += constants(value)
+    return found
+
+
+def check_constants(held: tuple[Any, ...], federation: Any) -> None:
+    """Raises LeakError: the round closes over a federation's arrays, past the cohort."""
+    theirs = {"examples": federation.examples, "size": federation.size}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
+        if any(constant is leaf for constant in held):
+            name = "federation" + jax.tree_util.keystr(path)
+            raise LeakError(
+                f"round: it closes over {name}; reach clients through the cohort, and the server's examples by "
+                "`cohort.public`"
+            )
 
 
 def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
@@ -297,8 +388,7 @@ def _leak(name: str, leaked: Labels, made: list[str]) -> str:
 
 # Of these, an output that is linear in one argument is so for any values of the others.
 _LINEAR = frozenset(
-    "add sub neg add_any convert_element_type reshape broadcast_in_dim transpose squeeze expand_dims slice "
-    "concatenate copy copy_p reduce_sum cumsum rev pad gather dynamic_slice dynamic_update_slice".split()
+    ["add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim", "transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p", "reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"]
 )
 _BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
 _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])
@@ -387,9 +477,7 @@ class _Rules:
         self._count(note, place)
         return [NONE] * len(labels)
 
-    def _mean(
-        self, note: Note, number: int, labels: Any, place: Place
-    ) -> list[Labels]:
+    def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
         *mean, key = labels
         allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
         if noisy(note):
@@ -406,6 +494,8 @@ class _Rules:
         self, note: Note, found: Labels, allowed: set[int], key: Labels, place: Place
     ) -> None:
         """Raises LeakError: the release depends on what it does not bound, or its noise is not fresh."""
+        if place.times is None:
+            self._uncounted(note)
         for label in sorted(found, key=str):
             if getattr(label, "call", -1) not in allowed:
                 what = getattr(label, "what", "what clients keep for themselves")
@@ -426,13 +516,16 @@ class _Rules:
             )
 
     def _count(self, note: Note, place: Place) -> None:
-        if place.times is None and place.counted:
-            raise LeakError(
-                f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use "
-                "lax.scan, or a fori_loop of fixed bounds"
-            )
-        if place.counted:
-            note.times += place.times or 0
+        if place.times is None:
+            self._uncounted(note)
+        elif place.counted:
+            note.times += place.times
+
+    def _uncounted(self, note: Note) -> None:
+        raise LeakError(
+            f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use lax.scan, "
+            "or a fori_loop of fixed bounds"
+        )
 
 
 def _fixed_multiple(name: str, labels: Any) -> bool:

@@ -10,16 +10,22 @@ Training Run", NeurIPS 2023, arXiv:2305.08846) a single run bounds epsilon from 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedpriv import streams
+from fedpriv.codecs import UNCODED, Codec, Coded
 from fedpriv.cohort import Client, Cohort, Sent, Summed, as_sent
 from fedpriv.federation import Federation
-from fedpriv.samplers import Draw, Sampler
+from fedpriv.mechanisms import ALREADY_PRIVATE
+from fedpriv.per_example import Gradients, PerExample
+from fedpriv.samplers import Draw
 from fedpriv.shard import Shard
 from fedpriv.types import Algorithm, Key, Metrics, Params, PyTree, State
 from fedpriv.vectors import dimension, flatten, unflatten
@@ -71,7 +77,7 @@ def with_canaries(
     """
 
     def init(params: Params, federation: Federation) -> CanaryState:
-        if per_client > (least := int(jnp.min(federation.size))):
+        if per_client > (least := int(np.asarray(federation.size).min())):
             raise ValueError(
                 f"per_client: a client has {least} records, not {per_client} to give up"
             )
@@ -87,19 +93,32 @@ def with_canaries(
     def round(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
         coins = jax.random.bernoulli(jax.random.fold_in(key, streams.CANARIES), 0.5, (count,))
         present = jnp.where(state.round == 0, coins, state.present)
-        played = Played(jax.random.key(seed), present, 100 * clip_norm, per_client)
+        canaries = Canaries(jax.random.key(seed), present, 100 * clip_norm, per_client)
 
-        def run(extra: PyTree) -> tuple[Params, tuple]:
-            inner, metrics = algorithm.round(key, state.inner, played.cohort(cohort, extra))
+        def run(added: list[PyTree], places: list[PyTree]) -> tuple[Params, tuple[State, Metrics]]:
+            among = _AmongRecords if per_client else _AmongClients
+            played: Any = among(copy(cohort), canaries, added, places)
+            inner, metrics = algorithm.round(key, state.inner, played)
             return inner.params, (inner, metrics)
 
-        like = played.message(run)
-        params, pull, (inner, metrics) = jax.vjp(run, like, has_aux=True)
-        moved = jax.tree.map(jnp.subtract, state.params, params)
-        if not per_client:  # how the sum of messages must have been for the model to move so
-            moved = jax.tree.map(jnp.negative, pull(moved)[0])
-        seen = flatten(moved)
-        cosines = Directions(played.key, len(seen)).cosines(seen, count)
+        places: list[PyTree] = []
+        jax.eval_shape(lambda: run([], places))
+        if not places:
+            what = "records with shard.private_mean" if per_client else "clients with cohort.sum"
+            raise NoPlaceError(f"algorithm: canaries find no place in it; protect {what}")
+        zeros = [] if per_client else jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), places)
+        params, moves, (inner, metrics) = jax.linearize(
+            lambda added: run(added, []), zeros, has_aux=True
+        )
+        seen = _unit(flatten(jax.tree.map(jnp.subtract, params, state.params)))
+
+        def cosine(j: jax.Array) -> jax.Array:
+            if per_client:  # a descent along its gradient
+                return -jnp.vdot(flatten(canaries.direction(j, params)), seen)
+            messages = [canaries.direction(j, like) for like in zeros]
+            return jnp.vdot(_unit(flatten(moves(messages))), seen)
+
+        cosines = lax.map(cosine, jnp.arange(count))
         clients = jnp.arange(count) // max(per_client, 1)
         drawn = _drawn(cohort._drawn, cohort.num_clients)[clients]
         scores = state.scores + jnp.stack([cosines, jnp.where(drawn, cosines, 0.0)])
@@ -108,11 +127,11 @@ def with_canaries(
     return algorithm._replace(init=init, round=round)
 
 
-class Played(NamedTuple):
-    """Canaries in the places of clients, or of records.
+class Canaries(NamedTuple):
+    """Who takes the places of clients, or of records.
 
     Attributes:
-      key: of their directions.
+      key: of their directions, which are drawn when they are needed: all together would be far larger than the model.
       present: bool[k].
       length: of what they contribute before it is clipped.
       per_client: records of a client that are canaries; 0 where clients are.
@@ -123,141 +142,167 @@ class Played(NamedTuple):
     length: float
     per_client: int
 
-    def cohort(self, cohort: Cohort, extra: PyTree) -> Cohort:
-        """`cohort` with the canaries in it; `extra` is added to the sum of messages."""
-        given = cohort.round, cohort._federation, cohort._drawn, cohort._sampler
-        if self.per_client:
-            return _OfRecords(self, *given)
-        return _OfClients(self, extra, *given)
+    def direction(self, j: jax.Array, like: PyTree) -> PyTree:
+        """That of canary j (i32[]), of length 1, in the shapes of `like`."""
+        z = jax.random.normal(jax.random.fold_in(self.key, j), (dimension(like),))
+        return unflatten(_unit(z), like)
 
-    def message(self, run: Callable[[PyTree], Any]) -> PyTree:
-        """Zeros like a client's message; nothing where records are canaries.
+    def contribution(self, j: jax.Array, like: PyTree) -> PyTree:
+        """What canary j sends, or has for a gradient; zeros where it is not there."""
+        length = self.present[self.last(j)] * self.length
+        return jax.tree.map(lambda leaf: length * leaf, self.direction(j, like))
 
-        Raises:
-          NoPlaceError: there is nobody whose place a canary could take.
-        """
-        found: list = []
-        _FOUND.append(found)
-        try:
-            jax.eval_shape(run, None)
-        finally:
-            _FOUND.pop()
-        if not found:
-            what = "records with shard.private_mean" if self.per_client else "clients' sums"
-            raise NoPlaceError(f"algorithm: canaries find no place in it; protect {what}")
-        return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), found[0])
+    def last(self, j: jax.Array) -> jax.Array:
+        """j, or the last canary where j is none."""
+        return jnp.minimum(j, len(self.present) - 1)
 
+    def gradients(self, of_records: Gradients, i: jax.Array) -> Gradients:
+        """Those of client i, whose first records are canaries; a batch is (examples, their positions i32[B])."""
+        first = i * self.per_client
 
-_FOUND: list[list] = []
+        def of_batch(params: Params, batch: tuple) -> PerExample:
+            examples, positions = batch
+            norms, weighted, each = of_records(params, examples)
+            places = jnp.arange(self.per_client)
+            canaries = jax.vmap(lambda p: self.contribution(first + p, params))(places)
+            at = jnp.minimum(positions, self.per_client - 1)
+            theirs = (positions < self.per_client) & (first + positions < len(self.present))
 
+            def replaced(own: PyTree, of_canaries: PyTree) -> PyTree:
+                def replace(leaf: jax.Array, canary: jax.Array) -> jax.Array:
+                    chosen = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
+                    return jnp.where(chosen, canary[at], leaf)
 
-class _OfClients(Cohort):
-    def __init__(self, played: Played, extra: PyTree, *given: Any):
-        super().__init__(*given)
-        self._played, self._extra = played, extra
+                return jax.tree.map(replace, own, of_canaries)
 
-    def sum(
-        self, client: Client, key: Key, *, mechanism: Any, own: PyTree = (), **more: Any
-    ) -> Summed:
-        if not mechanism.in_round(0).multiplier > 0:
-            return super().sum(client, key, mechanism=mechanism, own=own, **more)
-        present = self._played.present
-        count, everyone = len(present), jnp.arange(self.num_clients)
+            def summed(weights: PyTree) -> Params:
+                total = weighted(jax.tree.map(lambda w: jnp.where(theirs, 0.0, w), weights))
 
-        def played(key: Key, shard: Shard, mine: tuple) -> Sent:
-            own_row, i = mine
-            sent = as_sent(client(key, shard, *((own_row,) if jax.tree.leaves(own) else ())))
-            j = jnp.minimum(i, count - 1)
-            directions = Directions(self._played.key, dimension(sent.message))
-            canary = unflatten(present[j] * self._played.length * directions.at(j), sent.message)
-            message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
-            return sent._replace(message=message, own=(sent.own, i))
+                def add(total: jax.Array, w: jax.Array, canary: jax.Array) -> jax.Array:
+                    w = jnp.zeros(self.per_client).at[at].add(jnp.where(theirs, w, 0.0))
+                    return total + jnp.tensordot(w, canary, 1)
 
-        drawn = self._drawn
-        if not more.get("local"):  # noise is added to the sum, so that who stays away takes none along
-            ids = jnp.minimum(drawn.ids, count - 1)
-            self._drawn = drawn._replace(mask=drawn.mask & ~((drawn.ids < count) & ~present[ids]))
-        summed = super().sum(played, key, mechanism=mechanism, own=(own, everyone), **more)
-        self._drawn = drawn
-        return summed._replace(own=summed.own[0])
+                return jax.tree.map(add, total, weights, canaries)
 
-    def _shown(self, total: PyTree, key: Key, mechanism: Any, *more: Any) -> PyTree:
-        if not mechanism.in_round(0).multiplier > 0:
-            return total
-        if self._extra is None:
-            _FOUND[-1].append(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), total))
-            return total
-        extra, self._extra = self._extra, jax.tree.map(jnp.zeros_like, self._extra)
-        return jax.tree.map(jnp.add, total, extra)
+            lengths = jax.tree.map(jax.vmap(jnp.linalg.norm), jax.tree.map(_rows, canaries))
+            return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
+
+        return of_batch
 
 
-class _OfRecords(Cohort):
-    def __init__(self, played: Played, *given: Any):
-        super().__init__(*given)
-        self._played = played
+class _Played:
+    """A cohort with canaries in it.
 
-    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
-        def played(key: Key, shard: Shard, mine: tuple) -> tuple:
-            own_row, i = mine
-            rows = (own_row,) if jax.tree.leaves(own) else ()
-            total, (kept, seen) = fn(key, _shard_of(self._played, i)(*shard), *rows)
-            return total, ((kept, i), seen)
-
-        total, ((kept, _), seen) = super()._over(played, key, (own, jnp.arange(self.num_clients)))
-        return total, (kept, seen)
-
-
-def _shard_of(played: Played, i: jax.Array) -> type[Shard]:
-    """The shard of client i (i32[]), some of whose records are canaries."""
-
-    class CanaryShard(Shard):
-        def _mean(
-            self, key: Key, drawn: Draw, gradients: Any, params: Params, records: Sampler, used: Any
-        ) -> Params:
-            if _FOUND:
-                _FOUND[-1].append(())
-            first, count = i * played.per_client, len(played.present)
-            mechanism = used.in_round(self.round)
-            directions = Directions(played.key, dimension(params))
-
-            def add(p: jax.Array, total: Params) -> Params:
-                j = jnp.minimum(first + p, count - 1)
-                times = jnp.sum(drawn.mask & (drawn.ids == p))
-                times *= played.present[j] & (first + p < count)
-                canary = unflatten(played.length * directions.at(j), params)
-                bounded = mechanism.clip(canary)[0]
-                return jax.tree.map(lambda t, u: t + times * u, total, bounded)
-
-            zeros = jax.tree.map(jnp.zeros_like, params)
-            added = lax.fori_loop(0, played.per_client, add, zeros)
-            taken = (drawn.ids < played.per_client) & (first + drawn.ids < count)
-            others = drawn._replace(mask=drawn.mask & ~taken)
-            mean = super()._mean(key, others, gradients, params, records, used)
-            return jax.tree.map(lambda h, u: h + u / records.expected_size, mean, added)
-
-    return CanaryShard
-
-
-class Directions(NamedTuple):
-    """Random directions, drawn when they are needed: all together would be far larger than the model.
-
-    Attributes:
-      key: all directions follow from it.
-      d: number of coordinates.
+    `added` is added to its sums, one after the other; of each place that canaries find the shapes go to `places`.
     """
 
-    key: Key
-    d: int
+    def __init__(
+        self, cohort: Cohort, canaries: Canaries, added: list[PyTree], places: list[PyTree]
+    ):
+        self._cohort, self._canaries, self._added, self._places = cohort, canaries, added, places
 
-    def at(self, j: jax.Array) -> jax.Array:
-        """f32[d]: direction j (i32[]), of length 1."""
-        z = jax.random.normal(jax.random.fold_in(self.key, j), (self.d,))
-        return z / jnp.linalg.norm(z)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cohort, name)
 
-    def cosines(self, u: jax.Array, count: int) -> jax.Array:
-        """f32[count]: of u (f32[d]) with the first `count` directions."""
-        length = jnp.maximum(jnp.linalg.norm(u), jnp.finfo(jnp.float32).tiny)
-        return lax.map(lambda j: jnp.vdot(self.at(j), u), jnp.arange(count)) / length
+    def _numbered(self, client: Callable[..., Any], own: PyTree) -> tuple[Client, PyTree]:
+        """`client` that is told its number first, and what it then keeps."""
+
+        def told(key: Key, shard: Shard, mine: tuple) -> Sent:
+            row, i = mine
+            sent = as_sent(client(i, key, shard, *((row,) if jax.tree.leaves(own) else ())))
+            return sent._replace(own=(sent.own, i))
+
+        return told, (own, jnp.arange(self._cohort.num_clients))
+
+
+class _AmongClients(_Played):
+    def sum(
+        self,
+        client: Client,
+        key: Key,
+        *,
+        mechanism: Any,
+        codec: Codec = UNCODED,
+        own: PyTree = (),
+        local: bool = False,
+    ) -> Summed:
+        if mechanism is ALREADY_PRIVATE:
+            return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, own=own)
+        canaries, count = self._canaries, len(self._canaries.present)
+
+        def played(i: jax.Array, key: Key, shard: Shard, *mine: PyTree) -> Sent:
+            sent = as_sent(client(key, shard, *mine))
+            canary = canaries.contribution(i, sent.message)
+            message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
+            away = (i < count) & ~canaries.present[canaries.last(i)]
+            return sent._replace(message=message if local else (~away, message))
+
+        numbered, given = self._numbered(played, own)
+        # Where clients add the noise themselves, who is away sends that; else nothing at all.
+        codec = codec if local else _of_those_there(codec)
+        summed = self._cohort.sum(
+            numbered, key, mechanism=mechanism, codec=codec, own=given, local=local
+        )
+        total, call = summed.total, len(self._places)
+        self._places.append(jax.eval_shape(lambda: total))
+        if self._added:
+            total = jax.tree.map(jnp.add, total, self._added[call])
+        return summed._replace(total=total, own=summed.own[0])
+
+
+def _of_those_there(codec: Codec) -> Codec:
+    """`codec` of (whether the client is there, message): the message, or zeros."""
+
+    def code(key: Key, given: tuple) -> Coded:
+        there, message = given
+        coded = codec.code(key, message)
+        return coded._replace(
+            message=jax.tree.map(lambda leaf: jnp.where(there, leaf, 0.0), coded.message)
+        )
+
+    return codec._replace(code=code)
+
+
+class _AmongRecords(_Played):
+    def sum(self, client: Client, key: Key, *, own: PyTree = (), **how: Any) -> Summed:
+        return self._call(self._cohort.sum, client, own, key, **how)
+
+    def unprotected(
+        self, client: Client, key: Key, protocol: Any, *, own: PyTree = (), **how: Any
+    ) -> Summed:
+        return self._call(self._cohort.unprotected, client, own, key, protocol, **how)
+
+    def _call(
+        self, ask: Callable[..., Summed], client: Client, own: PyTree, *given: Any, **how: Any
+    ) -> Summed:
+        def played(i: jax.Array, key: Key, shard: Shard, *mine: PyTree) -> Any:
+            return client(key, _shard_with(self._canaries, i, shard, self._places), *mine)
+
+        numbered, given_own = self._numbered(played, own)
+        summed = ask(numbered, *given, own=given_own, **how)
+        return summed._replace(own=summed.own[0])
+
+
+def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyTree]) -> Shard:
+    """The shard of client i (i32[]), some of whose records are canaries."""
+    numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
+
+    class CanaryShard(Shard):
+        def private_mean(
+            self, key: Key, gradients: Gradients, params: Params, **how: Any
+        ) -> Params:
+            places.append(())
+            return numbered.private_mean(key, canaries.gradients(gradients, i), params, **how)
+
+    return CanaryShard(shard.examples, shard.size, shard.round)
+
+
+def _unit(v: jax.Array) -> jax.Array:
+    return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(jnp.float32).tiny)
+
+
+def _rows(leaf: jax.Array) -> jax.Array:
+    return leaf.reshape(len(leaf), -1)
 
 
 def _drawn(drawn: Draw, clients: int) -> jax.Array:

@@ -100,9 +100,7 @@ class Listening(Cohort):
         total, (kept, self._heard["messages"]) = super()._over(aloud, key, own)
         return total, kept
 
-    def _shown(
-        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
-    ) -> PyTree:
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
         used = mechanism.in_round(self.round)
         shared = used.noise == "gaussian" and not codec.lossy and not local
         self._heard["perturb"] = used.perturb if shared else None

@@ -10,7 +10,7 @@ from small import assert_normal, classification
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
-from fedpriv.attacks.canaries import Directions, NoPlaceError, with_canaries
+from fedpriv.attacks.canaries import Canaries, NoPlaceError, with_canaries
 from fedpriv.vectors import flatten, unflatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -44,21 +44,26 @@ def records(noise, steps=3, rate=0.2, model=MODEL):
         steps,
         lambda t: optax.sgd(rate),
         fp.gaussian(CLIP, noise),
-        linear=True,
     )
     return fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
 
 
 def one_round(algorithm, key=1):
     state = algorithm.init(PARAMS, FEDERATION)
-    after, _ = jax.jit(algorithm.round)(jax.random.key(key), state, FEDERATION)
+    after, _ = jax.jit(fp.one_round(algorithm))(jax.random.key(key), state, FEDERATION)
     return after
+
+
+def directions_of(like):
+    """f32[CLIENTS, d]."""
+    canaries = Canaries(jax.random.key(0), jnp.ones(CLIENTS, bool), 1.0, 0)
+    return jax.vmap(lambda j: flatten(canaries.direction(j, like)))(jnp.arange(CLIENTS))
 
 
 def test_canary_clients_move_the_model_by_the_clip_norm_in_their_direction():
     """All clients are canaries: without noise the model moves by C times the directions of those there, over n."""
     after = one_round(with_canaries(clients(0.0), CLIENTS))
-    directions = jax.vmap(Directions(jax.random.key(0), D).at)(jnp.arange(CLIENTS))
+    directions = directions_of(PARAMS)
     moved = flatten(jax.tree.map(jnp.subtract, PARAMS, after.params))
     expected = CLIP * after.present.astype(float) @ directions / CLIENTS
     np.testing.assert_allclose(moved, expected, atol=1e-6)
@@ -70,7 +75,7 @@ def test_canary_clients_move_the_model_by_the_clip_norm_in_their_direction():
 def test_canary_records_move_it_in_every_step():
     """One canary at the first position of each client; the others' gradients as without it."""
     after = one_round(with_canaries(records(0.0), CLIENTS, per_client=1))
-    directions = jax.vmap(Directions(jax.random.key(0), D).at)(jnp.arange(CLIENTS))
+    directions = directions_of(PARAMS)
     grads = jax.jit(jax.vmap(jax.grad(MODEL.loss), (None, 0)))
 
     def client(i):
@@ -101,11 +106,15 @@ def test_others_are_left_alone():
             own = fp.dp_fed_avg(
                 MODEL.loss, sampler=fp.everyone(1), clip_norm=CLIP, noise_multiplier=0.0, **COMMON
             )
-            state, _ = own.round(jax.random.key(1), own.init(PARAMS, alone), alone)
+            state, _ = fp.one_round(own)(jax.random.key(1), own.init(PARAMS, alone), alone)
             back = jax.tree.map(lambda p, q: (p - q) / CLIENTS, PARAMS, state.params)
             np.testing.assert_allclose(flatten(missing), flatten(back), atol=1e-6)
             return
     pytest.fail("eight coins were heads")
+
+
+def certified_of(algorithm, view="third_party"):
+    return fp.certify(algorithm, LARGE.init, IMAGES, 4, 1e-9, view=view).epsilon
 
 
 def trained(algorithm, count, *, rounds=4, seeds=20, per_client=0):
@@ -124,6 +133,7 @@ def trained(algorithm, count, *, rounds=4, seeds=20, per_client=0):
     return np.asarray(state.present), np.asarray(state.scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "per_client"),
     [
@@ -137,14 +147,14 @@ def test_bounds_keep_below_the_certificate(algorithm, per_client):
     """Wrong with probability 1e-6 at most, where the certificate is right; the estimate says something."""
     present, scores = trained(algorithm, CLIENTS, per_client=per_client)
     for v, view in enumerate(("third_party", "server_secagg")):
-        certified = fp.certify(algorithm, 4, 1e-9, view=view).epsilon
+        certified = certified_of(algorithm, view)
         assert epsilon_one_run(scores[:, v], present, 1e-9, significance=1e-6) <= certified
         assert epsilon_estimate(scores[:, v], present, 1e-9) > 0.3
 
 
 def test_too_little_noise_is_seen():
     """A twentieth of the noise that is certified: the bound refutes that (wrong once in 1e6), the estimate too."""
-    said = fp.certify(clients(10.0), 4, 1e-9).epsilon
+    said = certified_of(clients(10.0))
     present, scores = trained(clients(0.5, model=LARGE), CLIENTS)
     assert epsilon_one_run(scores[:, 0], present, 1e-9, significance=1e-6) > said
     assert epsilon_estimate(scores[:, 0], present, 1e-9) > said

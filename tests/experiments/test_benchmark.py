@@ -49,6 +49,7 @@ def test_flop_of_a_small_model_by_hand():
     assert TINY.flop_per_client() == 2 * 2 * 2 * (3 * sum(forward) - forward[0])
 
 
+@pytest.mark.slow
 def test_json_is_one_object_with_consistent_numbers(result):
     assert result["clients"] == 2
     assert result["devices"] == 2
@@ -68,6 +69,7 @@ def test_a_round_says_how_many_clients_are_side_by_side(clients, expected):
     assert jax.tree.leaves(compiled.run())
 
 
+@pytest.mark.slow
 def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     """At its real size: 20 of 100 clients, 410 parameters; here tiny, on one device."""
     real = WORKLOADS["B"]
@@ -82,6 +84,7 @@ def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     assert found["gflop_per_client"] == pytest.approx(3 * 4 * 4 * 400 / 1e9)
 
 
+@pytest.mark.slow
 def test_workload_c_compares_turn_by_turn(monkeypatch, capsys):
     """At its real size a model that is padded to m = 2^15; here tiny."""
     real = haar_speed.Transform()
@@ -114,6 +117,7 @@ def test_what_workload_c_times_is_what_it_says():
     np.testing.assert_allclose(runs["copy"](), x + 1)
 
 
+@pytest.mark.slow
 def test_table_names_what_is_wanted_of_it(result):
     out = table(result)
     assert "1 client(s) at a time on each device" in out
@@ -122,6 +126,7 @@ def test_table_names_what_is_wanted_of_it(result):
     assert ("ratio_to_torch" in out) == TORCH
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
 def test_torch_trains_the_same_model(result):
     assert result["torch"]["parameters"] == result["parameters"]
@@ -147,6 +152,7 @@ def test_peers_are_for_the_cpu(monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
 def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
     """Of the peers jax_privacy alone needs no environment; the others have none here."""
@@ -181,6 +187,7 @@ def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
     assert "jax_privacy dp_sgd" in haar_speed.table(found)
 
 
+@pytest.mark.slow
 def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(monkeypatch, capsys):
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
     monkeypatch.setattr(rivals, "TORCH", {"A": "no_such_module"})

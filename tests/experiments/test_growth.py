@@ -95,6 +95,7 @@ def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
     assert metrics["cohort_size"].shape == ()
 
 
+@pytest.mark.slow
 def test_a_fresh_process_measures_what_this_one_would():
     point = Point("fed_smp", 6, 2, 100)
     there, now = measured(point, 2), here(point, 3)
@@ -170,6 +171,7 @@ def test_the_picture_shows_every_series_and_slope_one(monkeypatch, tmp_path):
         assert fit(*map(list, line.get_data())) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
     """In this process, whose peak is past; tiny sizes say nothing, so that the verdict may be either."""

@@ -35,6 +35,7 @@ def summary_of(config, prepared, folder, *options):
     return json.loads((folder / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_algorithm_runs(prepared, tmp_path, capsys):
     found = summary_of("mspdq_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
     shown = capsys.readouterr().out
@@ -58,6 +59,7 @@ def test_every_algorithm_runs(prepared, tmp_path, capsys):
     assert "10 at delta 0 (*)" in shown
 
 
+@pytest.mark.slow
 def test_other_data_and_options(prepared, tmp_path):
     options = ["--algorithms", "msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg", "--interval", "3.0"]
     options += ["--submodels", "1", "3", "--gamma", "0.05", "--decay", "root", "--exchanges", "0"]
@@ -93,6 +95,7 @@ def test_the_noise_of_msp_with_gauss():
     assert math.isinf(certify(made("msp_gaussian"), 1, 1e-5, view="server").epsilon)
 
 
+@pytest.mark.slow
 def test_the_interval_by_columns(prepared, tmp_path):
     options = ["--algorithms", "mspdq_fl", "--interval", "columns", "--bits", "4"]
     found = summary_of("mspdq_mnist", prepared, tmp_path / "r", *options)

@@ -86,6 +86,7 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
     assert "holds for this run" not in shown
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_and_no_config_takes_long(tmp_path):
     """Each config with a ledger answers, without its data, in a new process. 15 s are promised; a busy machine gets 30.
 

@@ -241,6 +241,7 @@ def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_
     assert summary["rounds"] == {"fed_avg": 3}
 
 
+@pytest.mark.slow
 def test_python_m_experiments_run_is_the_launcher():
     command = [sys.executable, "-m", "experiments.run", "--roundz", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -30,6 +30,7 @@ def launch(*args):
     return run.main(["dp_scaffold_synthetic", *SMALL, *(str(a) for a in args)])
 
 
+@pytest.mark.slow
 def test_all_algorithms_train_and_are_measured(tmp_path):
     names = ["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
     warm = ["--warm-start", 2, "--noise-multiplier", 5, "--seeds", 2]
@@ -59,6 +60,7 @@ def test_all_algorithms_train_and_are_measured(tmp_path):
     assert summary["privacy"]["scaffold"]["certified"]["server"]["epsilon"] == "inf"
 
 
+@pytest.mark.slow
 def test_scaffold_without_noise_comes_closer_to_the_minimum_than_it_started(tmp_path):
     folder = tmp_path / "r"
     chosen = ["--algorithms", "scaffold", "--client-rate", 1, "--warm-start", 0, "--record-rate", 1]
@@ -112,6 +114,7 @@ def test_the_authors_options_and_the_certificate(capsys):
     assert certified(capsys, "--authors.per-tensor") == pytest.approx(joint)
 
 
+@pytest.mark.slow
 def test_the_authors_options_train(tmp_path):
     names = ("per-tensor", "rounded-steps", "weight-decay", "everyone-first")
     options = [f"--authors.{name}" for name in names]

@@ -28,6 +28,7 @@ def prepared(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "options", "d"),
     [
@@ -49,6 +50,7 @@ def test_a_run(config, options, d, prepared, tmp_path):
         assert ("log_gap" in measured) == convex
 
 
+@pytest.mark.slow
 def test_all_tensors_of_the_hidden_layer_are_clipped_by_themselves(prepared, tmp_path):
     given = [*SMALL, "--authors.per-tensor", "--data-dir", str(prepared)]
     assert run.main(["dp_scaffold_mnist", *given, "--output", str(tmp_path / "r")]) == 0

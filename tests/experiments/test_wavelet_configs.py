@@ -38,6 +38,7 @@ def summary_of(config, prepared, folder, *options):
     return json.loads((folder / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_algorithm_runs(prepared, tmp_path):
     found = summary_of("wavelet_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
     assert list(found["rounds"]) == list(NAMES)
@@ -55,6 +56,7 @@ def test_every_algorithm_runs(prepared, tmp_path):
         assert 1 < certified < 5 if sound else certified > 1e4, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", ["wavelet_fashion_mnist", "wavelet_cifar10"])
 def test_other_data(config, prepared, tmp_path):
     names = ("dp_sgd_wav", "dp_fed_avg_wav")
@@ -71,6 +73,7 @@ def made(names, **changes):
     return {name: maker.make(name) for name in names}
 
 
+@pytest.mark.slow
 def test_schedules_meet_the_budget_of_the_constant_noise():
     for names in (("dp_sgd", "dyn_dp_sgd"), ("dp_fed_avg", "dyn_dp_fed_avg")):
         plain, falling = (certify(a, 6, 1e-5).epsilon for a in made(names).values())

@@ -1,0 +1,202 @@
+"""Measurements of what a program cannot prove of itself: how samplers draw, mechanisms clip, and how loud noise is.
+
+For what is made by hand. A correct one is refused with probability 1e-6 at most, all its tests together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedpriv.certificate import Looked
+from fedpriv.cohort import Cohort
+from fedpriv.dynamic import Dynamic
+from fedpriv.mechanisms import Mechanism
+from fedpriv.privacy import Release
+from fedpriv.rounds import keys_of
+from fedpriv.samplers import Draw, Sampler
+from fedpriv.traced import Note
+from fedpriv.types import Algorithm, Key, PyTree, State
+from fedpriv.vectors import dimension, flatten, unflatten
+
+FALSE_ALARM = 1e-6
+_DRAWS = 2000  # of samplers and noise
+_FAR = 1e3  # times the clip norm: what a worst contribution is before it is clipped
+_ROUNDING = 1e-3  # relative, of clip norms
+
+
+def check_sampler(sampler: Sampler, seed: int) -> None:
+    """Raises ValueError: clients are drawn more often than the accounting says."""
+    if sampler.constructed:
+        return
+    from scipy.stats import binom
+
+    drawn = sampler.accounting
+    draws: Draw = jax.jit(jax.vmap(sampler.draw))(jax.random.split(jax.random.key(seed), _DRAWS))
+    ids = np.asarray(jnp.where(draws.mask, draws.ids, drawn.population))
+    often = np.zeros(drawn.population + 1)
+    for one in ids:
+        often[np.unique(one)] += 1
+    most = binom.isf(FALSE_ALARM / drawn.population, _DRAWS, drawn.rate)
+    worst = int(np.argmax(often[:-1]))
+    if often[worst] > most:
+        raise ValueError(
+            f"sampler: client {worst} is in {often[worst] / _DRAWS:.3g} of the draws, but the accounting says "
+            f"{drawn.rate:.3g}; make draw and accounting together, as `fp.poisson` does"
+        )
+
+
+def check_mechanism(note: Note, seed: int) -> None:
+    """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says."""
+    used = note.mechanism.start if isinstance(note.mechanism, Dynamic) else note.mechanism
+    if not isinstance(used, Mechanism) or used.constructed or not used.multiplier > 0:
+        return
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
+    keys = jax.random.split(jax.random.key(seed), _DRAWS)
+    noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
+    noise -= noise.mean(0)
+    bound = float(np.max(jax.tree.leaves(used.clip_norm)))
+    order = 1 if used.noise == "laplace" else 2
+    clipped = [
+        np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64)
+        for u in _far_away(dimension(zeros), bound, seed)
+    ]
+    reach = max(np.linalg.norm(u, ord=order) for u in clipped)
+    if not reach <= bound * (1 + _ROUNDING):
+        raise ValueError(
+            f"mechanism ({note.line}): a clipped contribution has norm {reach:.4g}, but its clip_norm is {bound:.4g}; "
+            "clip it"
+        )
+    if order == 1:
+        measured, low, high = np.abs(noise).mean() / reach, *_of_means(noise.size)
+    else:
+        measured, low, high = min(_loudness(noise, u) for u in clipped), *_of_deviations(_DRAWS)
+    _compare(f"mechanism ({note.line})", measured, float(used.multiplier), low, high)
+
+
+def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:
+    """Raises ValueError: what releases declare by hand is not what the round draws and perturbs.
+
+    Whole clients are measured: how far one moves the model, and how far noise does where nobody takes part.
+    """
+    drawn = algorithm.sampler.stages(2)[-1][1]
+    own = algorithm._replace(releases=None)
+    derived = {r.view: r for r in looked._replace(algorithm=own).releases(1)}
+    for release in looked.releases(1):
+        told = release.participation or release.sampling
+        if release.unit != algorithm.unit or told != drawn.accounting:
+            raise ValueError(
+                f"releases: {release.view} is told of a {release.unit} in {told}, but the round protects a "
+                f"{algorithm.unit} in {drawn.accounting}; declare that"
+            )
+        known = derived[release.view].multiplier
+        if 0 < known < release.multiplier * (1 - _ROUNDING):
+            raise ValueError(
+                f"releases: {release.view} is told of a multiplier of {release.multiplier:.4g}, but the round's own is "
+                f"{known:.4g}; leave out `releases`"
+            )
+        if known == 0 < release.multiplier and (release.view, release.unit) == (
+            "third_party",
+            "client",
+        ):
+            _measure(algorithm, drawn, state, federation, release)
+
+
+class _Pushed(Cohort):
+    """A cohort with `extra` added to the sum of its messages."""
+
+    extra: PyTree = None
+
+    def _shown(self, total: PyTree, *_: Any) -> PyTree:
+        return total if self.extra is None else jax.tree.map(jnp.add, total, self.extra(total))
+
+
+def _measure(
+    algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, release: Release
+) -> None:
+    """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
+    draw_key, own_key = keys_of(jax.random.key(0))
+    drawn = sampler.draw(draw_key)
+    nobody = jnp.zeros(len(drawn.mask), bool)
+    alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
+
+    def moved(key: Key, state: State, mask: jax.Array, extra: Any = None) -> jax.Array:
+        cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
+        cohort.extra = extra
+        after, _ = algorithm.round(key, state, cohort)
+        return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
+
+    noise = jax.jit(lambda key: lax.map(lambda k: moved(k, state, nobody), key))(
+        jax.random.split(own_key, _DRAWS)
+    )
+    noise = np.asarray(noise - noise.mean(0), np.float64)
+    of_client = jax.jit(lambda s: moved(own_key, s, alone) - moved(own_key, s, nobody))
+    far = [
+        of_client(state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params)))
+        for scale in (1.0, 1e2, 1e4)  # models whose gradients are far larger
+    ]
+    low, high = _of_deviations(_DRAWS)
+    if release.mechanism is None:
+        high = math.inf  # who knows how far a client could move the model
+    else:
+        bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
+
+        def at_the_bound(total: PyTree) -> PyTree:
+            d = dimension(total)
+            return unflatten(jnp.full(d, bound / math.sqrt(d)), total)
+
+        pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
+        far.append(pushed)
+    lengths = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
+    _compare("releases", min(lengths, default=math.inf), release.multiplier, low, high)
+
+
+def _compare(what: str, measured: float, declared: float, low: float, high: float) -> None:
+    if measured < low * declared * (1 - _ROUNDING):
+        raise ValueError(
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the largest "
+            "contribution was measured; add the noise, clip, or declare less"
+        )
+    if math.isfinite(high) and measured > high * declared * (1 + _ROUNDING):
+        raise ValueError(
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {measured:.3g} times the largest "
+            "contribution was measured; declare what is there"
+        )
+
+
+def _loudness(noise: np.ndarray, u: np.ndarray) -> float:
+    """Deviation of noise (f64[draws, d]) along u over its length: at least the multiplier of hiding u.
+
+    By Cauchy and Schwarz, (u'u)^2 <= (u' S u)(u' S^-1 u) for any covariance S.
+    """
+    square = float(u @ u)
+    return float(np.sqrt(np.mean((noise @ u) ** 2))) / square if square else math.inf
+
+
+def _of_deviations(draws: int) -> tuple[float, float]:
+    """Between which the deviation of so many normals over the true one lies."""
+    from scipy.stats import chi2
+
+    tail = FALSE_ALARM / 8  # for the smallest of several directions, in both tails
+    low, high = chi2.ppf([tail, 1 - tail], draws - 1)
+    return math.sqrt(low / draws), math.sqrt(high / draws)
+
+
+def _of_means(draws: int) -> tuple[float, float]:
+    """Between which the mean of so many exponentials over the true one lies."""
+    from scipy.stats import gamma
+
+    low, high = gamma.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], draws)
+    return float(low / draws), float(high / draws)
+
+
+def _far_away(d: int, bound: float, seed: int) -> list[jax.Array]:
+    """Contributions far beyond the clip norm: in one coordinate, in all alike, and at random."""
+    scale = _FAR * bound
+    z = jax.random.normal(jax.random.key(seed + 1), (d,))
+    return [scale * jnp.zeros(d).at[0].set(1.0), jnp.full(d, scale), scale * z]
