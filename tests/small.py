@@ -11,7 +11,7 @@ import optax
 from scipy import stats
 
 import fedpriv as fp
-from fedpriv import Federation, models
+from fedpriv import Federation, models, streams
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
@@ -111,7 +111,8 @@ class Keys(NamedTuple):
 def keys_of(key) -> Keys:
     """Those that a round derives from its key; a client's is `fold_in(keys_of(key).clients, id)`."""
     cohort, own = jax.random.split(key)
-    return Keys(cohort, *jax.random.split(jax.random.fold_in(own, 0)))
+    first = jax.random.fold_in(jax.random.fold_in(own, streams.COHORT), 0)
+    return Keys(cohort, *jax.random.split(first))
 
 
 def members(sampler: fp.Sampler, key) -> np.ndarray:
