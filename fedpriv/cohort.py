@@ -127,7 +127,7 @@ class Cohort:
             else:
                 coded, found = codec.code(key, sent.message)
                 message, norm = used.clip(coded)
-            return message, (sent.own, {"mean_update_norm": norm} | found | sent.diagnostics)
+            return message, (sent.own, {"mean_update_norm": norm, **found, **sent.diagnostics})
 
         total, (new, seen) = self._over(one, clients_key, own)
         if not local:

@@ -275,13 +275,13 @@ def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:
 
 UNPROTECTED = unprotected()
 ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone")
-"""For messages that depend on records through `Shard.private_mean` alone, which is checked: their sum needs no noise."""
+"""For messages that depend on records through `Shard.private_mean` alone, which is checked: sums need no noise."""
 
 
 def joint(*parts: Mechanism) -> Mechanism:
     """Each part of a message (a tuple) by a mechanism of its own, with noise of its own; one release of all together.
 
-    Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (G. Andrew et al., arXiv:1905.03871, Theorem 1).
+    Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (Andrew et al., arXiv:1905.03871, Theorem 1).
 
     Args:
       parts: Gaussian; the norm that is reported is of the first.
