@@ -64,7 +64,7 @@ class Looked(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """ "constructed", or "declared" where a release or a multiplier is somebody's word."""
+        """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
         if self.algorithm.releases is not None:
             return "declared"
         notes = [n for s in self.stages for n in (*s.sums, *s.means)]
@@ -107,9 +107,7 @@ def _multiplier(note: Note, t: int) -> float:
         ) from None
 
 
-def _seen(
-    stage: Stage, sampler: Sampler, unit: str, steps: int, first: int
-) -> list[Release]:
+def _seen(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
     """What each view sees of rounds that are alike."""
     sums = [note for note in stage.sums if note.mechanism is not ALREADY_PRIVATE]
     if sums and stage.means and any(_multiplier(n, first) > 0 for n in sums):
@@ -147,7 +145,9 @@ def _of_clients(
     common = {"noise": noise, "mechanism": _drawable(notes, first)}
 
     def release(view: str, m: float, in_shares: bool, reason: str, **more: Any) -> Release:
-        given = {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        given: dict[str, Any] = (
+            {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        )
         return Release(view, unit, m, steps=steps, **given)
 
     if notes[0].local and multiplier > 0:
@@ -159,7 +159,13 @@ def _of_clients(
         summed = noise == "gaussian" and full and not lossy
         loud = math.sqrt(drawn.most) if summed else 1.0
         return [
-            release(view, multiplier * (loud if view != "server" else 1), summed and view != "server", "", **hidden)
+            release(
+                view,
+                multiplier * (loud if view != "server" else 1),
+                summed and view != "server",
+                "",
+                **hidden,
+            )
             for view in VIEWS
         ]
     if isinstance(drawn, WithReplacement):
@@ -189,9 +195,7 @@ def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     return float(sum(times * m**-power for m, times in each) ** (-1 / power))
 
 
-def _of_records(
-    stage: Stage, sampler: Sampler, unit: str, steps: int, first: int
-) -> list[Release]:
+def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
@@ -217,7 +221,13 @@ def _of_records(
         most = records.most if whole or isinstance(records, WithReplacement) else 1
         own = _multiplier(notes[0], first) / most
         for view in VIEWS:
-            shared = stage.alone and fixed and not whole and view != "server" and used.noise == "gaussian"
+            shared = (
+                stage.alone
+                and fixed
+                and not whole
+                and view != "server"
+                and used.noise == "gaussian"
+            )
             found.append(
                 Release(
                     view,

@@ -56,11 +56,11 @@ class Clipping(NamedTuple):
     @property
     def constructed(self) -> bool:
         """Whether the lengths are what this module proved of `clip` and `scales`, none of them replaced since."""
-        return self.seal == self[:2] + (self.weighted_length, self.scales)
+        return self.seal == (*self[:2], self.weighted_length, self.scales)
 
     def sealed(self) -> Clipping:
         """The same, as one whose lengths are proved."""
-        return self._replace(seal=self[:2] + (self.weighted_length, self.scales))
+        return self._replace(seal=(*self[:2], self.weighted_length, self.scales))
 
 
 def flat() -> Clipping:
@@ -122,7 +122,9 @@ def separately(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales).sealed()
+    return Clipping(
+        _by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales
+    ).sealed()
 
 
 def coefficients(d: int) -> Clipping:

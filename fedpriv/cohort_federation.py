@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import flax.struct
 import jax
+import jax.numpy as jnp
 
 from fedpriv.types import PyTree
 

@@ -119,7 +119,9 @@ def _kind(leaf: Any) -> str:
 
 
 def _check_metrics(metrics: Any) -> None:
-    remedy = "give back the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
+    remedy = (
+        "give back the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
+    )
     _require("uplink" in metrics, f"metrics: there is no 'uplink'; {remedy}")
     unknown = sorted(set(metrics) - _KNOWN)
     _require(not unknown, f"metrics: {unknown} belong under 'diagnostics'")
@@ -177,9 +179,7 @@ def _without_the_host(run: Any, *args: Any) -> Any:
 def _check_privacy(looked: Looked, params: Params, federation: Federation) -> None:
     algorithm = looked.algorithm
     releases = looked.releases(_ROUNDS)
-    _require(
-        all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`"
-    )
+    _require(all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`")
     _require(
         looked.releases(_ROUNDS) == releases,
         "releases: they changed when they were asked for again; they must not depend on the data",

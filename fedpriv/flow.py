@@ -6,10 +6,11 @@ its condition. So a label that does not arrive is proof that there is no path.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
@@ -19,7 +20,8 @@ Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 
 
-class Loop(NamedTuple):
+@dataclass(frozen=True)
+class Loop:
     """What changes from turn to turn of a loop."""
 
     number: int
@@ -67,7 +69,9 @@ def follow(jaxpr: Jaxpr, given: Sequence[Labels], rule: Rule, step: Step) -> lis
 
 def where(eqn: JaxprEqn) -> str:
     """File and line of the user's code, where JAX has them."""
-    return str(source_info_util.summarize(eqn.source_info)).split(" (")[0]
+    place = str(source_info_util.summarize(eqn.source_info)).split(" (")[0]
+    name, line, *_ = f"{os.path.basename(place)}:?".split(":")
+    return f"{name}:{line}"
 
 
 class _Follow:
@@ -98,9 +102,12 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        for jaxpr in inner:  # not known: everything may depend on everything, and nothing may be marked
-            self.program(jaxpr, [NONE] * len(jaxpr.invars), replace(place, times=None))
-        return [self._step(eqn, labels)] * len(eqn.outvars)
+        # Not known: everything may depend on everything, and how often is not known either.
+        every = NONE.union(*labels)
+        for jaxpr in inner:
+            found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
+            every = every.union(*found)
+        return [self._step(eqn, [*labels, every])] * len(eqn.outvars)
 
     def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
         jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]
@@ -170,9 +177,7 @@ def _without(loop: Loop, labels: Labels) -> Labels:
     return labels - {loop}
 
 
-def _settled(
-    turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]
-) -> list[Labels]:
+def _settled(turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]) -> list[Labels]:
     """The labels of what a loop carries, after any number of turns."""
     now = list(carry)
     while True:

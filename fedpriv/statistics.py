@@ -17,10 +17,11 @@ from fedpriv.certificate import Looked
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
 from fedpriv.mechanisms import Mechanism
+from fedpriv.privacy import Release
 from fedpriv.rounds import keys_of
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.traced import Note
-from fedpriv.types import Algorithm, Key, State
+from fedpriv.types import Algorithm, Key, PyTree, State
 from fedpriv.vectors import dimension, flatten, unflatten
 
 FALSE_ALARM = 1e-6
@@ -58,6 +59,7 @@ def check_mechanism(note: Note, seed: int) -> None:
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
     keys = jax.random.split(jax.random.key(seed), _DRAWS)
     noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
+    noise -= noise.mean(0)
     bound = float(np.max(jax.tree.leaves(used.clip_norm)))
     order = 1 if used.noise == "laplace" else 2
     clipped = [
@@ -98,49 +100,69 @@ def check_declared(algorithm: Algorithm, looked: Looked, state: State, federatio
                 f"releases: {release.view} is told of a multiplier of {release.multiplier:.4g}, but the round's own is "
                 f"{known:.4g}; leave out `releases`"
             )
-        if release.view == "third_party" and release.unit == "client" and known == 0 < release.multiplier:
-            _measure(algorithm, drawn, state, federation, release.multiplier)
+        if known == 0 < release.multiplier and (release.view, release.unit) == (
+            "third_party",
+            "client",
+        ):
+            _measure(algorithm, drawn, state, federation, release)
+
+
+class _Pushed(Cohort):
+    """A cohort with `extra` added to the sum of its messages."""
+
+    extra: PyTree = None
+
+    def _shown(self, total: PyTree, *_: Any) -> PyTree:
+        return total if self.extra is None else jax.tree.map(jnp.add, total, self.extra(total))
 
 
 def _measure(
-    algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, multiplier: float
+    algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, release: Release
 ) -> None:
+    """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
     draw_key, own_key = keys_of(jax.random.key(0))
     drawn = sampler.draw(draw_key)
     nobody = jnp.zeros(len(drawn.mask), bool)
+    alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 
-    @jax.jit
-    def moved(key: Key, state: State, mask: jax.Array) -> jax.Array:
-        cohort = Cohort(state.round, federation, drawn._replace(mask=mask), sampler)
+    def moved(key: Key, state: State, mask: jax.Array, extra: Any = None) -> jax.Array:
+        cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
+        cohort.extra = extra
         after, _ = algorithm.round(key, state, cohort)
         return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
 
-    keys = jax.random.split(own_key, _DRAWS)
-    noise = lax.map(lambda key: moved(key, state, nobody), keys)
+    noise = jax.jit(lambda key: lax.map(lambda k: moved(k, state, nobody), key))(
+        jax.random.split(own_key, _DRAWS)
+    )
     noise = np.asarray(noise - noise.mean(0), np.float64)
-    alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
-    far = []
-    for scale in (1.0, 1e2, 1e4):  # whose gradients are far larger
-        model = state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params))
-        far.append(np.asarray(moved(own_key, model, alone) - moved(own_key, model, nobody)))
-    lengths = [float(np.linalg.norm(u)) for u in far]
-    usable = [u for u, n in zip(far, lengths, strict=True) if 0 < n < math.inf]
-    if not usable:
-        return  # nobody moves the model
-    worst = max(usable, key=np.linalg.norm).astype(np.float64)
+    of_client = jax.jit(lambda s: moved(own_key, s, alone) - moved(own_key, s, nobody))
+    far = [
+        of_client(state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params)))
+        for scale in (1.0, 1e2, 1e4)  # models whose gradients are far larger
+    ]
     low, high = _of_deviations(_DRAWS)
-    bounded = math.isclose(lengths[-1], lengths[-2], rel_tol=0.01)  # by a clip norm
-    measured = _loudness(noise, worst)
-    _compare("releases", measured, multiplier, low, high if bounded else math.inf)
+    if release.mechanism is None:
+        high = math.inf  # who knows how far a client could move the model
+    else:
+        bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
+
+        def at_the_bound(total: PyTree) -> PyTree:
+            d = dimension(total)
+            return unflatten(jnp.full(d, bound / math.sqrt(d)), total)
+
+        pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
+        far.append(pushed)
+    lengths = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
+    _compare("releases", min(lengths, default=math.inf), release.multiplier, low, high)
 
 
 def _compare(what: str, measured: float, declared: float, low: float, high: float) -> None:
     if measured < low * declared * (1 - _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the largest "
-            "contribution was measured; add the noise, clip, or declare less"
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the "
+            "largest contribution was measured; add the noise, clip, or declare less"
         )
-    if measured > high * declared * (1 + _ROUNDING):
+    if math.isfinite(high) and measured > high * declared * (1 + _ROUNDING):
         raise ValueError(
             f"{what}: it declares a multiplier of {declared:.4g}, but noise of {measured:.3g} times the largest "
             "contribution was measured; declare what is there"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -33,7 +34,11 @@ class LeakError(ValueError):
     """Something private gets past the releases of a round: what, to where, and in which line."""
 
 
-class Private(NamedTuple):
+# Labels are not tuples: those of two kinds would be equal where their numbers are.
+
+
+@dataclass(frozen=True)
+class Private:
     """A label of what is protected: what it is, to which call's client it belongs (-1: to all), who asked for it."""
 
     what: str
@@ -41,19 +46,22 @@ class Private(NamedTuple):
     line: str
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True)
+class Held:
     """A label of what clients keep for themselves, each its own row."""
 
     line: str
 
 
-class Noisy(NamedTuple):
+@dataclass(frozen=True)
+class Noisy:
     """A label of a fixed multiple of one noisy mean, the same for all clients, plus what does not depend on it."""
 
     note: int
 
 
-class Bent(NamedTuple):
+@dataclass(frozen=True)
+class Bent:
     """A label of what depends on a noisy mean in another way."""
 
     note: int
@@ -127,7 +135,9 @@ class Watched(Cohort):
 
     @property
     def size(self) -> jax.Array:
-        """i32[], marked."""
+        """i32[], marked where it says who takes part."""
+        if not isinstance(self._sampler.accounting, Poisson):
+            return jnp.int32(self._sampler.slots)
         line = user_line()
         note = Note("source", line, label=Private(TAKING_PART, -1, line))
         return tree_mark(self._notes, note, jnp.int32(0))
@@ -146,16 +156,16 @@ class Watched(Cohort):
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
         examples, size = tree_mark(notes, source, (zeros, jnp.int32(1)))
         key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
-        rows = jax.tree.map(lambda leaf: leaf[0], own)
-        rows = tree_mark(notes, Note("own", line, call, source.label), rows)
+        given = tree_mark(notes, Note("own", line, call, source.label), own)
+        rows = jax.tree.map(lambda leaf: leaf[0], given)
         shard = watched_shard(notes, call)(examples, size, self.round)
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
-    def _shown(
-        self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool
-    ) -> PyTree:
-        note = Note("sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total))
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
+        note = Note(
+            "sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total)
+        )
         return tree_mark(self._notes, note, (total, key))[0]
 
     def _agreed(
@@ -165,14 +175,11 @@ class Watched(Cohort):
         everyones = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
-        return self._shown(
-            protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False
-        )
+        return self._shown(protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False)
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
-        note = Note("store", user_line(), self._call)
-        marked = tree_mark(self._notes, note, jax.tree.map(lambda leaf: leaf[0], new))
-        return jax.tree.map(lambda leaf, row: jnp.broadcast_to(row, leaf.shape), own, marked)
+        stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
+        return tree_mark(self._notes, Note("store", user_line(), self._call), stored)
 
 
 def _shapes(tree: PyTree) -> PyTree:
@@ -240,20 +247,18 @@ def look(
         # A state of two fields would unpack as well, so that the metrics are looked at.
         if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
             raise ValueError("round: it does not give back (state, metrics) with a dict of metrics")
-        if jax.tree.structure(given[0]) != jax.tree.structure(state):
+        if _structure(given[0]) != _structure(state):
             raise ValueError("round: the state changes its structure; give back what `init` gave")
         return given
 
     key = jax.eval_shape(jax.random.key, 0)
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
-    except NotImplementedError as error:
-        if MARK.name not in str(error):
+    except Exception as error:
+        said = _in_one_line(error)
+        if said is None or jax.config.jax_traceback_filtering == "off":
             raise
-        raise ValueError(
-            "round: it calls the cohort, or a private mean, under jax.vmap or jax.grad, where releases cannot be "
-            "counted; call them in a loop, or outside"
-        ) from None
+        raise ValueError(said) from None
     _check_host(traced.jaxpr)
     rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
@@ -279,11 +284,33 @@ def look(
     return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out
 
 
+def _in_one_line(error: Exception) -> str | None:
+    """What went wrong in a round, and in which line of it; None for what this package says itself."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_JAX)
+    ]
+    if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
+        return None
+    if isinstance(error, NotImplementedError) and MARK.name in str(error):
+        return (
+            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
+            "them in a loop"
+        )
+    users = [f for f in frames if not f.filename.startswith(_HERE)] or frames
+    place = f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}"
+    text = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"round: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
+
+
 def _check_host(jaxpr: Jaxpr) -> None:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in ("pure_callback", "io_callback"):
             raise ValueError(
                 f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
+            )
+        if eqn.primitive.name in ("new_ref", "empty_ref", "swap", "addupdate", "run_state"):
+            raise ValueError(
+                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
             )
         for inner in programs(eqn):
             _check_host(inner)
@@ -350,6 +377,10 @@ def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
     return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
 
 
+def _structure(tree: PyTree) -> Any:
+    return jax.tree.structure(tree)
+
+
 def noisy(note: Note) -> bool:
     """Whether a release adds noise in any round."""
     used = note.mechanism
@@ -378,8 +409,11 @@ def _leak(name: str, leaked: Labels, made: list[str]) -> str:
 
 # Of these, an output that is linear in one argument is so for any values of the others.
 _LINEAR = frozenset(
-    "add sub neg add_any convert_element_type reshape broadcast_in_dim transpose squeeze expand_dims slice "
-    "concatenate copy copy_p reduce_sum cumsum rev pad gather dynamic_slice dynamic_update_slice".split()
+    (
+        *("add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim"),
+        *("transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p"),
+        *("reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"),
+    )
 )
 _BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
 _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])
@@ -411,10 +445,9 @@ class _Rules:
         if name not in _AS_THEY_ARE and (held := _of(Held, every)):
             mixed = {Private("clients' own state", -1, h.line) for h in held}
             every = (every - held) | mixed
-        if noisy := _of(Noisy, every):
-            if not (name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))):
-                every = (every - noisy) | {Bent(n.note) for n in noisy}
-        return every
+        noisy = _of(Noisy, every)
+        linear = name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))
+        return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
         """A mark, by the note that it stands for."""
@@ -468,9 +501,7 @@ class _Rules:
         self._count(note, place)
         return [NONE] * len(labels)
 
-    def _mean(
-        self, note: Note, number: int, labels: Any, place: Place
-    ) -> list[Labels]:
+    def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
         *mean, key = labels
         allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
         if noisy(note):
@@ -487,6 +518,8 @@ class _Rules:
         self, note: Note, found: Labels, allowed: set[int], key: Labels, place: Place
     ) -> None:
         """Raises LeakError: the release depends on what it does not bound, or its noise is not fresh."""
+        if place.times is None:
+            self._uncounted(note)
         for label in sorted(found, key=str):
             if getattr(label, "call", -1) not in allowed:
                 what = getattr(label, "what", "what clients keep for themselves")
@@ -507,13 +540,16 @@ class _Rules:
             )
 
     def _count(self, note: Note, place: Place) -> None:
-        if place.times is None and place.counted:
-            raise LeakError(
-                f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use "
-                "lax.scan, or a fori_loop of fixed bounds"
-            )
-        if place.counted:
-            note.times += place.times or 0
+        if place.times is None:
+            self._uncounted(note)
+        elif place.counted:
+            note.times += place.times
+
+    def _uncounted(self, note: Note) -> None:
+        raise LeakError(
+            f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use lax.scan, "
+            "or a fori_loop of fixed bounds"
+        )
 
 
 def _fixed_multiple(name: str, labels: Any) -> bool:

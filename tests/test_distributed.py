@@ -33,6 +33,7 @@ def found(request, tmp_path_factory):
     return devices, [dict(np.load(file)) for file in files]
 
 
+@pytest.mark.slow
 def test_the_mesh_spans_all_devices_process_by_process(found):
     devices, results = found
     for result in results:
@@ -41,12 +42,14 @@ def test_the_mesh_spans_all_devices_process_by_process(found):
         np.testing.assert_array_equal(result["processes"], np.repeat([0, 1], devices))
 
 
+@pytest.mark.slow
 def test_both_processes_get_the_same(found):
     _, (first, second) = found
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
 
 
+@pytest.mark.slow
 def test_results_are_those_of_one_process(found):
     """To the bit with as many devices, of which there are two: sums of two terms have one order."""
     devices, (result, _) = found
@@ -59,6 +62,7 @@ def test_results_are_those_of_one_process(found):
             np.testing.assert_array_equal(result[name], value)
 
 
+@pytest.mark.slow
 def test_errors_are_the_same_in_every_process(found):
     devices, results = found
     for result in results:
@@ -117,6 +121,7 @@ def test_a_port_in_use():
             initialize(f"127.0.0.1:{port}", 2, 0)
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_in_vain_says_so():
     code = "import fedpriv as fp; fp.distributed.initialize('127.0.0.1:{}', 2, 1, timeout=1)"
     with started([["-c", code.format(free_port())]]) as processes:

@@ -63,6 +63,7 @@ def test_the_quickstart_has_ten_cells():
     assert len(read(FOLDER / "quickstart.ipynb").cells) <= 10
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.filterwarnings("default")  # the kernel's own libraries warn
 def test_it_runs(path, tmp_path):

@@ -171,9 +171,7 @@ def dp_scaffold(
             own = c_i + dc if codec.lossy else mean
             return Sent((dy, dc), {"user_drift": drift} | sent, own)
 
-        total, metrics, controls = cohort.sum(
-            client, key, mechanism=ALREADY_PRIVATE, own=controls
-        )
+        total, metrics, controls = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, own=controls)
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
         x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
         c = c + cohort.expected_size / cohort.num_clients * dc  # line 20

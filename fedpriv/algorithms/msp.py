@@ -120,6 +120,7 @@ def msp_fl(
         )
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)
+
     def init(params: Params, federation: Federation) -> MspState:
         key = jax.random.fold_in(jax.random.key(secret), streams.SUBMODELS)
         numbers = jax.random.randint(key, (federation.num_clients,), low, high + 1)

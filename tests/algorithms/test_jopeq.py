@@ -14,6 +14,8 @@ from fedpriv import certify, dimension, everyone, fed_avg, full_batch, jopeq, si
 from fedpriv.algorithms.jopeq import private_laplace, private_t
 from fedpriv.privacy import jopeq_claim, t_epsilon
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 N = 200_000
 
 

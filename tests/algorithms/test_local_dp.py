@@ -48,6 +48,8 @@ from fedpriv.privacy import (
     certify_releases,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS, RECORDS = 5, 4
 FEDERATION, TEST, MODEL = classification(CLIENTS, RECORDS)
 COMMON = {"optimizer": lambda t: optax.sgd(0.1), "batches": full_batch()}

@@ -28,6 +28,8 @@ from fedpriv import (
 from fedpriv.algorithms import msp
 from fedpriv.consensus import coupling, fixed
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS = 6
 FEDERATION, TEST, MODEL = classification(CLIENTS, 4)
 COMMON = {"optimizer": lambda t: optax.sgd(0.2 / (t + 1)), "batches": epochs(2, 2)}

@@ -14,6 +14,8 @@ from fedpriv.consensus import DECAYS, agree, constant, coupling, dynamic, fixed,
 from fedpriv.quantization import Quantized
 from fedpriv.splitting import Submodels
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 M, D, MOST = 6, 300, 3
 NUMBERS = jnp.array([1, 2, 3, 1, 2, 3])
 MODELS = 0.1 * jax.random.normal(jax.random.key(0), (M, D))

@@ -13,6 +13,8 @@ from experiments.audit_report import Report, text
 from experiments.config import Ledger, untrained
 from fedpriv.privacy import Claim, Everyone
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 TINY = ["--rounds", "2", "--seeds", "2", "--clients", "40", "--cohort", "10", "--local.epochs", "1"]
 TINY += ["--layout.devices", "1", "--draws", "2000"]
 
@@ -22,6 +24,7 @@ def ask(capsys, *args):
     return code, capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_all_three_side_by_side(capsys):
     code, shown = ask(capsys, *TINY, "--algorithms", "fed_avg", "dp_fed_avg", "--json")
     assert code == 0
@@ -48,6 +51,7 @@ def test_all_three_side_by_side(capsys):
         assert all(0.3 < seed["auc"] < 0.7 for seed in row["seeds"])
 
 
+@pytest.mark.slow
 def test_the_tables_say_what_they_are_about(capsys, tmp_path):
     args = [*TINY, "--algorithms", "fed_avg", "rand_k", "--canaries", "5"]
     code, shown = ask(capsys, *args, "--output", str(tmp_path / "there"))
@@ -65,6 +69,7 @@ def test_the_tables_say_what_they_are_about(capsys, tmp_path):
     assert "no power" in shown.out
 
 
+@pytest.mark.slow
 def test_records_are_canaries_where_records_are_protected(capsys):
     args = "dp_scaffold_synthetic --rounds 3 --warm-start 1 --clients 20 --client-rate 0.5 --records 50"
     code, shown = ask(capsys, *args.split(), "--parts", "run", "--canaries", "30", "--json")

@@ -13,8 +13,11 @@ from experiments import benchmark, haar_speed
 from experiments.baselines import environments, rivals
 from experiments.benchmark import main, table
 from experiments.workloads import WORKLOADS, Images, Records, compiled_round, parameters
+from fedpriv.privacy.sampling import FixedSize
 from fedpriv.strategy import Strategy
 from fedpriv.wavelet import haar, inverse_haar, padded_length
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 
@@ -49,6 +52,7 @@ def test_flop_of_a_small_model_by_hand():
     assert TINY.flop_per_client() == 2 * 2 * 2 * (3 * sum(forward) - forward[0])
 
 
+@pytest.mark.slow
 def test_json_is_one_object_with_consistent_numbers(result):
     assert result["clients"] == 2
     assert result["devices"] == 2
@@ -68,11 +72,12 @@ def test_a_round_says_how_many_clients_are_side_by_side(clients, expected):
     assert jax.tree.leaves(compiled.run())
 
 
+@pytest.mark.slow
 def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     """At its real size: 20 of 100 clients, 410 parameters; here tiny, on one device."""
     real = WORKLOADS["B"]
     assert (real.clients, parameters(real)) == (20, 410)
-    assert real.algorithm(20).releases(1)[0].participation.population == 100
+    assert real.algorithm(20).sampler.accounting == FixedSize(100, 20)
     monkeypatch.setitem(benchmark.WORKLOADS, "B", Records(2, records=10, batch=4, steps=3))
     monkeypatch.setattr(benchmark, "PRODUCT", 8)
     assert main(["--workload", "B", "--json", "--repeats", "2", "--devices", "1"]) == 0
@@ -82,6 +87,7 @@ def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     assert found["gflop_per_client"] == pytest.approx(3 * 4 * 4 * 400 / 1e9)
 
 
+@pytest.mark.slow
 def test_workload_c_compares_turn_by_turn(monkeypatch, capsys):
     """At its real size a model that is padded to m = 2^15; here tiny."""
     real = haar_speed.Transform()
@@ -114,6 +120,7 @@ def test_what_workload_c_times_is_what_it_says():
     np.testing.assert_allclose(runs["copy"](), x + 1)
 
 
+@pytest.mark.slow
 def test_table_names_what_is_wanted_of_it(result):
     out = table(result)
     assert "1 client(s) at a time on each device" in out
@@ -122,6 +129,7 @@ def test_table_names_what_is_wanted_of_it(result):
     assert ("ratio_to_torch" in out) == TORCH
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
 def test_torch_trains_the_same_model(result):
     assert result["torch"]["parameters"] == result["parameters"]
@@ -147,6 +155,7 @@ def test_peers_are_for_the_cpu(monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
 def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
     """Of the peers jax_privacy alone needs no environment; the others have none here."""
@@ -181,6 +190,7 @@ def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
     assert "jax_privacy dp_sgd" in haar_speed.table(found)
 
 
+@pytest.mark.slow
 def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(monkeypatch, capsys):
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
     monkeypatch.setattr(rivals, "TORCH", {"A": "no_such_module"})

@@ -70,6 +70,7 @@ def runs(tmp_path_factory):
     return found, entries
 
 
+@pytest.mark.slow
 def test_the_cache_is_filled_and_used_where_there_can_be_one(runs):
     found, entries = runs
     assert found["off"][1]["cache_misses"] == found["off"][1]["cache_hits"] == 0
@@ -80,11 +81,13 @@ def test_the_cache_is_filled_and_used_where_there_can_be_one(runs):
     assert len([e for e in entries if e.name.startswith("jit_on_each_device-")]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["fills", "uses", "damaged"])
 def test_numbers_are_the_same_to_the_bit(runs, which):
     assert runs[0][which][0] == runs[0]["off"][0]
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_the_cache_but_that_entries_are_damaged(runs):
     found, _ = runs
     for which in ("off", "fills", "uses"):

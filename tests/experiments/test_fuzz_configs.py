@@ -82,6 +82,7 @@ def is_one_line(err):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 @cases(8, 600)
 @given(st.data())
@@ -103,6 +104,7 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
         assert certificate["assumptions"] if epsilon == "inf" else 0 <= epsilon < math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 @cases(25, 600)
 @given(st.data())
@@ -135,6 +137,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @cases(25, 1000)
 @given(

@@ -45,6 +45,7 @@ def has_lines(path):
     return path.exists() and path.read_text().count("\n") >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "number"),
     [("import", signal.SIGINT), ("compilation", signal.SIGINT), ("training", signal.SIGTERM)],
@@ -77,6 +78,7 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
         assert (folder / "accuracy.png").exists()
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
     here, there = os.pipe()
     os.close(here)  # nobody reads
@@ -93,6 +95,7 @@ def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
     assert err.startswith("error: config: there is no '\\xe9'")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_full_standard_output():
     with open("/dev/full", "w") as full:

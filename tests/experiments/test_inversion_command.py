@@ -21,6 +21,7 @@ def kept(*names):
     }
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
         inversion, "all_seen", kept("FedAvg, one step (gradient)", "MSP-FL", "DP-SGD, sigma = 1")
@@ -67,6 +68,7 @@ def test_every_row_can_be_seen_and_read():
             assert shown.sent.shape == (d,), name
 
 
+@pytest.mark.slow
 def test_figure_6(tmp_path, capsys, monkeypatch):
     (chosen,) = (p for p in figure6.points() if p.x == 10 and p.curve == "MSP + Lap")
     monkeypatch.setattr(figure6, "points", lambda: [chosen])

@@ -48,6 +48,7 @@ def finished(tmp_path_factory):
     return folder, said
 
 
+@pytest.mark.slow
 def test_only_the_first_process_speaks_and_writes(finished):
     folder, (first, second) = finished
     assert "Fed-SMP rand_k" in first.out
@@ -64,6 +65,7 @@ def test_only_the_first_process_speaks_and_writes(finished):
     assert (device["count"], device["processes"]) == (2, 2)
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_one_process(finished, tmp_path):
     """To the bit on two devices, up to the order of sums on one."""
     folder, _ = finished
@@ -85,6 +87,7 @@ def wait_for(file, processes):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "status"),
     [(signal.SIGTERM, 130, "interrupted"), (signal.SIGKILL, 1, "failed, perhaps because another")],
@@ -104,6 +107,7 @@ def test_when_one_process_ends_all_do(sent, code, status, tmp_path):
     assert summary(folder)["rounds"]["fed_avg"] == len(lines(folder)) >= 1
 
 
+@pytest.mark.slow
 def test_a_mistake_in_one_process_ends_all(tmp_path):
     """Here the second one's; Slurm names the processes."""
     folder, port = tmp_path / "never", free_port()
@@ -119,6 +123,7 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_before_training_ends_all(tmp_path):
     folder, port = tmp_path / "never", free_port()
     dying = "import os; from experiments.run import distributed, main; "
@@ -132,6 +137,7 @@ def test_a_process_that_dies_before_training_ends_all(tmp_path):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_other_settings_in_one_process_end_all(tmp_path):
     folder = tmp_path / "never"
     one, other = two(folder, *SHORT)

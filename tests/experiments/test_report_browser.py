@@ -18,7 +18,10 @@ BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
     None,
 )
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed"),
+]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 FLAGS += ["--hide-scrollbars"]

@@ -19,7 +19,7 @@ from experiments.reproduce.filled import fill, scaled
 from experiments.reproduce.item import Scale
 from experiments.reproduce.shelf import Shelf
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 
 @pytest.fixture(autouse=True)

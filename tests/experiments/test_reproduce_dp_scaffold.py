@@ -144,6 +144,7 @@ def test_every_cell_is_read_and_claims_are_judged(tmp_path):
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_from_end_to_end(tmp_path, monkeypatch, capsys):
     """Two of Figure 1's trainings, 4 of 400 rounds, on 10 clients of 50 records."""
     assert jax.device_count() == 2

@@ -26,6 +26,7 @@ def test_no_row_has_the_words(tmp_path, capsys):
     assert "--only: nothing has the words 'fed_smp'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
     hot = training("fed_avg", **{"local.learning_rate": 1e30})
     cells = (Cell("hot", "best (%)", "90", (hot,), best_accuracy), *COMPUTED.cells)

@@ -65,6 +65,7 @@ def run(output, training):
     return json.loads((folder / "summary.json").read_text()), lines
 
 
+@pytest.mark.slow
 def test_table_1_measures_accuracy_and_uplink(output):
     summary, _ = run(output, FASHION_MNIST.training("top_k", P))
     row = f"p = {P}, Fed-SMP top_k"
@@ -79,6 +80,7 @@ def test_table_1_measures_accuracy_and_uplink(output):
     assert found["p = 0.2, Fed-SMP top_k", "accuracy (%)"]["measured"] == ""
 
 
+@pytest.mark.slow
 def test_figure_3_has_the_train_loss(output):
     found = rows(output, "fig3")
     for name, label, p in (("top_k", "Fed-SMP top_k", P), ("fed_avg_rand_k", "FedAvg-rand_k", 0.2)):
@@ -89,6 +91,7 @@ def test_figure_3_has_the_train_loss(output):
         assert row["published"] == ""
 
 
+@pytest.mark.slow
 def test_figure_3_trained_one_row_more(output):
     """The other one was there from Table 1."""
     runs = [folder.name for folder in (output / "fed_smp" / "runs-scale-0.01").iterdir()]

@@ -211,6 +211,7 @@ def prepared(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_from_end_to_end(prepared, tmp_path, monkeypatch):
     """One of Figure 3's trainings, 2 of 30 rounds, on 4 clients with a tiny network."""
     assert jax.device_count() == 2

@@ -129,6 +129,7 @@ def test_gains_are_read(tmp_path):
     assert dynamic.value.mean == pytest.approx(5)
 
 
+@pytest.mark.slow
 def test_from_end_to_end(tmp_path, monkeypatch):
     """Two of Figure 7's trainings, 1 of 300 rounds, on 4 clients with a tiny network."""
     assert jax.device_count() == 2

@@ -69,6 +69,7 @@ def test_a_killed_run_goes_on_to_the_same_folder(folder, whole):
     assert entry["rounds"] == {"fed_avg": 9, "rand_k": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["none", "half", "more"])
 def test_whatever_lines_are_there(kept, folder, whole):
     """None of the algorithm that goes on; a line that is torn; lines after the checkpoint, and torn ones."""
@@ -85,6 +86,7 @@ def test_whatever_lines_are_there(kept, folder, whole):
     assert_same(folder, whole)
 
 
+@pytest.mark.slow
 def test_without_lines_of_a_finished_algorithm_it_is_trained_again(folder, whole):
     file = folder / "metrics.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
@@ -92,6 +94,7 @@ def test_without_lines_of_a_finished_algorithm_it_is_trained_again(folder, whole
     assert_same(folder, whole)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back(folder, whole, capsys):
     for file in (folder / "checkpoints" / "rand_k" / "4").rglob("d/*"):
         if file.is_file():
@@ -101,6 +104,7 @@ def test_a_damaged_checkpoint_falls_back(folder, whole, capsys):
     assert_same(folder, whole)
 
 
+@pytest.mark.slow
 def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path, whole):
     folder = tmp_path / "r"
     with pytest.raises(_KilledError):
@@ -118,6 +122,7 @@ def test_what_has_ended_is_left(whole, capsys):
     assert {f: f.stat().st_mtime_ns for f in whole.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_resume_or_start(tmp_path, whole, capsys):
     folder = tmp_path / "r"
     (tmp_path / "x").mkdir()
@@ -154,12 +159,14 @@ def test_other_settings_are_refused_by_name(args, said, folder, capsys):
     assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
 
 
+@pytest.mark.slow
 def test_what_does_not_change_results_may_differ(folder, whole):
     free = ["--checkpoint.minutes", "None", "--checkpoint.rounds", "4", "--data-dir", "elsewhere"]
     assert launch("--resume", folder, "quickstart", *RUN, *free, "--output", folder) == 0
     assert_same(folder, whole)
 
 
+@pytest.mark.slow
 def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys):
     versions = environment.versions
     monkeypatch.setattr(environment, "versions", lambda: versions() | {"jax": "9.9"})
@@ -172,6 +179,7 @@ def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys
     assert lines(folder) == lines(whole)
 
 
+@pytest.mark.slow
 def test_another_processor_is_said(folder, monkeypatch, capsys):
     """Of one kind, "cpu", are processors that round differently."""
     monkeypatch.setattr(environment, "instructions", lambda: "other")
@@ -196,6 +204,7 @@ def test_rounds_that_are_done_again_stay_spent(folder):
     assert found["privacy"]["fed_avg"]["rounds"] == 9
 
 
+@pytest.mark.slow
 def test_other_data_is_refused_in_a_line(folder, whole, monkeypatch, capsys):
     simulation = importlib.import_module("fedpriv.simulate")  # the function hides it
     identity = simulation.identity
@@ -253,6 +262,7 @@ def test_settings_are_read_back_from_every_config(name):
     assert found == other | {"algorithms": settings["algorithms"][:1]}
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_resumed_run_as_any_other(tmp_path):
     """Planned rounds are fewer than the config's."""
     args = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2"]

@@ -12,6 +12,8 @@ import fedpriv as fp
 from configs import dp_scaffold_synthetic
 from experiments import privacy, run
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = [
     "--clients",
     "10",
@@ -30,6 +32,7 @@ def launch(*args):
     return run.main(["dp_scaffold_synthetic", *SMALL, *(str(a) for a in args)])
 
 
+@pytest.mark.slow
 def test_all_algorithms_train_and_are_measured(tmp_path):
     names = ["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
     warm = ["--warm-start", 2, "--noise-multiplier", 5, "--seeds", 2]
@@ -59,6 +62,7 @@ def test_all_algorithms_train_and_are_measured(tmp_path):
     assert summary["privacy"]["scaffold"]["certified"]["server"]["epsilon"] == "inf"
 
 
+@pytest.mark.slow
 def test_scaffold_without_noise_comes_closer_to_the_minimum_than_it_started(tmp_path):
     folder = tmp_path / "r"
     chosen = ["--algorithms", "scaffold", "--client-rate", 1, "--warm-start", 0, "--record-rate", 1]
@@ -112,6 +116,7 @@ def test_the_authors_options_and_the_certificate(capsys):
     assert certified(capsys, "--authors.per-tensor") == pytest.approx(joint)
 
 
+@pytest.mark.slow
 def test_the_authors_options_train(tmp_path):
     names = ("per-tensor", "rounded-steps", "weight-decay", "everyone-first")
     options = [f"--authors.{name}" for name in names]
@@ -138,7 +143,7 @@ def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
         entry = algorithm("fed_avg", config, fp.per_example_dense())
         federation = experiment.entries["dp_fed_avg"].federations[0]
         state = entry.init(experiment.model.init(jax.random.key(0)), federation)
-        after, _ = entry.round(jax.random.key(1), state, federation)
+        after, _ = fp.one_round(entry)(jax.random.key(1), state, federation)
         return optax.tree.norm(jax.tree.map(jnp.subtract, after.params, state.params))
 
     assert moved(Authors()) / moved(Authors(rounded_steps=True)) == pytest.approx(2.5, rel=0.01)

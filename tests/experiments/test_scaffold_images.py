@@ -8,6 +8,8 @@ from prepared import random_split, write_images
 
 from experiments import run
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "4", "--records", "50", "--client-rate", "0.5", "--local-steps", "3"]
 SMALL += ["--rounds", "2", "--every", "1", "--warm-start", "1"]
 
@@ -28,6 +30,7 @@ def prepared(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "options", "d"),
     [
@@ -49,6 +52,7 @@ def test_a_run(config, options, d, prepared, tmp_path):
         assert ("log_gap" in measured) == convex
 
 
+@pytest.mark.slow
 def test_all_tensors_of_the_hidden_layer_are_clipped_by_themselves(prepared, tmp_path):
     given = [*SMALL, "--authors.per-tensor", "--data-dir", str(prepared)]
     assert run.main(["dp_scaffold_mnist", *given, "--output", str(tmp_path / "r")]) == 0

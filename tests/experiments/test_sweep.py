@@ -12,7 +12,7 @@ from experiments import compare, run, sweep, sweep_train
 from experiments.sweep_grid import ended
 from fedpriv import fitting, privacy
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 SMALL = ["--clients", "20", "--cohort", "3", "--sampling", "fixed_size", "--local.epochs", "1"]
 SMALL += ["--rounds", "3", "--every", "2", "--seeds", "2"]

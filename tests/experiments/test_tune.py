@@ -8,6 +8,8 @@ import pytest
 from configs import dp_scaffold_synthetic
 from experiments import tune
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "4", "--records", "50", "--client-rate", "0.5", "--rounds", "4"]
 SMALL += ["--local-steps", "3", "--warm-start", "1"]
 
@@ -16,6 +18,7 @@ def launch(*args):
     return tune.main(["dp_scaffold_synthetic", *SMALL, *args])
 
 
+@pytest.mark.slow
 def test_the_best_step_is_marked_and_divergence_is_not_the_best(capsys):
     args = ["--algorithms", "scaffold", "fed_avg", "--folds", "2", "--values", "1e-9", "1", "1e38"]
     assert launch(*args, "--json") == 0
@@ -44,6 +47,7 @@ def test_folds_share_no_record_and_miss_none():
         np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(everything, axis=0))
 
 
+@pytest.mark.slow
 def test_the_test_set_is_not_touched(monkeypatch, capsys):
     """Neither for training nor for scores."""
     seen = set()

@@ -1,0 +1,158 @@
+"""A DP-FedAvg, a Fed-SMP and a DP-SCAFFOLD of a user's own, each with places where a fault can be planted."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from small import classification
+
+import fedpriv as fp
+from fedpriv.sparsification import rand_k
+from fedpriv.vectors import dimension, flatten, gather, scatter, unflatten
+
+CLIENTS, RECORDS = 6, 3
+FEDERATION, TEST, MODEL = classification(CLIENTS, RECORDS)
+PARAMS = MODEL.init(jax.random.key(0))
+D = dimension(PARAMS)
+POISSON = fp.poisson(CLIENTS, 0.4, 5)
+CLIP, SIGMA = 0.5, 1.4
+GAUSSIAN = fp.gaussian(CLIP, SIGMA)
+GRAD = fp.mean_grad(MODEL.loss)
+
+
+class State(NamedTuple):
+    """Model, and whatever else a round wants to remember."""
+
+    params: Any
+    round: jax.Array
+    extra: Any = ()
+
+
+def starting(extra: Any = ()):
+    return lambda params, federation: State(params, jnp.int32(0), extra)
+
+
+def update(state, key, shard, batches=None):
+    """theta - theta_i."""
+    local = {"grad": GRAD, "optimizer": optax.sgd(0.1), "batches": batches or fp.full_batch()}
+    trained = fp.train(key, state.params, shard, **local)
+    return jax.tree.map(jnp.subtract, state.params, trained)
+
+
+def with_update(key, shard, state):
+    """A client that also reports its update, as a diagnostic."""
+    mine = update(state, key, shard)
+    return fp.Sent(mine, {"raw": flatten(mine)})
+
+
+def stepped(state, total, size):
+    return jax.tree.map(lambda p, s: p - s / size, state.params, total)
+
+
+def of_clients(round, extra=(), sampler=POISSON, **more):
+    return fp.Algorithm(starting(extra), round, sampler, **more)
+
+
+def fed_avg(mechanism=GAUSSIAN, sampler=POISSON, sum_key=lambda key, state: key, **more):
+    """DP-FedAvg."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            return update(state, key, shard)
+
+        total, metrics, _ = cohort.sum(client, sum_key(key, state), mechanism=mechanism)
+        params = stepped(state, total, cohort.expected_size)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    return of_clients(round, sampler=sampler, **more)
+
+
+def after_sum(change, extra=(), sampler=POISSON, **more):
+    """DP-FedAvg whose new state and metrics are `change(key, state, cohort, summed)` of the sum and its metrics."""
+
+    def round(key, state, cohort):
+        summed = cohort.sum(
+            lambda key, shard: with_update(key, shard, state), key, mechanism=GAUSSIAN
+        )
+        diagnostics = {k: v for k, v in summed.metrics["diagnostics"].items() if k != "raw"}
+        metrics = summed.metrics | {"diagnostics": diagnostics}
+        params = stepped(state, summed.total, cohort.expected_size)
+        after = state._replace(params=params, round=state.round + 1)
+        return change(key, after, cohort, summed, metrics)
+
+    return of_clients(round, extra, sampler, **more)
+
+
+def fed_smp(select, sampler=POISSON):
+    """Fed-SMP; `select(key, state, cohort)` chooses the coordinates."""
+
+    def round(key, state, cohort):
+        select_key, sum_key = jax.random.split(key)
+        kept = select(select_key, state, cohort)
+
+        def client(key, shard):
+            return gather(update(state, key, shard), kept)
+
+        total, metrics, _ = cohort.sum(client, sum_key, mechanism=GAUSSIAN)
+        step = scatter(total / cohort.expected_size, kept, state.params)
+        params = jax.tree.map(jnp.subtract, state.params, step)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    return of_clients(round, sampler=sampler)
+
+
+def at_random(key, state, cohort):
+    return rand_k(key, D, 6)
+
+
+STEPS = 3
+RECORD_SAMPLER = fp.fixed_size(RECORDS, 2)
+
+
+def scaffold(
+    noise_key=lambda key, k, round_key: jax.random.fold_in(key, k),
+    direction=lambda h, y, shard: h,
+    kept=lambda c_i, mean, shard: mean,
+    at=lambda y, shard: y,
+    mechanism=GAUSSIAN,
+    sampler=POISSON,
+    records=RECORD_SAMPLER,
+):
+    """DP-SCAFFOLD with record-level privacy."""
+    gradients = fp.per_example(MODEL.loss)
+
+    def init(params, federation):
+        return State(params, jnp.int32(0), (jnp.zeros(D), jnp.zeros((federation.num_clients, D))))
+
+    def round(key, state, cohort):
+        c, controls = state.extra
+
+        def client(client_key, shard, c_i):
+            def step(k, carry):
+                y, total = carry
+                h = shard.private_mean(
+                    noise_key(client_key, k, key),
+                    gradients,
+                    at(y, shard),
+                    records=records,
+                    mechanism=mechanism,
+                )
+                h = direction(h, y, shard)
+                corrected = jax.tree.map(jnp.add, h, unflatten(c - c_i, y))
+                return jax.tree.map(lambda y, g: y - 0.1 * g, y, corrected), total + flatten(h)
+
+            y, total = jax.lax.fori_loop(0, STEPS, step, (state.params, jnp.zeros(D)))
+            mean = kept(c_i, total / STEPS, shard)
+            dy = jax.tree.map(jnp.subtract, y, state.params)
+            return fp.Sent((dy, mean - c_i), own=mean)
+
+        total, metrics, controls = cohort.sum(
+            client, key, mechanism=fp.ALREADY_PRIVATE, own=controls
+        )
+        dy, dc = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        params = jax.tree.map(jnp.add, state.params, dy)
+        c = c + cohort.expected_size / cohort.num_clients * dc
+        return State(params, state.round + 1, (c, controls)), metrics
+
+    return fp.Algorithm(init, round, sampler, unit="record")
