@@ -41,7 +41,7 @@ class Mechanism(NamedTuple):
       worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
         `fedpriv.clipping.Clipping`; None where nothing is hidden.
       whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
-      dimension: number of coordinates, if the mechanism is for one number only.
+      dimension: number of coordinates, if the mechanism is for one number only; of a `joint` one, its first part's.
       tensors: least number of them: one for each tensor that is clipped by itself.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
       parts: of a `joint` mechanism.
@@ -319,6 +319,7 @@ def joint(*parts: Mechanism) -> Mechanism:
         noise_multiplier=parts[0].noise_multiplier,
         worst=worst if hidden else None,
         whiten=whiten if hidden else None,
+        dimension=parts[0].dimension,
         tensors=parts[0].tensors,
         parts=parts,
     )

@@ -12,7 +12,7 @@ from scipy import stats
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism import Scores, draw_scores
 from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
-from fedpriv.mechanisms import gaussian, laplace, mechanism
+from fedpriv.mechanisms import gaussian, joint, laplace, mechanism
 from fedpriv.noise import haar_noise, isotropic
 from fedpriv.privacy import (
     Everyone,
@@ -39,6 +39,12 @@ MECHANISMS = {
     "haar levels": mechanism(per_level(M), haar_noise(M), **LEVELS),
     "haar orthonormal": mechanism(flat(), haar_noise(M, "orthonormal"), **LEVELS),
     "haar calibrated": mechanism(coefficients(M), haar_noise(M), calibrated=True, **LEVELS),
+}
+BIT = gaussian(0.5, 3.0)
+MECHANISMS |= {
+    "update and bit": joint(gaussian(0.7, 2.0), BIT),
+    "haar and bit": joint(MECHANISMS["haar levels"], BIT),
+    "layers, updates, bit": joint(MECHANISMS["per layer"], gaussian(0.2, 4.0), BIT),
 }
 
 
@@ -201,8 +207,10 @@ def test_it_has_power():
         gaussian(1.0, 1.0)._replace(multiplier=1.5),
         gaussian(1.0, 1.5)._replace(perturb=gaussian(1.0, 1.0).perturb),
         gaussian(1.0, 1.5)._replace(clip=gaussian(1.5, 1.0).clip),
+        joint(gaussian(1.0, 3.0), gaussian(0.5, 0.8))._replace(multiplier=1.5),
+        joint(gaussian(1.0, 1.0), gaussian(0.5, 8.0))._replace(multiplier=1.5),
     ],
-    ids=["multiplier", "perturb", "clip"],
+    ids=["multiplier", "perturb", "clip", "a bit without enough noise", "an update likewise"],
 )
 def test_a_mechanism_that_is_wrong_is_refuted(wrong):
     """One that says too much, adds too little noise, or bounds too little: a false alarm has probability 1e-6."""
