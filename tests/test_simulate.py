@@ -9,8 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import assert_close, assert_identical, classification, regression, sgd, squared, start
+from small import (
+    assert_close,
+    assert_identical,
+    classification,
+    members,
+    one_round,
+    regression,
+    sgd,
+    squared,
+    start,
+)
 
+import fedpriv as fp
 from fedpriv import (
     Algorithm,
     DivergedError,
@@ -19,6 +30,7 @@ from fedpriv import (
     Wire,
     dp_fed_avg,
     epochs,
+    everyone,
     fed_avg,
     fixed_size,
     full_batch,
@@ -376,10 +388,10 @@ def test_no_strategy_is_left_in_force():
     assert current() == Strategy()
 
 
-def test_a_round_is_traced_once_by_chex_s_count(task, algorithm):
+def test_a_round_is_traced_twice_by_chex_s_count(task, algorithm):
+    """To be looked at, and to be compiled; what was looked at is remembered."""
     federation, test, model = task
     chex.clear_trace_counter()
-    fp.looked_at(algorithm, model.init, federation)
     once = algorithm._replace(round=chex.assert_max_traces(algorithm.round, n=2))
     args = (model.init, federation, test)
     history = simulate(once, *args, score=model.score, rounds=4, every=2, strategy=ONE)
