@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -163,11 +164,11 @@ class Canaries(NamedTuple):
             theirs = (positions < self.per_client) & (first + positions < len(self.present))
 
             def replaced(own: PyTree, of_canaries: PyTree) -> PyTree:
-                def replace(leaf: jax.Array, canary: jax.Array) -> jax.Array:
-                    chosen = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
-                    return jnp.where(chosen, canary[at], leaf)
+                def chosen(leaf: jax.Array, canary: jax.Array) -> jax.Array:
+                    rows = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
+                    return jnp.where(rows, canary[at], leaf)
 
-                return jax.tree.map(replace, own, of_canaries)
+                return jax.tree.map(chosen, own, of_canaries)
 
             def summed(weights: PyTree) -> Params:
                 total = weighted(jax.tree.map(lambda w: jnp.where(theirs, 0.0, w), weights))
@@ -279,6 +280,7 @@ class _AmongRecords(_Played):
 
 def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyTree]) -> Shard:
     """The shard of client i (i32[]), some of whose records are canaries."""
+    numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
 
     class CanaryShard(Shard):
         def private_mean(
@@ -289,11 +291,10 @@ def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyT
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
                 )
             places.append(())
-            numbered = shard._replace(examples=(shard.examples, jnp.arange(shard.capacity)))
             played = canaries.gradients(gradients, i)
             return numbered.private_mean(key, played, params, records=records, **how)
 
-    return CanaryShard(*shard)
+    return CanaryShard(shard.examples, shard.size, shard.round)
 
 
 def _unit(v: jax.Array) -> jax.Array:
