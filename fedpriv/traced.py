@@ -256,7 +256,7 @@ def look(
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
     except Exception as error:
         said = _in_one_line(error)
-        if said is None or jax.config.jax_traceback_filtering == "off":
+        if said is None or jax.config.read("jax_traceback_filtering") == "off":
             raise
         raise ValueError(said) from None
     _check_host(traced.jaxpr)
@@ -316,6 +316,13 @@ def _check_host(jaxpr: Jaxpr) -> None:
             _check_host(inner)
 
 
+_NOT_CONCRETE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
 def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
     """Raises LeakError: the initial state depends on records or on the clients' sizes."""
     private = {"examples": federation.examples, "size": federation.size}
@@ -329,7 +336,7 @@ def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
         try:
             program, out = jax.make_jaxpr(init, return_shape=True)(model, traced)
             break
-        except jax.errors.ConcretizationTypeError:  # sizes may be looked at on the host
+        except _NOT_CONCRETE:  # sizes may be looked at on the host
             pass
     else:
         raise LeakError("init: it reads records on the host; the state must begin without them")

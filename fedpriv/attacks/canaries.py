@@ -282,6 +282,8 @@ def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyT
     """The shard of client i (i32[]), some of whose records are canaries."""
     numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
 
+    numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
+
     class CanaryShard(Shard):
         def private_mean(
             self, key: Key, gradients: Gradients, params: Params, *, records: Sampler, **how: Any
