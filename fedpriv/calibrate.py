@@ -44,7 +44,8 @@ def calibrate_noise(
 
     Raises:
         ValueError: no function is given; the target cannot be reached with any multiplier up to 1e6, or is met by any
-            from 1e-3 on.
+            from 1e-3 on; as `certify`.
+        LeakError: as `certify`.
     """
     _check(epsilon, delta)
     require(callable(make), "make", type(make).__name__, "give a function: noise -> algorithm")
@@ -111,7 +112,8 @@ def calibrate_rounds(
 
     Raises:
         ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds
-            reaches it.
+            reaches it; as `certify`.
+        LeakError: as `certify`.
     """
     _check(epsilon, delta)
     most = _MOST_ROUNDS if at_most is None else at_most

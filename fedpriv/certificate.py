@@ -51,7 +51,12 @@ class Looked(NamedTuple):
     after: Any
 
     def releases(self, rounds: int) -> tuple[Release, ...]:
-        """What each view sees of so many rounds."""
+        """What each view sees of so many rounds.
+
+        Raises:
+          ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
+            noise that do not go together.
+        """
         if self.algorithm.releases is not None:
             return tuple(self.algorithm.releases(rounds))
         parts = self.algorithm.sampler.stages(rounds)
@@ -276,6 +281,7 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     Raises:
       ValueError: the round releases what it does not bound, or what cannot be counted; a sampler for another number of
         clients or of records.
+      LeakError: something private gets past the releases of a round, or into the initial state.
     """
     if hasattr(federation, "empty"):  # streamed
         federation = federation.empty()
@@ -318,7 +324,12 @@ def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
 
 
 def retraced(looked: Looked) -> tuple[Stage, ...]:
-    """The stages, from another trace."""
+    """The stages, from another trace.
+
+    Raises:
+      ValueError: as `looked_at`.
+      LeakError: as `looked_at`.
+    """
     return _traced(looked.algorithm, looked.holding, looked.before).stages
 
 
@@ -374,8 +385,8 @@ def certify(
             the others drop out or collude.
 
     Raises:
-        ValueError: for rounds, delta, a view or a fraction that is not allowed; a round that lets something past its
-            releases, in one line.
+        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`.
+        LeakError: something private gets past the releases of a round: what, and in which line.
     """
     require_count("rounds", rounds, 0)
     looked = looked_at(algorithm, params, federation)

@@ -25,9 +25,9 @@ class Sent(NamedTuple):
     """What a client gives back, where that is more than its message.
 
     Attributes:
-      message: what travels.
+      message: what travels, a tree.
       diagnostics: name -> f32[], numbers about the client that are not private and never released.
-      own: what the client keeps for itself until it takes part again.
+      own: what the client keeps for itself until it takes part again, a tree like its row of the store.
     """
 
     message: PyTree
@@ -39,9 +39,9 @@ class Summed(NamedTuple):
     """What a call of the cohort gives back.
 
     Attributes:
-      total: the noisy sum of the clients' messages, or what a protocol made of them.
+      total: the noisy sum of the clients' messages, a tree like one of them, or what a protocol made of them.
       metrics: `uplink` (`Wire` of one message) and `diagnostics` (means over the cohort), as a round returns them.
-      own: the store of what clients keep, with the cohort's rows replaced.
+      own: the store of what clients keep, leaves [clients, ...], with the cohort's rows replaced.
     """
 
     total: PyTree

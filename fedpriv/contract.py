@@ -34,6 +34,7 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
 
     Raises:
       ValueError: what does not hold, in one line.
+      LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = looked_at(algorithm, params, federation)
     for name in ("params", "round"):
@@ -72,6 +73,7 @@ def check_algorithm(
 
     Raises:
       ValueError: what does not hold, in one line.
+      LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = check_launch(algorithm, params, federation)
     _check_twice(looked)

@@ -22,7 +22,7 @@ NONE: Labels = frozenset()
 
 @dataclass(frozen=True)
 class Loop:
-    """What changes from turn to turn of a loop."""
+    """A label of what changes from turn to turn of the loop of this `number`."""
 
     number: int
 

@@ -264,7 +264,7 @@ def _perturb(
 
 
 def unprotected(reason: str = "no noise is added") -> Mechanism:
-    """Neither bounds nor hides anything; a certificate gives the reason."""
+    """Neither bounds nor hides anything; a certificate gives the reason (ours)."""
     return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
 
 

@@ -39,7 +39,13 @@ class LeakError(ValueError):
 
 @dataclass(frozen=True)
 class Private:
-    """A label of what is protected: what it is, to which call's client it belongs (-1: to all), who asked for it."""
+    """A label of what is protected.
+
+    Attributes:
+      what: it is, in words.
+      call: of the cohort to whose client it belongs; -1: to all.
+      line: of the user's code that asked for it.
+    """
 
     what: str
     call: int
@@ -48,21 +54,21 @@ class Private:
 
 @dataclass(frozen=True)
 class Held:
-    """A label of what clients keep for themselves, each its own row."""
+    """A label of what clients keep for themselves, each its own row, by a call in `line`."""
 
     line: str
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """A label of a fixed multiple of one noisy mean, the same for all clients, plus what does not depend on it."""
+    """A label of a fixed multiple of `note`'s noisy mean, the same for all clients, plus what does not depend on it."""
 
     note: int
 
 
 @dataclass(frozen=True)
 class Bent:
-    """A label of what depends on a noisy mean in another way."""
+    """A label of what depends on `note`'s noisy mean in another way."""
 
     note: int
 
@@ -126,7 +132,7 @@ def tree_mark(notes: Notes, note: Note, tree: PyTree) -> PyTree:
 
 
 class Watched(Cohort):
-    """The cohort of a round that is looked at."""
+    """The cohort of a round that is looked at, after `round` (i32[]) others."""
 
     def __init__(self, round: jax.Array, holding: Holding, sampler: Sampler, notes: Notes):
         super().__init__(round, holding, Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)), sampler)
@@ -239,6 +245,7 @@ def look(
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
+      ValueError: an error in the round, which is said with its line; calls of the host.
     """
     notes: Notes = []
 

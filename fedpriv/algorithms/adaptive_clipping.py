@@ -98,7 +98,7 @@ def adaptive_fed_avg(
             return delta, jnp.where(norm <= bound, 0.5, -0.5)  # NaN is not below
 
         (total, count), metrics, _ = cohort.sum(
-            client_update, key, mechanism=joint(updates, counted), codec=with_a_bit(codec)
+            client_update, key, mechanism=joint(updates, counted), codec=_with_a_bit(codec)
         )
         theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)
         error = count / cohort.expected_size + 0.5 - quantile
@@ -109,7 +109,7 @@ def adaptive_fed_avg(
     return Algorithm(init, round, sampler)
 
 
-def with_a_bit(codec: Codec) -> Codec:
+def _with_a_bit(codec: Codec) -> Codec:
     """`codec` for the first part of a message whose second part is one bit."""
 
     def code(key: Key, message: tuple) -> Coded:
