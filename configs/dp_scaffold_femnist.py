@@ -11,14 +11,17 @@ ByMerge instead, which has the same classes but is not balanced: a stand-in, not
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from experiments.config import Experiment
-from experiments.dp_scaffold import experiment, ledger
+import numpy as np
+
+from experiments import dp_scaffold
+from experiments.config import Experiment, Ledger, image
+from experiments.dp_scaffold import experiment
 from experiments.scaffold_images import Images, clients_of
 from fedpriv import datasets, models
 from fedpriv.datasets import Dataset, default_data_dir
 from fedpriv.datasets.images import load_images
 
-__all__ = ["build", "config", "ledger", "load", "on"]
+MODEL = models.classifier(models.LogisticRegression(47), (784, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,16 @@ class Letters(Images):
 config = Letters(rounds=400, every=20, clients=40, records=2500, noise_multiplier=30.0)
 
 
+def ledger(config: Letters) -> Ledger:
+    return dp_scaffold.ledger(config, MODEL, image(784, 1, 1, dtype=np.float32))
+
+
 def load(config: Letters) -> Dataset:
     return clients_of(config, _pool(config))
 
 
 def on(config: Letters, data: Dataset) -> Experiment:
-    model = models.classifier(models.LogisticRegression(data.num_classes), (784, 1, 1))
-    return experiment(config, data, model, convex=True)
+    return experiment(config, data, MODEL, convex=True)
 
 
 def build(config: Letters) -> Experiment:

@@ -10,15 +10,17 @@ prints epsilon = 7.2. gamma = 0, 10 or 100 percent of a client's images are i.i.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from experiments.config import Experiment
-from experiments.dp_scaffold import experiment, ledger
+import numpy as np
+
+from experiments import dp_scaffold
+from experiments.config import Experiment, Ledger, image
+from experiments.dp_scaffold import experiment
 from experiments.scaffold_images import Images, clients_of
 from fedpriv import datasets, models
 from fedpriv.datasets import Dataset
 
-__all__ = ["build", "config", "ledger", "load", "on"]
-
 COMPONENTS = 60
+MODEL = models.classifier(models.MLP((200,), 10), (COMPONENTS, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,16 @@ class Digits(Images):
 config = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)
 
 
+def ledger(config: Digits) -> Ledger:
+    return dp_scaffold.ledger(config, MODEL, image(COMPONENTS, 1, 1, dtype=np.float32))
+
+
 def load(config: Digits) -> Dataset:
     return clients_of(config, datasets.load("mnist", config.data_dir), COMPONENTS)
 
 
 def on(config: Digits, data: Dataset) -> Experiment:
-    model = models.classifier(models.MLP((200,), data.num_classes), (COMPONENTS, 1, 1))
-    return experiment(config, data, model, convex=False)
+    return experiment(config, data, MODEL, convex=False)
 
 
 def build(config: Digits) -> Experiment:

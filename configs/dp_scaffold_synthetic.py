@@ -11,12 +11,16 @@ paper's clipping, `--clip-norm median`, nothing is. Tables 1 and 4: `--client-ra
 from dataclasses import dataclass
 from typing import ClassVar
 
-from experiments.config import Experiment
-from experiments.dp_scaffold import DPScaffold, experiment, ledger
+import numpy as np
+
+from experiments import dp_scaffold
+from experiments.config import Experiment, Ledger, image
+from experiments.dp_scaffold import DPScaffold, experiment
 from fedpriv import datasets, models
 from fedpriv.datasets import Dataset
+from fedpriv.datasets.synthetic import CLASSES, FEATURES
 
-__all__ = ["build", "config", "ledger", "load", "on"]
+MODEL = models.classifier(models.LogisticRegression(CLASSES), (FEATURES, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ class Synthetic(DPScaffold):
 config = Synthetic(rounds=400, every=20)
 
 
+def ledger(config: Synthetic) -> Ledger:
+    return dp_scaffold.ledger(config, MODEL, image(FEATURES, 1, 1, dtype=np.float32))
+
+
 def load(config: Synthetic) -> Dataset:
     return datasets.synthetic(
         config.alpha,
@@ -61,8 +69,7 @@ def load(config: Synthetic) -> Dataset:
 
 
 def on(config: Synthetic, data: Dataset) -> Experiment:
-    model = models.classifier(models.LogisticRegression(data.num_classes), (40, 1, 1))
-    return experiment(config, data, model, convex=True)
+    return experiment(config, data, MODEL, convex=True)
 
 
 def build(config: Synthetic) -> Experiment:

@@ -8,13 +8,16 @@ test accuracies: FedAvg 86.98, DP-FedAvg 72.72, top_k 80.76 (p = 0.005), rand_k 
 is in experiments/results/fed_smp_fashion_mnist.md.
 """
 
-from experiments.config import Experiment
-from experiments.fed_smp import ImageFedSMP, experiment, ledger
+from experiments import fed_smp
+from experiments.config import Experiment, Ledger, image
+from experiments.fed_smp import ImageFedSMP, experiment
 from fedpriv import datasets, models
 
-__all__ = ["build", "config", "ledger"]
-
 config = ImageFedSMP(rounds=180)
+
+
+def ledger(config: ImageFedSMP) -> Ledger:
+    return fed_smp.ledger(config, models.fashion_mnist_cnn(config.weights), image(28, 28, 1))
 
 
 def build(config: ImageFedSMP) -> Experiment:

@@ -9,6 +9,9 @@ C = 0.4, sigma = 0.3. The paper's best test accuracies: FedAvg 62.77, DP-FedAvg 
 roles than the paper's 715, so that accuracies compare in shape only.
 """
 
+import numpy as np
+
+from experiments import fed_smp
 from experiments.config import Experiment, Ledger
 from experiments.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
@@ -25,11 +28,23 @@ config = FedSMP(
 )
 
 
+TEXT = {"text": np.zeros(80, np.uint8), "label": np.zeros(80, np.int32), "mask": np.zeros(80, bool)}
+"""The shapes of an example."""
+
+
 def build(config: FedSMP) -> Experiment:
     return experiment(
         config, datasets.load("shakespeare", config.data_dir), models.shakespeare_lstm()
     )
 
 
+def counted(config: FedSMP) -> Ledger:
+    """The ledger of `config.clients` roles, whatever the data has."""
+    return fed_smp.ledger(config, models.shakespeare_lstm(), TEXT)
+
+
 def ledger(config: FedSMP) -> Ledger:
-    return natural_ledger(config, lambda: datasets.load("shakespeare", config.data_dir))
+    model = models.shakespeare_lstm()
+    return natural_ledger(
+        config, model, TEXT, lambda: datasets.load("shakespeare", config.data_dir)
+    )

@@ -6,11 +6,10 @@
 paper's best test accuracies: FedAvg 88.47, DP-FedAvg 72.46, top_k 81.12 (p = 0.01), rand_k 77.07 (p = 0.4).
 """
 
-from experiments.config import Experiment
-from experiments.fed_smp import ImageFedSMP, Local, experiment, ledger
+from experiments import fed_smp
+from experiments.config import Experiment, Ledger, image
+from experiments.fed_smp import ImageFedSMP, Local, experiment
 from fedpriv import datasets, models
-
-__all__ = ["build", "config", "ledger"]
 
 config = ImageFedSMP(
     rounds=180,
@@ -18,6 +17,10 @@ config = ImageFedSMP(
     public_examples=2000,
     local=Local(epochs=5, batch_size=50, learning_rate=0.05, momentum=0.8),
 )
+
+
+def ledger(config: ImageFedSMP) -> Ledger:
+    return fed_smp.ledger(config, models.svhn_cnn(config.weights), image(32, 32, 3))
 
 
 def build(config: ImageFedSMP) -> Experiment:

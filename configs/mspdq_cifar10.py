@@ -10,7 +10,7 @@ r"""Model splitting and dynamic quantization on CIFAR-10: Figures 2, 3, 5 and 7 
 """
 
 from experiments import msp
-from experiments.config import Experiment, Ledger
+from experiments.config import Experiment, Ledger, image
 from experiments.msp_config import Msp
 from fedpriv import datasets, models
 
@@ -22,7 +22,7 @@ config = Msp(rounds=30, local_epochs=5, batch_size=40, learning_rate=0.1)
 
 
 def ledger(config: Msp) -> Ledger:
-    return msp.ledger(config, models.small_cifar10_cnn(), IMAGES)
+    return msp.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
 def build(config: Msp) -> Experiment:

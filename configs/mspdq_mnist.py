@@ -10,7 +10,7 @@ r"""Model splitting and dynamic quantization on MNIST: Figure 3 of Wang et al., 
 """
 
 from experiments import msp
-from experiments.config import Experiment, Ledger
+from experiments.config import Experiment, Ledger, image
 from experiments.msp_config import Msp
 from fedpriv import datasets, models
 
@@ -22,7 +22,7 @@ config = Msp(rounds=30)
 
 
 def ledger(config: Msp) -> Ledger:
-    return msp.ledger(config, models.small_mnist_cnn(), IMAGES)
+    return msp.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
 
 
 def build(config: Msp) -> Experiment:

@@ -7,11 +7,12 @@ and Fed-SMP with rand_k and top_k at the same noise. Under 90 s on 2 cores, comp
 FedAvg, 79 % for DP-FedAvg, 87 % for Fed-SMP rand_k and 85 % for top_k (best over the rounds).
 """
 
-from experiments.config import Experiment, Layout
-from experiments.fed_smp import FedSMP, Local, experiment, ledger
+from experiments import fed_smp
+from experiments.config import Experiment, Layout, Ledger, image
+from experiments.fed_smp import FedSMP, Local, experiment
 from fedpriv import datasets, models
 
-__all__ = ["build", "config", "ledger"]
+MODEL = models.classifier(models.MLP((64,), 10), (8, 8, 1))
 
 config = FedSMP(
     rounds=60,
@@ -28,7 +29,10 @@ config = FedSMP(
 )
 
 
+def ledger(config: FedSMP) -> Ledger:
+    return fed_smp.ledger(config, MODEL, image(8, 8, 1))
+
+
 def build(config: FedSMP) -> Experiment:
     data = datasets.load("digits", config.data_dir)
-    model = models.classifier(models.MLP((64,), data.num_classes), data.test["image"].shape[1:])
-    return experiment(config, data, model)
+    return experiment(config, data, MODEL)

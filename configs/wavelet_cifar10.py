@@ -12,7 +12,7 @@ What was measured here is in experiments/results/wavelet.md.
 """
 
 from experiments import wavelet
-from experiments.config import Experiment, Ledger
+from experiments.config import Experiment, Ledger, image
 from experiments.wavelet_config import Wavelet
 from fedpriv import datasets, models
 
@@ -24,7 +24,7 @@ config = Wavelet(learning_rate=0.1, adaptive_rate=0.002, rounds=30)
 
 
 def ledger(config: Wavelet) -> Ledger:
-    return wavelet.ledger(config, models.small_cifar10_cnn(), IMAGES)
+    return wavelet.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
 def build(config: Wavelet) -> Experiment:

@@ -12,7 +12,7 @@ What was measured here is in experiments/results/wavelet.md.
 """
 
 from experiments import wavelet
-from experiments.config import Experiment, Ledger
+from experiments.config import Experiment, Ledger, image
 from experiments.wavelet_config import Wavelet
 from fedpriv import datasets, models
 
@@ -24,7 +24,7 @@ config = Wavelet(rounds=30)
 
 
 def ledger(config: Wavelet) -> Ledger:
-    return wavelet.ledger(config, models.small_mnist_cnn(), IMAGES)
+    return wavelet.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
 
 
 def build(config: Wavelet) -> Experiment:

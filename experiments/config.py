@@ -17,10 +17,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import configs
+from fedpriv.certificate import Looked, certify, looked_at
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation
 from fedpriv.mechanisms import gaussian
 from fedpriv.models import Model
+from fedpriv.privacy import Certificate, Claim
 from fedpriv.simulate import Measure
 from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, Example
@@ -150,20 +152,6 @@ class Run:
             )
 
 
-class Ledger(NamedTuple):
-    """What accounting needs of an experiment: no data, no model.
-
-    Attributes:
-      algorithms: by name; only `releases` and `claim` are used.
-      delta: of the differential privacy guarantees.
-      notes: what the numbers assume or leave out, such as data that was not looked at.
-    """
-
-    algorithms: dict[str, Algorithm]
-    delta: float
-    notes: tuple[str, ...] = ()
-
-
 class Entry(NamedTuple):
     """One algorithm of an experiment.
 
@@ -176,6 +164,57 @@ class Entry(NamedTuple):
     algorithm: Algorithm
     federations: Sequence[Federation]
     settings: Mapping[str, Any] = MappingProxyType({})
+
+
+class Ledger(NamedTuple):
+    """What accounting needs of an experiment: its algorithms, and shapes; no data.
+
+    Attributes:
+      entries: by the algorithm's name; of an entry's federations the first one's shapes count (`blank`).
+      delta: of the differential privacy guarantees.
+      params: the model, its shapes, or key -> model.
+      notes: what the numbers assume or leave out, such as data that was not looked at.
+    """
+
+    entries: dict[str, Entry]
+    delta: float
+    params: Any
+    notes: tuple[str, ...] = ()
+
+    def of(self, name: str) -> tuple[Algorithm, Any, Federation]:
+        """What `fp.certify`, `fp.looked_at` and `fp.calibrate_rounds` begin with."""
+        entry = self.entries[name]
+        return entry.algorithm, self.params, entry.federations[0]
+
+    def looked(self, name: str) -> Looked:
+        """What is read off the algorithm's round, which is traced once.
+
+        Raises:
+          ValueError: what `init` or the round refuses, or something private that gets past the releases.
+        """
+        return looked_at(*self.of(name))
+
+    def certify(
+        self, name: str, rounds: int, *, view: str = "third_party", honest: float = 1.0
+    ) -> Certificate:
+        """The certificate of so many rounds."""
+        return certify(*self.of(name), rounds, self.delta, view=view, honest=honest)
+
+    def claim(self, name: str, rounds: int) -> Claim | None:
+        """The paper's claim for so many rounds."""
+        return self.entries[name].algorithm.claim(rounds, self.delta)
+
+
+def blank(
+    algorithm: Algorithm, example: Example, clients: int, records: int, public: int = 0
+) -> Entry:
+    """Of a ledger: clients with so many records each (and the server), of the shapes of `example`."""
+    return Entry(algorithm, [Federation.blank(example, clients, records, public=public)])
+
+
+def image(*shape: int, dtype: Any = np.uint8) -> Example:
+    """The shapes of a labelled image."""
+    return {"image": np.zeros(shape, dtype), "label": np.int32(0)}
 
 
 class Experiment(NamedTuple):
@@ -199,8 +238,8 @@ class Experiment(NamedTuple):
 
     @property
     def ledger(self) -> Ledger:
-        algorithms = {name: e.algorithm for name, e in self.entries.items()}
-        return Ledger(algorithms, self.delta, self.notes)
+        """With the shapes of the data."""
+        return Ledger(self.entries, self.delta, self.model.init, self.notes)
 
 
 def federations(
@@ -210,11 +249,6 @@ def federations(
     first, *others = (deal(np.random.default_rng(seed)) for seed in range(seeds))
     made = Federation.from_arrays(data.train, first, num_classes=data.num_classes)
     return [made, *(made.repartition(rows) for rows in others)]
-
-
-def untrained(*_: object) -> Any:
-    """A loss, or gradients, for algorithms that are only asked what they release: reaching it is a bug."""
-    raise NotImplementedError("a ledger is not trained")
 
 
 def names() -> list[str]:

@@ -18,16 +18,16 @@ from experiments.config import (
     Ledger,
     Run,
     at_least_one,
+    blank,
     each_once,
     mechanism,
     positive,
     probability,
-    untrained,
 )
 from fedpriv.datasets import Dataset
 from fedpriv.per_example import Gradients
 from fedpriv.simulate import Measure
-from fedpriv.types import Algorithm
+from fedpriv.types import Algorithm, Example
 
 Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
 
@@ -198,10 +198,24 @@ def _records(config: DPScaffold) -> fp.Sampler:
     return fp.poisson(total, rate, min(total, fp.capacity_for(config.batch, rate)))
 
 
-def ledger(config: DPScaffold) -> Ledger:
-    """What the algorithms of `config` release; needs no data."""
-    made = {name: algorithm(name, config, untrained) for name in config.algorithms}
-    return Ledger(made, delta(config), NOTES)
+def ledger(config: DPScaffold, model: fp.models.Model, example: Example) -> Ledger:
+    """What the algorithms of `config` release; needs no data.
+
+    Args:
+      model: a dense one.
+      example: the shapes of one.
+    """
+    made = _algorithms(config)
+    entries = {
+        name: blank(one, example, config.clients, config.training_records)
+        for name, one in made.items()
+    }
+    return Ledger(entries, delta(config), model.init, NOTES)
+
+
+def _algorithms(config: DPScaffold) -> dict[Name, Algorithm]:
+    gradients = fp.per_example_dense(0.0 if config.authors.weight_decay else config.l2)
+    return {name: algorithm(name, config, gradients) for name in config.algorithms}
 
 
 def delta(config: DPScaffold) -> float:
@@ -222,14 +236,9 @@ def experiment(
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
     import jax
 
-    gradients = fp.per_example_dense(0.0 if config.authors.weight_decay else config.l2)
     entries = {
-        name: Entry(
-            algorithm(name, config, gradients),
-            [federation] * config.seeds,
-            {"eta_0": config.step(name)},
-        )
-        for name in config.algorithms
+        name: Entry(one, [federation] * config.seeds, {"eta_0": config.step(name)})
+        for name, one in _algorithms(config).items()
     }
 
     @cache

@@ -18,17 +18,17 @@ from experiments.config import (
     Ledger,
     Run,
     at_least_one,
+    blank,
     each_once,
     mechanism,
     population,
     positive,
     probability,
-    untrained,
 )
 from fedpriv.datasets import Dataset, MissingDataError
 from fedpriv.models import Weights
 from fedpriv.simulate import Measure, evaluate
-from fedpriv.types import Algorithm, LossFn
+from fedpriv.types import Algorithm, Example, LossFn
 
 Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
 
@@ -201,27 +201,46 @@ def delta(config: FedSMP, clients: int) -> float:
     return config.delta if config.delta is not None else clients**-1.1
 
 
-def ledger(config: FedSMP) -> Ledger:
-    """What the algorithms of `config` release with `config.clients` clients; needs no data."""
-    return _ledger(config, dict.fromkeys(config.algorithms, config.clients), config.clients)
+def ledger(config: FedSMP, model: fp.models.Model, example: Example) -> Ledger:
+    """What the algorithms of `config` release with `config.clients` clients; needs no data.
+
+    Args:
+      example: the shapes of one.
+    """
+    clients = dict.fromkeys(config.algorithms, config.clients)
+    return _ledger(config, model, example, clients, config.clients)
 
 
-def natural_ledger(config: FedSMP, load: Callable[[], Dataset]) -> Ledger:
+def natural_ledger(
+    config: FedSMP, model: fp.models.Model, example: Example, load: Callable[[], Dataset]
+) -> Ledger:
     """`ledger` with the natural clients of the data, or `config.clients` of them where it is not at hand."""
     try:
         data = load()
     except MissingDataError as missing:
         note = f"counted for {config.clients} clients (`--clients`), as the data is not at hand: {missing}"
-        return ledger(config)._replace(notes=(note,))
+        return ledger(config, model, example)._replace(notes=(note,))
     clients = {
         name: len(_partition(config, data, 0, _held(config, name))[1]) for name in config.algorithms
     }
-    return _ledger(config, clients, len(_partition(config, data, 0, 0)[1]))
+    return _ledger(config, model, example, clients, len(_partition(config, data, 0, 0)[1]))
 
 
-def _ledger(config: FedSMP, clients: Mapping[Name, int], population: int) -> Ledger:
-    made = {name: algorithm(name, config, untrained, n) for name, n in clients.items()}
-    return Ledger(made, delta(config, population))
+def _ledger(
+    config: FedSMP,
+    model: fp.models.Model,
+    example: Example,
+    clients: Mapping[Name, int],
+    population: int,
+) -> Ledger:
+    """Of clients with one record each: how many they hold changes no epsilon."""
+    entries = {
+        name: blank(
+            algorithm(name, config, model.loss, n), example, n, 1, public=_held(config, name)
+        )
+        for name, n in clients.items()
+    }
+    return Ledger(entries, delta(config, population), model.init)
 
 
 def _held(config: FedSMP, name: Name) -> int:

@@ -13,8 +13,7 @@ import numpy as np
 from experiments.config import Ledger
 from experiments.record import plain
 from experiments.show import NAMES, columns, epsilon
-from fedpriv.privacy import VIEWS, Certificate, Claim, certify
-from fedpriv.types import Algorithm
+from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
 class Account(NamedTuple):
@@ -44,14 +43,14 @@ def accounts(
 ) -> list[Account]:
     """One for each group of algorithms with equal releases and claims, those with noise first."""
     groups: dict[Any, list[str]] = {}
-    for name, algorithm in ledger.algorithms.items():
-        said = (tuple(algorithm.releases(rounds)), algorithm.claim(rounds, ledger.delta))
+    for name in ledger.entries:
+        looked = ledger.looked(name)
+        said = (looked.releases(rounds), looked.basis, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
-    for (_, claim), names in groups.items():
-        algorithm = ledger.algorithms[names[0]]
+    for (*_, claim), names in groups.items():
         certificates = tuple(
-            certify(algorithm, rounds, ledger.delta, view=view, honest=honest) for view in views
+            ledger.certify(names[0], rounds, view=view, honest=honest) for view in views
         )
         found.append(Account(tuple(names), rounds, honest, _judged(claim, honest), certificates))
     return sorted(found, key=lambda account: not account.private)
@@ -134,7 +133,7 @@ def _legend(account: Account) -> list[str]:
         )
         lines += [f"  {reason}" for reason in claim.reasons]
     for c in account.certificates:
-        lines.append(f"certified, {c.view}: {c.bound}; composed: {c.event}")
+        lines.append(f"certified ({c.basis}), {c.view}: {c.bound}; composed: {c.event}")
     return [*lines, "certified on the assumption that", *_assumed(account.certificates)]
 
 
@@ -156,7 +155,7 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    algorithm: Algorithm = ledger.algorithms[account.names[0]]
+    name = account.names[0]
     rounds = np.unique(
         np.linspace(1, account.rounds, min(points, account.rounds)).round().astype(int)
     )
@@ -166,11 +165,11 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
     for c in account.certificates:
         if math.isfinite(c.epsilon):
             options = {"view": c.view, "honest": account.honest}
-            curve = [certify(algorithm, int(t), ledger.delta, **options).epsilon for t in rounds]
+            curve = [ledger.certify(name, int(t), **options).epsilon for t in rounds]
             label = f"certified, {c.view}, {_hyphenated(c.relation)}"
             axes.plot(rounds, curve, label=label)
     if account.claim and math.isfinite(account.claim.epsilon):
-        claims = [algorithm.claim(int(t), ledger.delta) for t in rounds]
+        claims = [ledger.claim(name, int(t)) for t in rounds]
         label = f"claimed, {account.claim.view}, {_hyphenated(account.claim.relation)}"
         axes.plot(rounds, [c.epsilon for c in claims if c], "k--", label=label)
     axes.set(

@@ -10,20 +10,27 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, federations
+from experiments.config import Entry, Experiment, Ledger, blank, federations
 from experiments.msp_config import Msp, Name
 from fedpriv.consensus import Exchanges, Norm
 from fedpriv.datasets import Dataset
-from fedpriv.types import Algorithm
+from fedpriv.types import Algorithm, Example
 
 NOTES = ("no epsilon covers the choice of learning rates, clip norms and bounds on the test set",)
 
 
-def ledger(config: Msp, model: fp.models.Model, images: int) -> Ledger:
-    """What the algorithms of `config` release with that many training images; needs no data."""
+def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -> Ledger:
+    """What the algorithms of `config` release with that many training images; needs no data.
+
+    Args:
+      example: the shapes of one.
+    """
     records = images // config.clients
-    made = {name: make(name, config, model, records) for name in config.algorithms}
-    return Ledger(made, config.delta, NOTES)
+    entries = {
+        name: blank(make(name, config, model, records), example, config.clients, records)
+        for name in config.algorithms
+    }
+    return Ledger(entries, config.delta, model.init, NOTES)
 
 
 def experiment(config: Msp, data: Dataset, model: fp.models.Model) -> Experiment:

@@ -19,7 +19,8 @@ from experiments import config as configuration
 from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
-from fedpriv.privacy import VIEWS, calibrate_noise, calibrate_rounds, certify
+from fedpriv.calibrate import calibrate_noise, calibrate_rounds
+from fedpriv.privacy import VIEWS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -136,22 +137,22 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
         "claimed": options.claimed,
     }
     if options.solve == "rounds":
-        value: float = calibrate_rounds(ledger.algorithms[name], **target)
+        value: float = calibrate_rounds(*ledger.of(name), **target)
         config = replace(config, rounds=value)
     else:
         if "noise_multiplier" not in {field.name for field in fields(config)}:
             raise ValueError("--solve noise: this config has no field noise_multiplier")
+        _, *shapes = ledger.of(name)
         value = calibrate_noise(
-            lambda sigma: ledger_of(replace(config, noise_multiplier=sigma)).algorithms[name],
+            lambda sigma: ledger_of(replace(config, noise_multiplier=sigma)).of(name)[0],
+            *shapes,
             rounds=config.rounds,
             **target,
         )
         config = replace(config, noise_multiplier=value)
-    algorithm = ledger_of(config).algorithms[name]
-    claim = algorithm.claim(config.rounds, ledger.delta)
-    proved = certify(
-        algorithm, config.rounds, ledger.delta, view=options.view, honest=options.honest
-    )
+    ledger = ledger_of(config)
+    claim = ledger.claim(name, config.rounds)
+    proved = ledger.certify(name, config.rounds, view=options.view, honest=options.honest)
     reached = claim if options.claimed and claim else proved
     if reached.epsilon > options.target_epsilon * (1 + 1e-6):
         raise ValueError(
@@ -170,11 +171,11 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
 
 
 def _first_private(ledger: Ledger) -> str:
-    for name, algorithm in ledger.algorithms.items():
-        if any(release.multiplier > 0 for release in algorithm.releases(1)):
+    for name in ledger.entries:
+        if any(release.multiplier > 0 for release in ledger.looked(name).releases(1)):
             return name
     raise ValueError(
-        f"algorithms: none of {', '.join(ledger.algorithms)} adds noise; name one that does"
+        f"algorithms: none of {', '.join(ledger.entries)} adds noise; name one that does"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from experiments.config import Experiment, Run
+from experiments.config import Experiment, Ledger, Run
 from experiments.environment import device, git_revision, versions
 from experiments.files import write_text
 from experiments.lines import JsonLines, record
@@ -17,8 +17,7 @@ from experiments.plain import plain, spread
 from experiments.resume import CHECKPOINTS
 from experiments.sinks import Sink, guarded
 from fedpriv.history import Evaluation, History
-from fedpriv.privacy import VIEWS, Certificate, Claim, certify
-from fedpriv.types import Algorithm
+from fedpriv.privacy import VIEWS, Certificate, Claim
 
 METRICS = "metrics.jsonl"
 
@@ -56,14 +55,14 @@ def new_folder(config: Run, name: str) -> Path:
 class Privacy:
     """Epsilons of one algorithm by rounds done, each computed once."""
 
-    def __init__(self, algorithm: Algorithm, delta: float):
-        self._algorithm, self._delta = algorithm, delta
+    def __init__(self, ledger: Ledger, algorithm: str):
+        self._ledger, self._algorithm = ledger, algorithm
 
     def claim(self, rounds: int) -> Claim | None:
-        return self._algorithm.claim(rounds, self._delta)
+        return self._ledger.claim(self._algorithm, rounds)
 
     def certificate(self, rounds: int, view: str) -> Certificate:
-        return certify(self._algorithm, rounds, self._delta, view=view)
+        return self._ledger.certify(self._algorithm, rounds, view=view)
 
     def record(self, algorithm: str, e: Evaluation) -> dict[str, Any]:
         """The line of an evaluation."""
@@ -168,8 +167,7 @@ class Recorder:
             "uplink_mb_per_client": {n: float(h.uplink_mb[-1].mean()) for n, h in done.items()},
             "downlink_mb_per_client": {n: float(h.downlink_mb[-1].mean()) for n, h in done.items()},
             "privacy": {
-                n: Privacy(experiment.entries[n].algorithm, experiment.delta).report(rounds)
-                for n, rounds in spent.items()
+                n: Privacy(experiment.ledger, n).report(rounds) for n, rounds in spent.items()
             },
             "privacy_notes": experiment.notes,
             "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},

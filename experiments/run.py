@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +32,7 @@ from experiments.resume import Earlier, how_ended
 from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
-from fedpriv.privacy import calibrate_rounds, certify
+from fedpriv.calibrate import calibrate_rounds
 from fedpriv.strategy import Strategy, split_cpu
 
 
@@ -180,12 +179,10 @@ def complain(text: str, joined: Processes) -> None:
 
 
 def check(experiment: Experiment) -> None:
-    """Finds what the last algorithm's `init` refuses before the first one trains."""
-    import jax
-
-    params = jax.eval_shape(experiment.model.init, jax.random.key(0))
-    for entry in experiment.entries.values():
-        jax.eval_shape(partial(entry.algorithm.init, federation=entry.federations[0]), params)
+    """Traces every algorithm's round: what the last one's is refused for is said before the first one trains."""
+    ledger = experiment.ledger
+    for name in ledger.entries:
+        ledger.looked(name)
 
 
 def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
@@ -197,8 +194,9 @@ def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
     planned = dict.fromkeys(experiment.entries, config.rounds)
     if config.stop_at_epsilon is None:
         return planned
-    for name, entry in experiment.entries.items():
-        first = certify(entry.algorithm, 1, experiment.delta).epsilon
+    ledger = experiment.ledger
+    for name in ledger.entries:
+        first = ledger.certify(name, 1).epsilon
         if first > config.stop_at_epsilon and math.isfinite(first):
             raise ValueError(
                 f"stop_at_epsilon: {config.stop_at_epsilon} is less than the certified {first:.4g} (third party) of "
@@ -206,9 +204,9 @@ def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
             )
         if math.isfinite(first):
             planned[name] = calibrate_rounds(
-                entry.algorithm,
+                *ledger.of(name),
                 epsilon=config.stop_at_epsilon,
-                delta=experiment.delta,
+                delta=ledger.delta,
                 at_most=config.rounds,
             )
     return planned

@@ -8,8 +8,8 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.dp_scaffold import DPScaffold
+from experiments.features import projected, standardised, unit_norm
 from fedpriv.datasets import Dataset
-from fedpriv.features import projected, standardised, unit_norm
 
 
 @dataclass(frozen=True)

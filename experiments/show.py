@@ -117,8 +117,12 @@ def _legend(summary: dict[str, Any]) -> list[str]:
         "certified; of ONE model (one algorithm, one seed) released alone",
     ]
     for view in VIEWS:
-        relations = {p["certified"][view]["relation"].replace("_", "-") for p in privacy}
-        lines.append(f"  {view}: certified, {' / '.join(sorted(relations))} adjacency")
+        certified = [p["certified"][view] for p in privacy]
+        relations = sorted({c["relation"].replace("_", "-") for c in certified})
+        bases = sorted({c["basis"] for c in certified})
+        lines.append(
+            f"  {view}: certified ({' / '.join(bases)}), {' / '.join(relations)} adjacency"
+        )
     if any(c["relation"] == "replace_one" for p in privacy for c in p["certified"].values()):
         lines.append(
             "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "

@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import jax
 
 from experiments.config import Experiment, Run
+from experiments.program_numbers import as_bytes
 from experiments.record import Recorder
+from experiments.shared_jit import Program, SharedJit
 from experiments.sweep_grid import Point, cleared
 from experiments.training import simulated, train_one
 from fedpriv.compilation import compiling_with
 from fedpriv.fitting import fitted, trial_layout
 from fedpriv.history import DivergedError, Evaluation, History
-from fedpriv.program_numbers import as_bytes
-from fedpriv.shared_jit import Program, SharedJit
 from fedpriv.strategy import Strategy
 
 Simulation = Callable[..., History]

@@ -162,7 +162,7 @@ def train_one(
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
     """
-    privacy = Privacy(experiment.entries[algorithm].algorithm, experiment.delta)
+    privacy = Privacy(experiment.ledger, algorithm)
     progress = Progress(algorithm, config.rounds) if recorder else None
 
     def show(e: Evaluation) -> None:

@@ -24,12 +24,18 @@ NOTES = (
 )
 
 
-def ledger(config: Wavelet, model: fp.models.Model, images: int) -> Ledger:
+def ledger(config: Wavelet, model: fp.models.Model, example: Example, images: int) -> Ledger:
     """What the algorithms of `config` release with that many training images; needs no data: a clip norm changes no
-    epsilon."""
+    epsilon.
+
+    Args:
+      example: the shapes of one.
+    """
     records = (images - config.proxy) // config.clients
-    made = Maker(config, model, records, lambda _: 1.0)
-    return Ledger({name: made.make(name) for name in config.algorithms}, config.delta, NOTES)
+    like = fp.Federation.blank(example, config.clients, records)
+    made = Maker(config, model, like, lambda _: 1.0)
+    entries = {name: Entry(made.make(name), [like]) for name in config.algorithms}
+    return Ledger(entries, config.delta, model.init, NOTES)
 
 
 def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experiment:
@@ -52,7 +58,7 @@ def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experi
         return list(rows.reshape(config.clients, records))
 
     dealt = federations(data, config.seeds, deal)
-    made = Maker(config, model, records, _norms(config, model, public, records))
+    made = Maker(config, model, dealt[0], _norms(config, model, public, records))
     entries = {
         name: Entry(made.make(name), dealt, _settings(made, name)) for name in config.algorithms
     }

@@ -11,7 +11,6 @@ import optax
 import fedpriv as fp
 from experiments.wavelet_config import Name, Wavelet
 from fedpriv.algorithms.wavelet import Clip
-from fedpriv.mechanisms import UNPERTURBED
 from fedpriv.types import Algorithm
 from fedpriv.vectors import dimension
 
@@ -20,25 +19,26 @@ Clipped: TypeAlias = Literal["gradient", "coefficients", "levels", "update"]
 
 
 class Maker:
-    """Makes the algorithms of a config for a model and clients of R records."""
+    """Makes the algorithms of a config for a model and for clients who hold equally many records, R."""
 
     def __init__(
         self,
         config: Wavelet,
         model: fp.models.Model,
-        records: int,
+        federation: fp.Federation,
         norm: Callable[[Clipped], float],
     ):
-        if config.lot > records:
-            raise ValueError(f"lot: {config.lot} exceeds the {records} records of a client")
-        self.config, self.model, self.records, self.norm = config, model, records, norm
+        self.config, self.model, self.federation, self.norm = config, model, federation, norm
+        self.records = federation.capacity
+        if config.lot > self.records:
+            raise ValueError(f"lot: {config.lot} exceeds the {self.records} records of a client")
         self.sampler = _poisson(config.clients, config.cohort / config.clients)
         shapes = jax.eval_shape(model.init, jax.random.key(0))
         self.d, self.tensors = dimension(shapes), len(jax.tree.leaves(shapes))
 
     def make(self, name: Name) -> Algorithm:
         if name == "fed_avg":
-            return self._averaged(UNPERTURBED)
+            return self._averaged(fp.UNPROTECTED)
         if "fed_avg" in name:
             return self._of_clients(name)
         return self._of_records(name)
@@ -62,7 +62,6 @@ class Maker:
             config.local_epochs * round(self.records / config.lot),
             self._local_optimizer(name),
             self._mechanism(name, config.noise_multiplier),
-            linear="sgd" in name,
         )
         if wav:
             return fp.dp_sgd_wav(local, sampler=self.sampler, noise_on_each=each)
@@ -158,9 +157,10 @@ class Maker:
     def _solved(self, made: Callable[[float], Algorithm], plain: Algorithm) -> Algorithm:
         """`made` at the noise multiplier that has the certificate of `plain`."""
         rounds, delta = self.config.rounds, self.config.delta
-        budget = fp.certify(plain, rounds, delta).epsilon
+        shapes = self.model.init, self.federation
+        budget = fp.certify(plain, *shapes, rounds, delta).epsilon
         options = {"epsilon": budget, "rounds": rounds, "delta": delta, "tolerance": 1e-3}
-        return made(fp.calibrate_noise(made, **options))
+        return made(fp.calibrate_noise(made, *shapes, **options))
 
 
 def _poisson(population: int, rate: float, room: float = 6) -> fp.Sampler:

@@ -146,7 +146,7 @@ def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Roun
     given = jax.device_put((jax.random.key(1), state, federation), replicated)
 
     def lowered() -> jax.stages.Lowered:
-        return jax.jit(lambda *given: spmd(algorithm.round)(*given)).lower(*given)
+        return jax.jit(lambda *given: spmd(fedpriv.one_round(algorithm))(*given)).lower(*given)
 
     with use(fitted(strategy, lambda: lowered().compile())) as resolved:
         compiled = lowered().compile()

@@ -64,7 +64,7 @@ class Looked(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """ "constructed", or "declared" where a release or a multiplier is somebody's word."""
+        """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
         if self.algorithm.releases is not None:
             return "declared"
         notes = [n for s in self.stages for n in (*s.sums, *s.means)]
@@ -145,7 +145,9 @@ def _of_clients(
     common = {"noise": noise, "mechanism": _drawable(notes, first)}
 
     def release(view: str, m: float, in_shares: bool, reason: str, **more: Any) -> Release:
-        given = {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        given: dict[str, Any] = (
+            {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        )
         return Release(view, unit, m, steps=steps, **given)
 
     if notes[0].local and multiplier > 0:

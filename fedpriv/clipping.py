@@ -56,11 +56,11 @@ class Clipping(NamedTuple):
     @property
     def constructed(self) -> bool:
         """Whether the lengths are what this module proved of `clip` and `scales`, none of them replaced since."""
-        return self.seal == self[:2] + (self.weighted_length, self.scales)
+        return self.seal == (*self[:2], self.weighted_length, self.scales)
 
     def sealed(self) -> Clipping:
         """The same, as one whose lengths are proved."""
-        return self._replace(seal=self[:2] + (self.weighted_length, self.scales))
+        return self._replace(seal=(*self[:2], self.weighted_length, self.scales))
 
 
 def flat() -> Clipping:

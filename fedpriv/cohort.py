@@ -79,7 +79,7 @@ class Cohort:
 
     @property
     def size(self) -> jax.Array:
-        """i32[], how many take part: private where sampling amplifies, so not what a mean divides by."""
+        """i32[], how many take part: of a Poisson cohort private, so not what a mean divides by."""
         return jnp.sum(self._drawn.mask).astype(jnp.int32)
 
     @property
@@ -127,7 +127,7 @@ class Cohort:
             else:
                 coded, found = codec.code(key, sent.message)
                 message, norm = used.clip(coded)
-            return message, (sent.own, {"mean_update_norm": norm} | found | sent.diagnostics)
+            return message, (sent.own, {"mean_update_norm": norm, **found, **sent.diagnostics})
 
         total, (new, seen) = self._over(one, clients_key, own)
         if not local:
@@ -167,7 +167,8 @@ class Cohort:
 
     def _keys(self, key: Key) -> tuple[Key, Key]:
         """(for the clients, for what happens to their messages), of this call alone."""
-        clients_key, rest = jax.random.split(jax.random.fold_in(key, self._calls))
+        of_calls = jax.random.fold_in(key, streams.COHORT)
+        clients_key, rest = jax.random.split(jax.random.fold_in(of_calls, self._calls))
         self._calls += 1
         return clients_key, rest
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import flax.struct
 import jax
+import jax.numpy as jnp
 
 from fedpriv.types import PyTree
 
@@ -14,8 +15,8 @@ from fedpriv.types import PyTree
 def not_here(name: str) -> NoReturn:
     """Raises ValueError: `name` is what only a federation in memory has."""
     raise ValueError(
-        f"federation.{name}: a streamed federation gives records to the rounds of `simulate` alone, through "
-        "for_each_client; use a Federation in memory"
+        f"federation.{name}: a streamed federation gives records to the cohorts of `simulate` alone; use a Federation "
+        "in memory"
     )
 
 

@@ -97,10 +97,12 @@ class Federation:
             clients, per_client: how many clients, and how many records each holds.
             public: number of the server's examples.
         """
-        examples = jax.tree.map(lambda s: jnp.zeros((1, *s.shape), s.dtype), example)
-        rows = jnp.zeros((clients, per_client), jnp.int32)
-        sizes = jnp.full(clients, per_client, jnp.int32)
-        return cls(examples, rows, sizes, jnp.zeros(public, jnp.int32))
+
+        def of(value: int, *shape: int) -> Any:  # one number in memory, however many clients
+            return np.broadcast_to(np.int32(value), shape)
+
+        examples = jax.tree.map(lambda s: np.zeros((1, *s.shape), s.dtype), example)
+        return cls(examples, of(0, clients, per_client), of(per_client, clients), of(0, public))
 
     def repartition(self, clients: Sequence[ArrayLike], *, public: ArrayLike = ()) -> "Federation":
         """The same stored examples (shared, not copied) under another partition; see `stack`.

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
@@ -20,7 +20,8 @@ Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 
 
-class Loop(NamedTuple):
+@dataclass(frozen=True)
+class Loop:
     """What changes from turn to turn of a loop."""
 
     number: int
@@ -101,11 +102,12 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        for (
-            jaxpr
-        ) in inner:  # not known: everything may depend on everything, and nothing may be marked
-            self.program(jaxpr, [NONE] * len(jaxpr.invars), replace(place, times=None))
-        return [self._step(eqn, labels)] * len(eqn.outvars)
+        # Not known: everything may depend on everything, and how often is not known either.
+        every = NONE.union(*labels)
+        for jaxpr in inner:
+            found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
+            every = every.union(*found)
+        return [self._step(eqn, [*labels, every])] * len(eqn.outvars)
 
     def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
         jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]

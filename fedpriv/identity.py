@@ -25,12 +25,7 @@ def identity(
     training: Training, looked: Looked, seeds: Sequence[int], strategy: Strategy
 ) -> dict[str, Any]:
     """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more."""
-    records: Any = training.federations
-    if not isinstance(records, Federation):  # larger than one wants to read: two clients have to do
-        records = [
-            (f.offsets, f.public, () if f.order is None else f.order, *f.read(_ends(f)))
-            for f in records
-        ]
+    records = records_of(training.federations)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
     return {
         "rounds": training.rounds,
@@ -41,6 +36,16 @@ def identity(
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told(looked.releases(training.rounds)),
     }
+
+
+def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
+    """Arrays by which they are told apart: of streamed ones, larger than one wants to read, two clients' records."""
+    if isinstance(federations, Federation):
+        return federations
+    return [
+        (f.offsets, f.public, () if f.order is None else f.order, *f.read(_ends(f)))
+        for f in federations
+    ]
 
 
 def _ends(federation: StreamedFederation) -> np.ndarray:

@@ -41,7 +41,7 @@ class Mechanism(NamedTuple):
       worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
         `fedpriv.clipping.Clipping`; None where nothing is hidden.
       whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
-      dimension: number of coordinates, if the mechanism is for one number only.
+      dimension: number of coordinates, if the mechanism is for one number only; of a `joint` one, its first part's.
       tensors: least number of them: one for each tensor that is clipped by itself.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
       parts: of a `joint` mechanism.
@@ -265,18 +265,23 @@ def _perturb(
 
 def unprotected(reason: str = "no noise is added") -> Mechanism:
     """Neither bounds nor hides anything; a certificate gives the reason."""
-    return gaussian(math.inf, 0)._replace(reason=reason)
+    return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
+
+
+def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:
+    """The update itself, of which every multiple is the same multiple, and its norm."""
+    return update, optax.tree.norm(update)
 
 
 UNPROTECTED = unprotected()
 ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone")
-"""For messages that depend on records through `Shard.private_mean` alone, which is checked: their sum needs no noise."""
+"""For messages that depend on records through `Shard.private_mean` alone, which is checked: sums need no noise."""
 
 
 def joint(*parts: Mechanism) -> Mechanism:
     """Each part of a message (a tuple) by a mechanism of its own, with noise of its own; one release of all together.
 
-    Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (G. Andrew et al., arXiv:1905.03871, Theorem 1).
+    Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (Andrew et al., arXiv:1905.03871, Theorem 1).
 
     Args:
       parts: Gaussian; the norm that is reported is of the first.
@@ -314,6 +319,7 @@ def joint(*parts: Mechanism) -> Mechanism:
         noise_multiplier=parts[0].noise_multiplier,
         worst=worst if hidden else None,
         whiten=whiten if hidden else None,
+        dimension=parts[0].dimension,
         tensors=parts[0].tensors,
         parts=parts,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
+from fedpriv import streams
 from fedpriv.per_example import Gradients, RecordMechanism, private_mean
 from fedpriv.types import Example, Key, Params
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from fedpriv.samplers import Sampler
 
 
-class Shard(NamedTuple):
+@dataclass
+class Shard:
     """The records of one client.
 
     Where records are what is protected, they are private: what a client sends may depend on them through
@@ -29,6 +32,7 @@ class Shard(NamedTuple):
     examples: Example
     size: jax.Array
     round: jax.Array | int = 0
+    _calls: int = 0
 
     @property
     def capacity(self) -> int:
@@ -55,12 +59,14 @@ class Shard(NamedTuple):
         `fedpriv.per_example.private_mean`. Every call is a release of its own, which needs a key of its own.
 
         Args:
-          key: for this call alone; it must differ between clients, rounds and steps.
+          key: it must differ between clients, rounds, and the turns of a loop.
           gradients: of single records at `params`.
           records: draws a batch among the client's records; every client has to hold that population exactly. Its
             expected size is what the sum is divided by.
         """
-        draw_key, noise_key = jax.random.split(key)
+        of_calls = jax.random.fold_in(key, streams.RECORDS)
+        draw_key, noise_key = jax.random.split(jax.random.fold_in(of_calls, self._calls))
+        self._calls += 1
         drawn = records.draw(draw_key)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)

@@ -27,7 +27,7 @@ from fedpriv.contract import check_launch
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation, stack
 from fedpriv.history import Evaluation, History
-from fedpriv.identity import identity
+from fedpriv.identity import identity, records_of
 from fedpriv.models import Model
 from fedpriv.packing import to_device, to_host
 from fedpriv.progress import Progress, Snapshot
@@ -104,8 +104,9 @@ def simulate(
         state = _initial(algorithm, params, federations, roots)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
+            records = records_of(federations)
             distributed.check_equal(
-                settings=settings, federation=federations, test=test, initial_state=state
+                settings=settings, federation=records, test=test, initial_state=state
             )
         keeper, saved = None, None
         if checkpoints:

@@ -159,8 +159,8 @@ def _measure(
 def _compare(what: str, measured: float, declared: float, low: float, high: float) -> None:
     if measured < low * declared * (1 - _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the largest "
-            "contribution was measured; add the noise, clip, or declare less"
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the "
+            "largest contribution was measured; add the noise, clip, or declare less"
         )
     if math.isfinite(high) and measured > high * declared * (1 + _ROUNDING):
         raise ValueError(

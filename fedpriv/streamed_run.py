@@ -198,10 +198,10 @@ class StreamedRounds:
         return replace(self._empty[seed], holders=holders, held=held)
 
 
-def _draws(sampler: Sampler | Opening) -> Callable[[Key, np.int32], jax.Array]:
+def _draws(sampler: Sampler | Opening) -> Callable[[Key, Any], jax.Array]:
     """(root, rounds done) -> ids i32[slots] of those who will take part, the number of clients where nobody does."""
 
-    def drawing(sampler: Sampler) -> Callable[[Key, jax.Array], jax.Array]:
+    def drawing(sampler: Sampler) -> Callable[[Key, Any], jax.Array]:
         def ids(root: Key, t: jax.Array) -> jax.Array:
             drawn = sampler.draw(keys_of(jax.random.fold_in(root, t + 1))[0])
             return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population)

@@ -1,6 +1,7 @@
 """Streams of keys, for `jax.random.fold_in`: what is drawn from one is independent of all else a client draws.
 
-All are beyond the counts that keys are split or folded by (below 2^31), and no two are the same.
+All are beyond the counts that keys are split or folded by (below 2^31), and no two are the same: `fold_in(key, i)` is
+`split(key, n)[i]`.
 """
 
 QUANTIZER = 0xB5E70071
@@ -10,3 +11,7 @@ CONTROL_VARIATE = 0xD2C0A7E1
 SUBMODELS = 0xE1F05EC2
 """Of a federation's secrets, which must not be those of a run of the same seed."""
 CANARIES = 0xCA4A81E5
+COHORT = 0x8F3B2D6C
+"""Of a cohort's calls, so that none shares its noise with what a round draws from the same key."""
+RECORDS = 0xF70A9C13
+"""Likewise of a client's private means."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -33,7 +34,11 @@ class LeakError(ValueError):
     """Something private gets past the releases of a round: what, to where, and in which line."""
 
 
-class Private(NamedTuple):
+# Labels are not tuples: those of two kinds would be equal where their numbers are.
+
+
+@dataclass(frozen=True)
+class Private:
     """A label of what is protected: what it is, to which call's client it belongs (-1: to all), who asked for it."""
 
     what: str
@@ -41,19 +46,22 @@ class Private(NamedTuple):
     line: str
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True)
+class Held:
     """A label of what clients keep for themselves, each its own row."""
 
     line: str
 
 
-class Noisy(NamedTuple):
+@dataclass(frozen=True)
+class Noisy:
     """A label of a fixed multiple of one noisy mean, the same for all clients, plus what does not depend on it."""
 
     note: int
 
 
-class Bent(NamedTuple):
+@dataclass(frozen=True)
+class Bent:
     """A label of what depends on a noisy mean in another way."""
 
     note: int
@@ -127,7 +135,9 @@ class Watched(Cohort):
 
     @property
     def size(self) -> jax.Array:
-        """i32[], marked."""
+        """i32[], marked where it says who takes part."""
+        if not isinstance(self._sampler.accounting, Poisson):
+            return jnp.int32(self._sampler.slots)
         line = user_line()
         note = Note("source", line, label=Private(TAKING_PART, -1, line))
         return tree_mark(self._notes, note, jnp.int32(0))
@@ -237,20 +247,18 @@ def look(
         # A state of two fields would unpack as well, so that the metrics are looked at.
         if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
             raise ValueError("round: it does not give back (state, metrics) with a dict of metrics")
-        if jax.tree.structure(given[0]) != jax.tree.structure(state):
+        if _structure(given[0]) != _structure(state):
             raise ValueError("round: the state changes its structure; give back what `init` gave")
         return given
 
     key = jax.eval_shape(jax.random.key, 0)
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
-    except NotImplementedError as error:
-        if MARK.name not in str(error):
+    except Exception as error:
+        said = _in_one_line(error)
+        if said is None or jax.config.read("jax_traceback_filtering") == "off":
             raise
-        raise ValueError(
-            "round: it calls the cohort, or a private mean, under jax.vmap or jax.grad, where releases cannot be "
-            "counted; call them in a loop, or outside"
-        ) from None
+        raise ValueError(said) from None
     _check_host(traced.jaxpr)
     rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
@@ -276,14 +284,43 @@ def look(
     return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out
 
 
+def _in_one_line(error: Exception) -> str | None:
+    """What went wrong in a round, and in which line of it; None for what this package says itself."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_JAX)
+    ]
+    if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
+        return None
+    if isinstance(error, NotImplementedError) and MARK.name in str(error):
+        return (
+            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
+            "them in a loop"
+        )
+    users = [f for f in frames if not f.filename.startswith(_HERE)] or frames
+    place = f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}"
+    text = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"round: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
+
+
 def _check_host(jaxpr: Jaxpr) -> None:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in ("pure_callback", "io_callback"):
             raise ValueError(
                 f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
             )
+        if eqn.primitive.name in ("new_ref", "empty_ref", "swap", "addupdate", "run_state"):
+            raise ValueError(
+                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
+            )
         for inner in programs(eqn):
             _check_host(inner)
+
+
+_NOT_CONCRETE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
@@ -299,7 +336,7 @@ def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
         try:
             program, out = jax.make_jaxpr(init, return_shape=True)(model, traced)
             break
-        except jax.errors.ConcretizationTypeError:  # sizes may be looked at on the host
+        except _NOT_CONCRETE:  # sizes may be looked at on the host
             pass
     else:
         raise LeakError("init: it reads records on the host; the state must begin without them")
@@ -347,6 +384,10 @@ def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
     return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
 
 
+def _structure(tree: PyTree) -> Any:
+    return jax.tree.structure(tree)
+
+
 def noisy(note: Note) -> bool:
     """Whether a release adds noise in any round."""
     used = note.mechanism
@@ -375,8 +416,11 @@ def _leak(name: str, leaked: Labels, made: list[str]) -> str:
 
 # Of these, an output that is linear in one argument is so for any values of the others.
 _LINEAR = frozenset(
-    "add sub neg add_any convert_element_type reshape broadcast_in_dim transpose squeeze expand_dims slice "
-    "concatenate copy copy_p reduce_sum cumsum rev pad gather dynamic_slice dynamic_update_slice".split()
+    (
+        *("add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim"),
+        *("transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p"),
+        *("reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"),
+    )
 )
 _BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
 _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])
@@ -408,10 +452,9 @@ class _Rules:
         if name not in _AS_THEY_ARE and (held := _of(Held, every)):
             mixed = {Private("clients' own state", -1, h.line) for h in held}
             every = (every - held) | mixed
-        if noisy := _of(Noisy, every):
-            if not (name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))):
-                every = (every - noisy) | {Bent(n.note) for n in noisy}
-        return every
+        noisy = _of(Noisy, every)
+        linear = name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))
+        return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
         """A mark, by the note that it stands for."""

@@ -50,7 +50,7 @@ class Algorithm(NamedTuple):
 
     Attributes:
       init: (params, federation) -> state, a pytree with fields `params` and `round`.
-      round: (key, state, cohort) -> (state, metrics); pure and jittable. Clients are reached through the `Cohort` alone.
+      round: (key, state, cohort) -> (state, metrics); pure and jittable. The `Cohort` alone reaches clients.
         `metrics` are those of the cohort's call: `uplink` (`Wire` of one client's message), where it is not the model
         once in 32 bits per value `downlink` (of what a client receives), and, under `diagnostics`, numbers that are not
         private and never part of what is released.

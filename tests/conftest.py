@@ -22,6 +22,18 @@ split_cpu(2)
 jax.devices()  # started now: a command that a test calls first would start it with another number
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Up to four processes, each with files of its own, as compiling keeps one processor busy: 0 is this one alone.
+
+    A single file is not worth starting any; and slow tests start processes themselves, or take the time.
+    """
+    single = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
+    if single or config.option.markexpr != "not slow":
+        return 0
+    found = min(4, os.cpu_count() or 1)
+    return found if found > 1 else 0
+
+
 @pytest.fixture(scope="module")
 def quick_to_compile() -> Iterator[None]:
     """Programs that XLA hardly optimises: for modules that spend their time compiling tiny ones.

@@ -9,9 +9,10 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from experiments import config as configuration
-from experiments.config import Entry, Experiment
+from experiments.config import Experiment
 from experiments.record import Privacy, Recorder
 from fedpriv.history import Evaluation, History
+from fedpriv.models import Model
 
 VOID = {"meta", "input", "br", "wbr"}
 
@@ -28,12 +29,13 @@ def record(
     module = configuration.load(name)
     config = replace(module.config, rounds=planned, seeds=seeds, output=folder, **given)
     ledger = module.ledger(config)
-    entries = {n: Entry(a, (), {"eta_0": 0.5}) for n, a in ledger.algorithms.items()}
-    experiment = Experiment(None, None, ledger.delta, entries, notes=("tuned without privacy",))
+    entries = {n: entry._replace(settings={"eta_0": 0.5}) for n, entry in ledger.entries.items()}
+    model = Model(ledger.params, None, None)
+    experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     recorder, rng = Recorder(folder, name, config), np.random.default_rng(seed)
     histories = {n: History(tuple(range(seeds)), compile_seconds=1.5) for n in entries}
     for n, history in histories.items():
-        privacy = Privacy(entries[n].algorithm, ledger.delta)
+        privacy = Privacy(ledger, n)
         for t in rounds:
             history.evaluations.append(_evaluation(n, t, seeds, rng))
             recorder.evaluation(n, history.evaluations[-1], privacy)

@@ -1,6 +1,8 @@
 """Tiny federations and losses that the tests share, and NumPy's answers for them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,8 @@ import numpy as np
 import optax
 from scipy import stats
 
-from fedpriv import Federation, models
+import fedpriv as fp
+from fedpriv import Federation, models, streams
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
@@ -89,6 +92,50 @@ def with_capacity(federation: Federation, capacity: int, poison: bool = False) -
     padding = jnp.arange(capacity) >= federation.size[:, None]
     rows = jnp.where(padding, len(examples["y"]) - 1, rows)
     return federation.replace(examples=examples, rows=rows)
+
+
+@lru_cache(maxsize=32)
+def one_round(algorithm: fp.Algorithm):
+    """(key, state, federation) -> (state, metrics), compiled once."""
+    return jax.jit(fp.one_round(algorithm))
+
+
+class Keys(NamedTuple):
+    """Keys of a round whose algorithm gives its own to the cohort's only call."""
+
+    cohort: jax.Array
+    clients: jax.Array
+    noise: jax.Array
+
+
+def keys_of(key) -> Keys:
+    """Those that a round derives from its key; a client's is `fold_in(keys_of(key).clients, id)`."""
+    cohort, own = jax.random.split(key)
+    first = jax.random.fold_in(jax.random.fold_in(own, streams.COHORT), 0)
+    return Keys(cohort, *jax.random.split(first))
+
+
+def members(sampler: fp.Sampler, key) -> np.ndarray:
+    """Ids of those who take part in the round of that key."""
+    drawn = sampler.draw(keys_of(key).cohort)
+    return np.asarray(drawn.ids)[np.asarray(drawn.mask)]
+
+
+def blank(algorithm: fp.Algorithm, records: int = 4) -> Federation:
+    """As many clients as the algorithm's sampler is for, each with so many of `squared`'s examples."""
+    example = {"x": jax.ShapeDtypeStruct((3,), jnp.float32), "y": jnp.float32(0)}
+    return Federation.blank(example, algorithm.sampler.accounting.population, records)
+
+
+def certified(algorithm: fp.Algorithm, rounds: int, delta: float, records: int = 4, **options):
+    """The certificate of an algorithm of `squared`."""
+    return fp.certify(algorithm, start(), blank(algorithm, records), rounds, delta, **options)
+
+
+def released(algorithm: fp.Algorithm, rounds: int, records: int = 4) -> dict[str, list[fp.Release]]:
+    """View -> what it sees of an algorithm of `squared`."""
+    found = fp.looked_at(algorithm, start(), blank(algorithm, records)).releases(rounds)
+    return {view: [r for r in found if r.view == view] for view in fp.VIEWS}
 
 
 def filled(init, std: float = 0.3):

@@ -10,6 +10,8 @@ from fedpriv import Wire, fixed_interval, qsgd
 from fedpriv.codecs import UNCODED
 from fedpriv.vectors import dimension
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 DRAWS = 20_000
 
 TREE = {"a": jnp.array([[-0.97, -0.55, -0.13], [0.17, 0.61, 0.93]]), "b": jnp.array([0.32, -0.71])}

@@ -21,6 +21,8 @@ from fedpriv.consensus import (
 )
 from fedpriv.splitting import Submodels
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 M, D = 4, 7
 
 

@@ -9,11 +9,21 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 from noise import check_noise
-from small import assert_close, assert_identical, regression, sgd, squared, start
+from small import (
+    assert_close,
+    assert_identical,
+    blank,
+    certified,
+    one_round,
+    regression,
+    released,
+    sgd,
+    squared,
+    start,
+)
 
 from fedpriv import (
     calibrate_noise,
-    certify,
     dynamic,
     everyone,
     fed_avg,
@@ -45,7 +55,7 @@ def test_without_decay_it_is_the_mechanism_to_the_bit():
         algorithm = averaging(used, poisson(5, 0.6, 5))
         state = algorithm.init(start(), FEDERATION)
         for t in range(3):
-            state, _ = jax.jit(algorithm.round)(jax.random.key(t), state, FEDERATION)
+            state, _ = one_round(algorithm)(jax.random.key(t), state, FEDERATION)
         states.append(state)
     assert_identical(*states)
 
@@ -118,11 +128,11 @@ def by_hand(sampling=None):
 def test_certificate_against_dp_accounting(rate):
     sampler = everyone(64) if rate is None else poisson(64, rate, 64)
     schedule = dynamic(gaussian(0.5, 2.0), rounds=10, parts=3, **FALLING)
-    found = certify(averaging(schedule, sampler), 10, DELTA)
+    found = certified(averaging(schedule, sampler), 10, DELTA)
     assert found.epsilon == pytest.approx(by_hand(rate), rel=1e-3)
     if rate is None:  # Gaussian mechanisms add up in squares
         joint = sum(n / m**2 for n, m in schedule.stages(10)) ** -0.5
-        whole = certify(averaging(gaussian(0.5, joint), sampler), 1, DELTA)
+        whole = certified(averaging(gaussian(0.5, joint), sampler), 1, DELTA)
         assert found.epsilon == pytest.approx(whole.epsilon, rel=1e-3)
 
 
@@ -131,18 +141,18 @@ def test_calibrated_noise_meets_the_budget():
         used = dynamic(gaussian(0.5, sigma), rounds=10, parts=3, **FALLING)
         return averaging(used, everyone(64))
 
-    sigma = calibrate_noise(make, epsilon=3.0, rounds=10, delta=DELTA)
-    spent = certify(make(sigma), 10, DELTA).epsilon
+    target = {"epsilon": 3.0, "rounds": 10, "delta": DELTA}
+    sigma = calibrate_noise(make, start(), blank(make(1.0)), **target)
+    spent = certified(make(sigma), 10, DELTA).epsilon
     assert 3.0 * (1 - 1e-3) <= spent <= 3.0
-    assert certify(make(sigma), 11, DELTA).epsilon > 3.0
+    assert certified(make(sigma), 11, DELTA).epsilon > 3.0
 
 
 def test_it_declares_itself():
     schedule = dynamic(gaussian(0.5, 1.2), rounds=8)
     assert (schedule.noise, schedule.reason) == ("gaussian", "")
-    shares = averaging(schedule, everyone(4)).releases(8)
-    server = [r.multiplier for r in shares if r.view == "server"]
-    assert server == pytest.approx([m / 2 for _, m in schedule.stages(8)])
+    shares = released(averaging(schedule, everyone(4)), 8)["server"]
+    assert [r.multiplier for r in shares] == pytest.approx([m / 2 for _, m in schedule.stages(8)])
 
 
 @pytest.mark.parametrize(

@@ -364,7 +364,7 @@ FAULTS = {
     ),
     "noise reused in a loop": (scanned(same_key=True), "the same in every turn of a loop"),
     "releases that cannot be counted": (twice(while_loop), "in a loop of unknown length"),
-    "releases under vmap": (under_vmap(), "under jax.vmap or jax.grad"),
+    "releases under vmap": (under_vmap(), "under jax.vmap, where releases cannot be"),
     "one noise for all clients": (
         scaffold(noise_key=lambda key, k, round_key: jax.random.fold_in(round_key, k)),
         "the noise of private_mean .* is the same for all clients",
@@ -419,6 +419,16 @@ def test_a_fault_is_refused(name):
     with pytest.raises(ValueError, match=said) as caught:
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
     assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_a_round_is_one_line_with_its_place():
+    def change(key, state, cohort, summed, metrics):
+        return moved(state, jnp.ones(D) + jnp.ones(D + 1)), metrics
+
+    with pytest.raises(
+        ValueError, match=r"round: \w+Error: .*\(test_faults\.py:\d+\); set JAX_TRACE"
+    ):
+        fp.looked_at(after_sum(change), PARAMS, FEDERATION)
 
 
 def momentum(key, state, cohort, summed, metrics):

@@ -9,6 +9,8 @@ from small import FALSE_ALARM
 
 from fedpriv.lattice import dithered, hexagonal, lattice_for, scalar
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 POINTS = np.array([(i + 0.5 * j, j * np.sqrt(3) / 2) for i in range(-9, 10) for j in range(-9, 10)])
 
 

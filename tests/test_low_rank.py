@@ -1,5 +1,7 @@
 """Local training with large matrices as low-rank sums against the same with the matrices themselves."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,7 +103,7 @@ DECAYING = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.3))
 def test_it_is_the_plain_training(loss, optimizer, shard):
     """The last batch of an epoch is smaller; a smaller client takes fewer steps than the most there could be."""
     assert is_low_rank(loss, optimizer)
-    shards = shard, shard._replace(size=jnp.int32(3))
+    shards = shard, replace(shard, size=jnp.int32(3))
     plain = trained(loss, "plain", *shards, optimizer=optimizer)
     assert float(jnp.abs(plain[0]["w"] - start()["w"]).max()) > 1e-3
     assert_close(trained(loss, "auto", *shards, optimizer=optimizer), plain)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_privacy import clipping
-from small import assert_close, assert_normal
+from small import assert_close, assert_normal, filled
 
 from fedpriv import models
 from fedpriv.clipping import separately
@@ -33,10 +33,7 @@ MODELS = {"logistic regression": MODEL, "two hidden layers": HIDDEN}
 
 
 def params_of(model):
-    return jax.tree.map(
-        lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape),
-        model.init(jax.random.key(0)),
-    )
+    return filled(model.init, 1.0)
 
 
 def one_by_one(l2, model=MODEL):
@@ -46,12 +43,18 @@ def one_by_one(l2, model=MODEL):
         square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
         return model.loss(params, example) + l2 / 2 * square
 
+    gradient, params = jax.jit(jax.grad(loss)), params_of(model)
     examples = [jax.tree.map(lambda leaf, j=j: leaf[j], BATCH) for j in range(B)]
-    each = [jax.grad(loss)(params_of(model), e) for e in examples]
+    each = [gradient(params, e) for e in examples]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
 
 PARAMS = params_of(MODEL)
+
+
+def weights_of(norms):
+    """Others for every tensor."""
+    return jax.tree.map(lambda n: WEIGHTS * n.ndim + jnp.sum(n) / 100, norms)
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.3])
@@ -60,20 +63,25 @@ PARAMS = params_of(MODEL)
 def test_norms_and_weighted_sums(name, l2, closed):
     model = MODELS[name]
     gradients = per_example_dense(l2) if closed else per_example(model.loss, l2)
-    norms, weighted, each = gradients(params_of(model), BATCH)
+
+    @jax.jit
+    def found(params, batch):
+        norms, weighted, each = gradients(params, batch)
+        return norms, weighted(weights_of(norms)), each()
+
+    norms, total, each = found(params_of(model), BATCH)
     expected = one_by_one(l2, model)
     assert_close(
         norms,
         jax.tree.map(lambda g: np.linalg.norm(g.reshape(B, -1), axis=1), expected),
         1e-4,
     )
-    weights = jax.tree.map(lambda n: WEIGHTS * n.ndim + jnp.sum(n) / 100, norms)
     assert_close(
-        weighted(weights),
-        jax.tree.map(lambda w, g: np.tensordot(w, g, 1), weights, expected),
+        total,
+        jax.tree.map(lambda w, g: np.tensordot(w, g, 1), weights_of(norms), expected),
         1e-4,
     )
-    assert_close(each(), expected, 1e-4)
+    assert_close(each, expected, 1e-4)
 
 
 def test_terms_that_cancel_leave_no_norm_too_small():
@@ -94,7 +102,7 @@ def test_terms_that_cancel_leave_no_norm_too_small():
         gradient = weighted(jax.tree.map(jnp.ones_like, norms))["params"]["Dense_0"]["kernel"]
         return jnp.linalg.norm(gradient) / norms["params"]["Dense_0"]["kernel"][0]
 
-    ratios = jax.vmap(ratio)(jax.random.split(jax.random.key(0), 100))
+    ratios = jax.jit(jax.vmap(ratio))(jax.random.split(jax.random.key(0), 100))
     assert (ratios <= 1 + 1e-3).all()
 
 
@@ -110,7 +118,7 @@ def test_every_tensor_clipped_by_itself():
     params = params_of(HIDDEN)
     fixed = mechanism(separately(6), isotropic(), clip_norm=0.4, noise_multiplier=0.0)
     for clip, rule in ((0.4, fixed), ("median", MedianClipping(0.0, tensors=6))):
-        mean = private_mean(per_example_dense(), rule, 3.0)
+        mean = jax.jit(private_mean(per_example_dense(), rule, 3.0))
         found = mean(jax.random.key(0), params, BATCH, jnp.ones(B, bool))
 
         def clipped(g, clip=clip):
@@ -122,8 +130,8 @@ def test_every_tensor_clipped_by_itself():
 
 
 def test_noise_of_every_tensor_follows_its_own_clip():
-    noisy = private_mean(per_example_dense(), MedianClipping(3.0, tensors=2), 4.0)
-    bare = private_mean(per_example_dense(), MedianClipping(0.0, tensors=2), 4.0)
+    noisy = jax.jit(private_mean(per_example_dense(), MedianClipping(3.0, tensors=2), 4.0))
+    bare = jax.jit(private_mean(per_example_dense(), MedianClipping(0.0, tensors=2), 4.0))
     everyone = jnp.ones(B, bool)
     keys = jax.random.split(jax.random.key(0), 2000)
     total = bare(keys[0], PARAMS, BATCH, everyone)
@@ -137,7 +145,7 @@ def test_noise_of_every_tensor_follows_its_own_clip():
 
 
 def test_a_batch_without_records_has_no_median():
-    mean = private_mean(per_example_dense(), MedianClipping(1.0), 4.0)
+    mean = jax.jit(private_mean(per_example_dense(), MedianClipping(1.0), 4.0))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.zeros(B, bool))
     assert_close(found, jax.tree.map(jnp.zeros_like, PARAMS), 0.0)
 
@@ -147,7 +155,7 @@ def test_a_batch_without_records_has_no_median():
 @pytest.mark.parametrize("closed", [False, True])
 def test_clipping_against_jax_privacy(clip_norm, closed):
     gradients = per_example_dense() if closed else per_example(MODEL.loss)
-    mean = private_mean(gradients, gaussian(clip_norm, 0.0), 7.0)
+    mean = jax.jit(private_mean(gradients, gaussian(clip_norm, 0.0), 7.0))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
 
     def loss(params, batch):
@@ -161,7 +169,7 @@ def test_clipping_against_jax_privacy(clip_norm, closed):
 def test_masked_and_broken_records_do_not_count(closed):
     gradients = per_example_dense() if closed else per_example(MODEL.loss)
     broken = BATCH | {"image": BATCH["image"].at[3].set(math.nan)}
-    mean = private_mean(gradients, gaussian(0.5, 0.0), 1.0)
+    mean = jax.jit(private_mean(gradients, gaussian(0.5, 0.0), 1.0))
     mask = jnp.arange(B) < 9
     found = mean(jax.random.key(0), PARAMS, broken, mask)
     kept = jax.tree.map(lambda leaf: leaf[jnp.array([0, 1, 2, 4, 5, 6, 7, 8])], BATCH)
@@ -170,7 +178,7 @@ def test_masked_and_broken_records_do_not_count(closed):
 
 
 def test_noise_of_the_mean():
-    mean = private_mean(per_example_dense(), gaussian(0.5, 3.0), 4.0)
+    mean = jax.jit(private_mean(per_example_dense(), gaussian(0.5, 3.0), 4.0))
     keys = jax.random.split(jax.random.key(0), 2000)
     nobody = jnp.zeros(B, bool)
     drawn = jax.vmap(lambda key: flatten(mean(key, PARAMS, BATCH, nobody)))(keys)
@@ -183,13 +191,14 @@ def test_the_median_of_the_real_records():
         for j in range(7)
     ]
     mask = jnp.arange(B) < 7
-    found = private_mean(per_example_dense(), MedianClipping(0.0), 1.0)
-    fixed = private_mean(per_example_dense(), gaussian(float(np.median(norms)), 0.0), 1.0)
+    found = jax.jit(private_mean(per_example_dense(), MedianClipping(0.0), 1.0))
+    norm = float(np.median(norms))
+    fixed = jax.jit(private_mean(per_example_dense(), gaussian(norm, 0.0), 1.0))
     arguments = (jax.random.key(0), PARAMS, BATCH, mask)
     assert_close(found(*arguments), fixed(*arguments), 1e-6)
 
 
 def test_without_a_clip_it_is_the_mean_gradient():
-    mean = private_mean(per_example_dense(), gaussian(math.inf, 0.0), B)
+    mean = jax.jit(private_mean(per_example_dense(), gaussian(math.inf, 0.0), B))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
     assert_close(found, jax.tree.map(lambda g: g.mean(0), one_by_one(0.0)), 1e-5)

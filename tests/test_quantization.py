@@ -8,6 +8,8 @@ from small import z_bound
 
 from fedpriv.quantization import quantize
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 DRAWS = 20_000
 
 

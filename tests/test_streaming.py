@@ -1,5 +1,6 @@
 """A streamed federation: the results of one in memory, from the records of two cohorts at a time."""
 
+import importlib
 import threading
 from typing import NamedTuple
 
@@ -8,10 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import assert_close, assert_identical, classification, regression, sgd, squared, start
+from small import (
+    assert_close,
+    assert_identical,
+    classification,
+    members,
+    regression,
+    sgd,
+    squared,
+    start,
+)
 
 import fedpriv as fp
 from fedpriv.attacks import canaries
+from fedpriv.chunk import numbered_round
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -53,28 +64,37 @@ def prefetching():
     return [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
 
 
-def two_cohorts(loss):
-    """A user's own round: jitted, and with a second cohort in rounds of its own schedule."""
+class Tallied(NamedTuple):
+    """Model, and how often each client took part."""
+
+    params: dict
+    round: jax.Array
+    drawn: jax.Array  # i32[clients]
+
+
+def two_sums(loss):
+    """A user's own round: two sums over the cohort, the second of what clients keep."""
     grad = fp.mean_grad(loss)
+    open = {"mechanism": fp.unprotected()}
 
-    @jax.jit
-    def round(key, state, federation):
-        first = FIXED.draw(jax.random.fold_in(key, 1))
-        second = POISSON.draw(jax.random.fold_in(key, 2 + state.round % 2))
+    def init(params, federation):
+        return Tallied(params, jnp.int32(0), jnp.zeros(federation.num_clients, jnp.int32))
 
-        def client(key, shard):
-            mask = jnp.arange(federation.capacity) < shard.size
-            return grad(state.params, shard.examples, mask), jnp.sum(shard.examples["label"])
+    def round(key, state, cohort):
+        def slope(key, shard):
+            return grad(state.params, shard.examples, shard.mask)
 
-        total, labels = fp.for_each_client(client, key, first, federation)
-        other, _ = fp.for_each_client(client, key, second, federation)
-        params = jax.tree.map(lambda p, a, b: p - 0.1 * (a - b / 9), state.params, total, other)
-        seen = {"labels": jnp.sum(labels)}
-        metrics = {"cohort_size": jnp.int32(3), "uplink": fp.Wire(15), "diagnostics": seen}
-        return fp.ModelState(params, state.round + 1), metrics
+        def tally(key, shard, drawn):
+            label = jnp.sum(shard.examples["label"] * shard.mask)
+            return fp.Sent(jnp.float32(label), {"label": jnp.float32(label)}, drawn + 1)
 
-    init = lambda params, federation: fp.ModelState(params, jnp.int32(0))  # noqa: E731
-    return fp.Algorithm(init, round, fp.nothing_hidden(FIXED.accounting, "no noise"))
+        total, _, _ = cohort.sum(slope, key, **open)
+        labels, metrics, drawn = cohort.sum(tally, key, own=state.drawn, **open)
+        rate = 0.1 / (1 + labels / 100)
+        params = jax.tree.map(lambda p, s: p - rate * s, state.params, total)
+        return Tallied(params, state.round + 1, drawn), metrics
+
+    return fp.Algorithm(init, round, POISSON)
 
 
 RECORDS = fp.dp_scaffold_steps(
@@ -93,7 +113,8 @@ ALGORITHMS = {
     "top_k": fp.fed_smp(MODEL.loss, sparsifier=fp.select_top_k(0.4, fp.full_batch()), **SMP),
     "dp_scaffold": fp.dp_scaffold(RECORDS, sampler=POISSON, warm_start=1),
     "msp_fl": fp.msp_fl(MODEL.loss, **SPLIT, **LOCAL),
-    "two cohorts": two_cohorts(MODEL.loss),
+    "two sums": two_sums(MODEL.loss),
+    "everyone first": fp.dp_scaffold(RECORDS, sampler=FIXED, warm_start=2, everyone_first=True),
     "canaries": canaries.with_canaries(fp.dp_fed_avg(MODEL.loss, **SMP), 2),
 }
 
@@ -257,9 +278,8 @@ def test_a_hundred_thousand_clients(large):
     # Exactly the cohorts' records were read, each round's once.
     expected = []
     for t in range(1, 7):
-        key = jax.random.split(jax.random.fold_in(jax.random.key(0), t), 3)[0]
-        ids, mask = sampler.draw(key)
-        expected += [(i * EACH, (i + 1) * EACH) for i in np.unique(ids[mask]).tolist()]
+        ids = members(sampler, jax.random.fold_in(jax.random.key(0), t))
+        expected += [(i * EACH, (i + 1) * EACH) for i in np.unique(ids).tolist()]
     assert large.examples["image"].read == expected
 
 
@@ -287,7 +307,7 @@ class Order(NamedTuple):
     read: list
 
 
-def test_records_are_fetched_one_round_ahead():
+def test_records_are_fetched_one_round_ahead(monkeypatch):
     """Round t cannot end before the reading of round t + 1, and that of t + 2 does not begin before it has ended."""
     rounds, timeout = 5, 60
     seen = Order([], [threading.Event() for _ in range(rounds + 1)])
@@ -307,13 +327,14 @@ def test_records_are_fetched_one_round_ahead():
     sampler = fp.fixed_size(CLIENTS, 1)  # one client, so that a round is one read
     plain = fp.fed_avg(MODEL.loss, sampler=sampler, **LOCAL)
 
-    def round(key, state, federation):
-        after, metrics = plain.round(key, state, federation)
-        t = jax.pure_callback(ending, jax.ShapeDtypeStruct((), jnp.int32), state.round)
-        return after._replace(round=t + 1), metrics
+    def noted(algorithm, root, t, state, federation):  # not in the round itself, which may not call the host
+        after, seen = numbered_round(algorithm, root, t, state, federation)
+        t = jax.pure_callback(ending, jax.ShapeDtypeStruct((), jnp.int32), t)
+        return after._replace(round=t + 1), seen
 
+    monkeypatch.setattr(importlib.import_module("fedpriv.simulate"), "numbered_round", noted)
     run(
-        plain._replace(round=round),
+        plain,
         hooked(FEDERATION, reading),
         seeds=(0,),
         rounds=rounds,

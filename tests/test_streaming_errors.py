@@ -1,7 +1,6 @@
 """What a streamed federation cannot do is said in one line, and no thread is left behind."""
 
 import threading
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -84,12 +83,14 @@ def test_an_interrupted_run(error):
 def test_a_model_that_diverges():
     """In the first round that overflows; what was recorded before is kept."""
 
-    def exploding(key, state, federation):
-        state, metrics = averaging().round(key, state, federation)
+    plain = averaging()
+
+    def exploding(key, state, cohort):
+        state, metrics = plain.round(key, state, cohort)
         factor = jnp.where(state.round == 4, jnp.inf, 1.0)
         return state._replace(params=jax.tree.map(lambda p: p * factor, state.params)), metrics
 
-    algorithm = averaging()._replace(round=exploding)
+    algorithm = plain._replace(round=exploding)
     with pytest.raises(fp.DivergedError, match=r"in round 4 \(seed 7\)") as error:
         run(algorithm=algorithm, rounds=7, every=3, seeds=(7,))
     np.testing.assert_array_equal(error.value.history.rounds, [3])
@@ -107,60 +108,36 @@ def test_values_are_checked_when_they_are_read():
     is_refused(lambda: run(made), r"client 2: examples\['label'\] is 3 in row 0, outside \[0, 3\)")
 
 
-def by_loss(key, state, federation):
-    """Draws whom the model fits worst: not known before it is."""
-    worst = jnp.argsort(jnp.sin(state.params["params"]["Dense_0"]["bias"]))[:1].astype(jnp.int32)
-    cohort = fp.Cohort(worst, jnp.ones(1, bool))
-    fp.for_each_client(lambda key, shard: ((), ()), key, cohort, federation)
-    return state, {"cohort_size": 1, "uplink": fp.Wire(1)}
+def drawing(*ids):
+    """A sampler that draws these, whatever there is."""
+    drawn = fp.Draw(jnp.array(ids, jnp.int32), jnp.ones(len(ids), bool))
+    return fp.fixed_size(CLIENTS, len(ids))._replace(draw=lambda key: drawn)
 
 
-def not_counting(key, state, federation):
-    """Draws by the round's number, and does not count."""
-    cohort = fp.Cohort(state.round[None] % CLIENTS, jnp.ones(1, bool))
-    fp.for_each_client(lambda key, shard: ((), ()), key, cohort, federation)
-    return state, {"cohort_size": 1, "uplink": fp.Wire(1)}
+def by_rows(params, federation):
+    return fp.start(jax.tree.map(lambda p: p * len(federation.rows), params), federation)
 
 
-def beyond(key, state, federation):
-    cohort = fp.Cohort(jnp.array([-1]), jnp.ones(1, bool))
-    fp.for_each_client(lambda key, shard: ((), ()), key, cohort, federation)
-    return state._replace(round=state.round + 1), {"cohort_size": 1, "uplink": fp.Wire(1)}
-
-
-def by_rows(key, state, federation):
-    return state, {"cohort_size": len(federation.rows), "uplink": fp.Wire(1)}
-
-
-def at_start(params, federation):
-    cohort = fp.everyone(CLIENTS).draw(jax.random.key(0))
-    fp.for_each_client(lambda key, shard: ((), ()), jax.random.key(0), cohort, federation)
+def by_records(params, federation):
+    drawn = fp.everyone(CLIENTS).draw(jax.random.key(0))
+    federation.records(drawn.ids, drawn.mask)
+    return fp.start(params, federation)
 
 
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ({"round": by_loss}, r"who takes part depends on state\.params\['params'\]\['Dense_0'\]"),
-        ({"round": not_counting}, "round 2: it asked for other clients than its key and state"),
-        ({"round": beyond}, "cohort: it holds client -1, but there are 6"),
-        ({"round": by_rows}, r"federation\.rows: a streamed federation gives records to the"),
-        ({"init": at_start}, r"federation\.records: a streamed federation gives records to the"),
+        ({"sampler": drawing(0, -1)}, "cohort: it holds client -1, but there are 6"),
+        ({"sampler": drawing(7)}, "cohort: it holds client 7, but there are 6"),
+        ({"init": by_rows}, r"federation\.rows: a streamed federation gives records to the"),
+        ({"init": by_records}, r"federation\.records: a streamed federation gives records to the"),
     ],
 )
-def test_algorithms_that_cannot_be_foreseen(part, message):
+def test_algorithms_that_ask_for_what_is_not_there(part, message):
     is_refused(lambda: run(algorithm=averaging()._replace(**part)), message)
 
 
-def test_a_cohort_in_a_condition():
-    """As DP-SCAFFOLD's with everyone in the first round."""
-    local = fp.dp_scaffold_steps(fp.per_example(MODEL.loss), fp.fixed_size(3, 2), 1, 0.1)
-    algorithm = fp.dp_scaffold(
-        local, sampler=fp.fixed_size(CLIENTS, 3), warm_start=1, everyone_first=True
-    )
-    is_refused(lambda: run(algorithm=algorithm), r"calls for_each_client inside a lax\.cond, where")
-
-
-def test_what_needs_all_records(monkeypatch):
+def test_what_needs_all_records():
     federation, params = streamed(), MODEL.init(jax.random.key(0))
     view = jax.jit(
         lambda state, f: fp.attacks.server_view(averaging(), jax.random.key(0), state, f)
@@ -184,9 +161,6 @@ def test_what_needs_all_records(monkeypatch):
         ),
     ]:
         is_refused(call, message)
-    own = fp.Strategy()
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    is_refused(partial(run, strategy=own), "federation: a streamed one runs in 1 process, not in 2")
 
 
 def test_federations_that_do_not_go_together():

@@ -20,8 +20,9 @@ SEEN_BY = {
 NOTES = (
     "Every epsilon is of one model (one algorithm, one seed) released alone; the others of this page saw the same "
     "records, and choosing among them by their accuracy is not covered.",
-    "Certified: proved for exactly the sampling that was run. Claimed: a paper's own formula, with the reasons where "
-    "it does not hold.",
+    "Certified: proved for exactly the sampling that was run; constructed: what is released was read off the program "
+    "of a round; declared: somebody wrote it down. Claimed: a paper's own formula, with the reasons where it does not "
+    "hold.",
     "Adjacency: a unit is added or removed, replaced, or zeroed out. Replacing moves a sum by up to 2 C, the others by "
     "C: epsilons of different adjacency do not compare.",
 )
@@ -87,7 +88,7 @@ def _certified(c: Certificate) -> list[Content]:
     by = both or "nothing is certified"
     return [
         _view(c.view),
-        "certified",
+        f"certified, {c.basis}",
         element("strong", shown(c.epsilon)),
         f"{c.delta:.3g}",
         c.unit,

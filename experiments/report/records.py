@@ -204,6 +204,8 @@ def _given(kind: type, found: Any) -> dict[str, Any]:
             given[name] = float(found[name])
         elif name in ("assumptions", "reasons"):
             given[name] = tuple(map(str, found[name]))
+        elif name == "basis":  # which older runs do not say
+            given[name] = str(found.get(name, "declared"))
         else:
             given[name] = str(found[name])
     if given["view"] not in VIEWS:

@@ -6,7 +6,7 @@ Their unit, view, adjacency and delta belong into the column's name: `meaning` s
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from experiments import config as configuration
@@ -14,9 +14,7 @@ from experiments.command_line import parse
 from experiments.config import Ledger, ledger_of
 from experiments.reproduce.item import Read, Scale, Training, Value
 from experiments.reproduce.perform import arguments
-from fedpriv.privacy import Certificate, Claim, Release
-from fedpriv.privacy.certify import certify_releases
-from fedpriv.types import Algorithm
+from fedpriv.privacy import Certificate, Claim
 
 LedgerOf = Callable[[Any], Ledger]  # of the config's own type
 
@@ -40,16 +38,14 @@ def certified(
 
 def claim_of(training: Training, ledger: LedgerOf | None = None) -> Claim | None:
     """The paper's claim for the full training."""
-    algorithm, delta = algorithm_of(training, ledger)
-    return algorithm.claim(training.rounds, delta)
+    return ledger_for(training, ledger).claim(training.algorithm, training.rounds)
 
 
 def certificate_of(
     training: Training, ledger: LedgerOf | None = None, view: str = "third_party"
 ) -> Certificate:
     """The certificate of the full training."""
-    algorithm, delta = algorithm_of(training, ledger)
-    return _certified(tuple(algorithm.releases(training.rounds)), delta, view)
+    return ledger_for(training, ledger).certify(training.algorithm, training.rounds, view=view)
 
 
 def meaning(number: Claim | Certificate) -> str:
@@ -58,16 +54,10 @@ def meaning(number: Claim | Certificate) -> str:
     return ", ".join([*words, f"delta {number.delta:.2g}"])
 
 
-@lru_cache
-def _certified(releases: tuple[Release, ...], delta: float, view: str) -> Certificate:
-    """Computed once for all trainings that release the same."""
-    return certify_releases(releases, delta, view=view)
-
-
-def algorithm_of(training: Training, ledger: LedgerOf | None = None) -> tuple[Algorithm, float]:
-    """The algorithm of the training's ledger, and the guarantee's delta."""
+@cache
+def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
+    """The training's ledger, by `ledger` in place of the config's own."""
     module = configuration.load(training.config)
     _, *given = arguments(training, Scale(), None)
     config = parse(module, training.config, given, "reproduce")
-    made = ledger(config) if ledger else ledger_of(module, config)
-    return made.algorithms[training.algorithm], made.delta
+    return ledger(config) if ledger else ledger_of(module, config)

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from experiments.compare import RunFolder
-from experiments.reproduce.accounting import algorithm_of, certificate_of, claim_of
+from experiments.reproduce.accounting import certificate_of, claim_of, ledger_for
 from experiments.reproduce.item import Computation, Read, Scale, Training, Value, folder_name
-from fedpriv.privacy import VIEWS, calibrate_rounds
+from fedpriv.calibrate import calibrate_rounds
+from fedpriv.privacy import VIEWS
 
 
 @cache
 def allowed_rounds(training: Training, epsilon: float) -> int:
     """The most rounds of `training` that the paper's formula allows for `epsilon`."""
-    algorithm, delta = algorithm_of(training)
-    return calibrate_rounds(algorithm, epsilon=epsilon, delta=delta, claimed=True)
+    ledger = ledger_for(training)
+    options = {"epsilon": epsilon, "delta": ledger.delta, "claimed": True}
+    return calibrate_rounds(*ledger.of(training.algorithm), **options)
 
 
 @cache

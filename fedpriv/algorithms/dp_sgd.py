@@ -27,8 +27,8 @@ def dp_sgd(
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
     Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
-    part in, see `LocalSteps`; for one step whose message is a fixed multiple of the noisy gradient, on cohorts that are not Poisson,
-    third parties and servers behind secure aggregation see a record in the cohort's sum only, with the noise of all.
+    part in, see `LocalSteps`. Of one step whose message is a fixed multiple of the noisy gradient, on cohorts that are
+    not Poisson, third parties and servers behind secure aggregation see the cohort's sum only, with the noise of all.
 
     Args:
       local: the clients' steps.

@@ -184,6 +184,5 @@ def jopeq(
         f"a server that decodes knows the dither; each {'value' if noise == 'laplace' else 'pair of values'} of a "
         f"message then has epsilon {private.hidden:.4g}, and those of all its values add up"
     )
-    hidden = {"mechanism": unprotected(reason), "codec": codec}
-    made = fed_avg(loss, sampler=sampler, **hidden, **options)
+    made = fed_avg(loss, sampler=sampler, mechanism=unprotected(reason), codec=codec, **options)
     return made._replace(claim=lambda rounds, delta: claim)

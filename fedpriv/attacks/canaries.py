@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from fedpriv import streams
@@ -24,7 +23,7 @@ from fedpriv.cohort import Client, Cohort, Sent, Summed, as_sent
 from fedpriv.federation import Federation
 from fedpriv.mechanisms import ALREADY_PRIVATE
 from fedpriv.per_example import Gradients, PerExample
-from fedpriv.samplers import Draw
+from fedpriv.samplers import Draw, Sampler
 from fedpriv.shard import Shard
 from fedpriv.types import Algorithm, Key, Metrics, Params, PyTree, State
 from fedpriv.vectors import dimension, flatten, unflatten
@@ -70,16 +69,12 @@ def with_canaries(
       seed: of the directions, which are those of all runs.
 
     Raises:
-      ValueError: at `init`, more canaries than clients or records.
-      NoPlaceError: when it is traced, an algorithm that protects no client in a cohort's sum, or no record in a private
+      ValueError: at `init`, more canaries than places; in a round, more of a client than it has records.
+      NoPlaceError: in a round, an algorithm that protects no client in a cohort's sum, or no record in a private
         mean.
     """
 
     def init(params: Params, federation: Federation) -> CanaryState:
-        if per_client > (least := int(np.asarray(federation.size).min())):
-            raise ValueError(
-                f"per_client: a client has {least} records, not {per_client} to give up"
-            )
         places = federation.num_clients * max(per_client, 1)
         if not 1 <= count <= places:
             raise ValueError(
@@ -287,11 +282,16 @@ def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyT
 
     class CanaryShard(Shard):
         def private_mean(
-            self, key: Key, gradients: Gradients, params: Params, **how: Any
+            self, key: Key, gradients: Gradients, params: Params, *, records: Sampler, **how: Any
         ) -> Params:
+            if canaries.per_client > (held := records.accounting.population):
+                raise ValueError(
+                    f"per_client: a client has {held} records, not {canaries.per_client} to give up"
+                )
             places.append(())
             numbered = shard._replace(examples=(shard.examples, jnp.arange(shard.capacity)))
-            return numbered.private_mean(key, canaries.gradients(gradients, i), params, **how)
+            played = canaries.gradients(gradients, i)
+            return numbered.private_mean(key, played, params, records=records, **how)
 
     return CanaryShard(*shard)
 

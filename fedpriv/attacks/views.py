@@ -56,60 +56,61 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
     submodel, see `by_models` for others.
 
     Args:
-      state: of the algorithm, with the model in `params`.
+      state: of the algorithm, with the model in `params`; after the first rounds of an `Opening`.
     """
     sampler = algorithm.sampler.stages(1)[-1][1]
     draw_key, own_key = keys_of(key)
     drawn = sampler.draw(draw_key)
-    heard: dict[str, Any] = {}
 
-    def step(extra: PyTree) -> tuple[Params, dict[str, Any]]:
-        cohort = Listening(extra, heard, state.round, federation, drawn, sampler)
+    def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
+        cohort = Listening(added, state.round, federation, drawn, sampler)
         after, _ = algorithm.round(own_key, state, cohort)
-        return after.params, {k: v for k, v in heard.items() if k != "perturb"}
+        return after.params, (cohort.messages, cohort.transcript)
 
-    like = jax.eval_shape(step, None)[1]
-    d = dimension(state.params)
-    if "transcript" in like:
-        transcript = step(None)[1]["transcript"]
-        view = View(jnp.zeros(transcript.shape[1:]), jnp.ones(d, bool), drawn, transcript)
+    messages, transcript = jax.eval_shape(step, [])[1]
+    if transcript is not None:
+        transcript = step([])[1][1]
+        everything = jnp.ones(dimension(state.params), bool)
+        view = View(jnp.zeros(transcript.shape[1:]), everything, drawn, transcript)
         return by_models(view, state.params, transcript[0])
-    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), like["messages"])
-    _, moves, out = jax.linearize(step, nothing, has_aux=True)
-    messages = out["messages"]
-    if heard["perturb"] is not None:
-        own_noise = jax.random.fold_in(key, streams.OWN_NOISE)
-        messages = _with_shares(own_noise, messages, drawn, heard["perturb"])
+    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), messages)
+    _, moves, (messages, _) = jax.linearize(step, nothing, has_aux=True)
     update = jax.vmap(lambda message: -sampler.expected_size * flatten(moves(message)))(messages)
     sent = flatten(moves(jax.tree.map(jnp.ones_like, nothing))) != 0
     return View(update, sent, drawn)
 
 
 class Listening(Cohort):
-    """A cohort whose messages are heard; `extra` is added to their sum."""
+    """A cohort whose messages are heard, each with its share of the noise; `added` is added to its sums."""
 
-    def __init__(self, extra: PyTree, heard: dict[str, Any], *given: Any):
+    def __init__(self, added: list[PyTree], *given: Any):
         super().__init__(*given)
-        self._extra, self._heard = extra, heard
+        self._added = added
+        self.messages: list[PyTree] = []
+        self.transcript: jax.Array | None = None
 
     def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
         def aloud(key: Key, shard: Shard, *mine: PyTree) -> tuple:
             message, kept = fn(key, shard, *mine)
             return message, (kept, message)
 
-        total, (kept, self._heard["messages"]) = super()._over(aloud, key, own)
+        total, (kept, messages) = super()._over(aloud, key, own)
+        self.messages.append(messages)
         return total, kept
 
     def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
         used = mechanism.in_round(self.round)
-        shared = used.noise == "gaussian" and not codec.lossy and not local
-        self._heard["perturb"] = used.perturb if shared else None
-        return total if self._extra is None else jax.tree.map(jnp.add, total, self._extra)
+        if used.noise == "gaussian" and not codec.lossy and not local:
+            own_key = jax.random.fold_in(key, streams.OWN_NOISE)
+            self.messages[-1] = _with_shares(own_key, self.messages[-1], self._drawn, used.perturb)
+        if not self._added:
+            return total
+        return jax.tree.map(jnp.add, total, self._added[len(self.messages) - 1])
 
     def _agreed(
         self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
     ) -> PyTree:
-        outcome, self._heard["transcript"] = protocol(key, messages)
+        outcome, self.transcript = protocol(key, messages)
         return outcome
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
+
 from fedpriv.privacy import known_cohort, third_party
 from fedpriv.privacy._checks import require, require_delta
 from fedpriv.privacy.relations import relation_of

@@ -9,8 +9,9 @@ import optax
 import pytest
 from noise import check_noise
 from scipy import stats
-from small import FALSE_ALARM, assert_close, assert_identical
+from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members
 
+import fedpriv as fp
 from fedpriv import (
     Federation,
     certify,
@@ -74,7 +75,7 @@ def rounds_of(algorithm, count, federation=FEDERATION, seed=0):
     state = algorithm.init(START, federation)
 
     def step(state, key):
-        after, metrics = algorithm.round(key, state, federation)
+        after, metrics = fp.one_round(algorithm)(key, state, federation)
         return after, (after, metrics)
 
     keys = jax.random.split(jax.random.key(seed), count)
@@ -104,10 +105,8 @@ def test_against_numpy(sampler):
     states, metrics, keys = rounds_of(algorithm, 12, holding(broken))
     assert_identical(metrics["diagnostics"]["clip_norm"], states.clip_norm[:-1])
     for t, key in enumerate(keys):
-        cohort = sampler.draw(jax.random.split(key)[0])
-        members = np.asarray(cohort.ids)[np.asarray(cohort.mask)]
         step, bound = numpy_round(
-            broken[members], float(states.clip_norm[t]), sampler.expected_size, 0.3, 0.4
+            broken[members(sampler, key)], float(states.clip_norm[t]), sampler.expected_size, 0.3, 0.4
         )
         moved = np.asarray(states.params["w"][t] - states.params["w"][t + 1])
         np.testing.assert_allclose(moved, step, atol=2e-5)
@@ -115,14 +114,24 @@ def test_against_numpy(sampler):
 
 
 @pytest.mark.parametrize("sampler", [everyone(CLIENTS), poisson(CLIENTS, 0.2, 20)])
-def test_at_rate_zero_it_is_dp_fed_avg_to_the_bit(sampler):
-    """So little is spent on the count that z_Delta is z."""
-    fixed = dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=0.5, noise_multiplier=Z)
-    still = adaptive(sampler=sampler, clip_rate=0.0, count_noise=1e9)
-    states, _, _ = rounds_of(still, 3)
-    expected, _, _ = rounds_of(fixed, 3)
-    assert_identical(states.params, expected.params)
-    assert_identical(states.clip_norm, np.full(4, 0.5, np.float32))
+def test_at_rate_zero_it_is_dp_fed_avg(sampler):
+    """To the bit without noise; with it, updates have noise of a key of their own, the first of two.
+
+    So little is spent on the count that z_Delta is z.
+    """
+    for z in (0.0, Z):
+        fixed = dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=0.5, noise_multiplier=z)
+        still = adaptive(sampler=sampler, clip_rate=0.0, count_noise=1e9, noise_multiplier=z)
+        states, _, keys = rounds_of(still, 3)
+        expected, _, _ = rounds_of(fixed, 3)
+        assert_identical(states.clip_norm, np.full(4, 0.5, np.float32))
+        if z == 0:
+            assert_identical(states.params, expected.params)
+    noise = [keys_of(key).noise for key in keys]
+    other = sum(jax.random.normal(jax.random.split(key)[0], (D,)) for key in noise)
+    same = sum(jax.random.normal(key, (D,)) for key in noise)
+    apart = states.params["w"][-1] - expected.params["w"][-1]
+    assert_close(apart, 0.5 * Z / sampler.expected_size * (same - other), 1e-4)
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.5, 0.9])
@@ -152,7 +161,7 @@ def test_it_finds_the_quantile_under_noise(gamma):
 def released(algorithm, federation, key, gamma=0.5, rate=0.2):
     """(the noisy sum f32[D], the noisy count of bits minus 1/2) that the new state shows."""
     state = algorithm.init(START, federation)
-    after, _ = algorithm.round(key, state, federation)
+    after, _ = fp.one_round(algorithm)(key, state, federation)
     fraction = gamma - jnp.log(after.clip_norm / state.clip_norm) / rate
     total = CLIENTS * (state.params["w"] - after.params["w"])
     return total, CLIENTS * (fraction - 0.5)
@@ -211,11 +220,19 @@ def test_it_costs_what_dp_fed_avg_costs(sampler):
     for view in VIEWS:
         for honest in (1.0, 0.5):
             found, expected = (
-                certify(a, 10, 1e-3, view=view, honest=honest)
+                certify(a, START, FEDERATION, 10, 1e-3, view=view, honest=honest)
                 for a in (adaptive(sampler=sampler), plain)
             )
             assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-6)
             assert (found.unit, found.relation) == (expected.unit, expected.relation)
+
+
+def third_party(algorithm, rounds, clients=CLIENTS):
+    """What it sees, one release."""
+    federation = Federation.blank({"x": jnp.zeros(D)}, clients, 1)
+    found = fp.looked_at(algorithm, START, federation).releases(rounds)
+    assert {r.view for r in found} == set(VIEWS)
+    return found[0]
 
 
 def test_the_reach_of_another_mechanism_counts():
@@ -231,11 +248,13 @@ def test_the_reach_of_another_mechanism_counts():
         (calibrated, Z),
         (gaussian(9.0, 9.0), Z),
     ):
-        (release,) = (r for r in adaptive(mechanism=used).releases(3) if r.view == "third_party")
+        release = third_party(adaptive(mechanism=used), 3)
         assert (release.steps, release.reason) == (3, "")
         assert release.multiplier == pytest.approx(multiplier)
     for hidden in (adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
-        assert all(r.multiplier == 0 and r.reason for r in hidden.releases(3))
+        for release in fp.looked_at(hidden, START, FEDERATION).releases(3):
+            assert release.multiplier == 0
+            assert release.reason
     default = adaptive(mechanism=gaussian(9.0, 9.0))
     assert_identical(rounds_of(default, 2)[0], rounds_of(adaptive(), 2)[0])
 
@@ -258,7 +277,7 @@ def test_metrics():
 
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
     few, many = everyone(20), everyone(2000)
-    (*_, release) = adaptive(sampler=many, count_noise=None).releases(1)
+    release = third_party(adaptive(sampler=many, count_noise=None), 1, 2000)
     assert release.multiplier == pytest.approx(Z)
     states = [rounds_of(adaptive(count_noise=given), 2)[0] for given in (None, CLIENTS / 20)]  # 2
     assert_identical(*states)
@@ -290,4 +309,4 @@ def test_wrong_input(changes, message):
 
 def test_another_number_of_clients():
     with pytest.raises(ValueError, match="sampler: made for 3 clients"):
-        adaptive(sampler=everyone(3)).init(START, FEDERATION)
+        fp.looked_at(adaptive(sampler=everyone(3)), START, FEDERATION)

@@ -12,6 +12,8 @@ from small import (
     assert_identical,
     assert_normal,
     gradient,
+    members,
+    one_round,
     regression,
     squared,
     start,
@@ -23,6 +25,7 @@ from fedpriv import (
     fed_avg,
     fixed_interval,
     fixed_size,
+    looked_at,
     poisson,
     qsgd,
     subsets,
@@ -50,7 +53,7 @@ def local(**changes):
 
 
 def rounds_of(algorithm, count, state=None, federation=FEDERATION):
-    step = jax.jit(algorithm.round)
+    step = one_round(algorithm)
     state = algorithm.init(start(), federation) if state is None else state
     states, metrics = [state], []
     for t in range(count):
@@ -94,8 +97,7 @@ def test_against_numpy(warm_start, size):
     sampler = fixed_size(CLIENTS, size)
     algorithm = dp_scaffold(local(), sampler=sampler, warm_start=warm_start, global_rate=0.7)
     states, _ = rounds_of(algorithm, 5)
-    keys = [jax.random.split(jax.random.fold_in(jax.random.key(7), t))[0] for t in range(5)]
-    cohorts = [np.asarray(sampler.draw(key).ids) for key in keys]
+    cohorts = [members(sampler, jax.random.fold_in(jax.random.key(7), t)) for t in range(5)]
     expected = numpy_scaffold(cohorts, 3, warm_start, 0.7)
     for state, (x, c, controls) in zip(states[1:], expected, strict=True):
         np.testing.assert_allclose(flatten(state.params), x, atol=1e-5)
@@ -132,8 +134,8 @@ def test_without_control_variates_it_is_dp_fed_avg_to_the_bit():
         forced = ScaffoldState(
             state.params, state.round, jnp.zeros_like(state.control), jnp.zeros_like(state.controls)
         )
-        state, _ = jax.jit(scaffold.round)(key, forced, FEDERATION)
-        plain, _ = jax.jit(average.round)(key, plain, FEDERATION)
+        state, _ = one_round(scaffold)(key, forced, FEDERATION)
+        plain, _ = one_round(average)(key, plain, FEDERATION)
         assert_identical(state.params, plain.params)
 
 
@@ -166,9 +168,8 @@ def test_an_empty_slot_touches_no_client():
     state = algorithm.init(start(), FEDERATION)._replace(controls=controls)
     for t in range(6):
         key = jax.random.key(t)
-        cohort = sampler.draw(jax.random.split(key)[0])
-        absent = np.setdiff1d(np.arange(CLIENTS), np.asarray(cohort.ids)[np.asarray(cohort.mask)])
-        after, _ = algorithm.round(key, state, FEDERATION)
+        absent = np.setdiff1d(np.arange(CLIENTS), members(sampler, key))
+        after, _ = one_round(algorithm)(key, state, FEDERATION)
         assert_identical(after.controls[absent], controls[absent])
 
 
@@ -186,10 +187,10 @@ def test_what_a_warm_start_does_not_send_is_not_decoded():
     narrow = fixed_interval(4, 1e-3)
     algorithm = dp_scaffold(local(**NOISY), sampler=everyone(CLIENTS), warm_start=1, codec=narrow)
     state = algorithm.init(start(), FEDERATION)
-    warm, metrics = jax.jit(algorithm.round)(jax.random.key(0), state, FEDERATION)
+    warm, metrics = one_round(algorithm)(jax.random.key(0), state, FEDERATION)
     assert_close(flatten(warm.params), flatten(state.params), 0)
     assert metrics["diagnostics"]["saturated"] > 0.9
-    moved, _ = jax.jit(algorithm.round)(jax.random.key(0), warm, FEDERATION)
+    moved, _ = one_round(algorithm)(jax.random.key(0), warm, FEDERATION)
     assert np.abs(flatten(moved.params) - flatten(warm.params)).max() > 0
 
 
@@ -321,11 +322,13 @@ def test_a_codec_keeps_the_server_s_control_the_mean_of_the_clients():
             "tensors: 5, but the model has 2; give 2",
         ),
         (
-            lambda: dp_scaffold(local(), sampler=everyone(2)).init(start(), regression([6, 5])),
+            lambda: looked_at(
+                dp_scaffold(local(), sampler=everyone(2)), start(), regression([6, 5])
+            ),
             "records: drawn among 6 of each client, but client 1 holds 5",
         ),
         (
-            lambda: dp_scaffold(local(), sampler=everyone(3)).init(start(), FEDERATION),
+            lambda: looked_at(dp_scaffold(local(), sampler=everyone(3)), start(), FEDERATION),
             "sampler: made for 3 clients",
         ),
     ],

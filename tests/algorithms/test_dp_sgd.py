@@ -8,11 +8,20 @@ import numpy as np
 import optax
 import pytest
 from noise import check_noise
-from small import assert_close, gradient, records, regression, squared, start
+from small import (
+    assert_close,
+    certified,
+    gradient,
+    one_round,
+    records,
+    regression,
+    released,
+    squared,
+    start,
+)
 
 from fedpriv import (
     LocalSteps,
-    certify,
     dp_sgd,
     dynamic,
     everyone,
@@ -40,7 +49,7 @@ def test_dp_sgd_without_clip_and_noise_is_its_optimiser(optimizer, bounding):
     local = LocalSteps(per_example(squared), everyone(6), 7, lambda t: optimizer, used)
     algorithm = dp_sgd(local, sampler=everyone(1))
     state = algorithm.init(start(), federation)
-    after, _ = jax.jit(algorithm.round)(jax.random.key(0), state, federation)
+    after, _ = one_round(algorithm)(jax.random.key(0), state, federation)
 
     y = flatten(start())
     carried = optimizer.init(y)
@@ -59,9 +68,11 @@ def test_noise_falls_with_the_schedule():
     algorithm = dp_sgd(local, sampler=everyone(1))
     state = algorithm.init(start(), federation)
 
+    run = one_round(algorithm)
+
     def moved(t):
         def move(key):
-            after, _ = algorithm.round(key, state._replace(round=jnp.int32(t)), federation)
+            after, _ = run(key, state._replace(round=jnp.int32(t)), federation)
             return flatten(state.params) - flatten(after.params)
 
         return move
@@ -75,13 +86,13 @@ def test_a_schedule_is_composed_piece_by_piece():
 
     def releases(used, rounds):
         local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
-        return dp_sgd(local, sampler=everyone(3)).releases(rounds)
+        return released(dp_sgd(local, sampler=everyone(3)), rounds, records=600)["server"]
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
-    found = [r for r in releases(falling, 10) if r.view == "server"]
-    assert [(r.steps, r.repeats, r.multiplier) for r in found] == [(5, 5, 2.0), (5, 5, 1.0)]
-    assert sum(r.steps for r in releases(falling, 7) if r.view == "server") == 7
-    assert len(releases(gaussian(1.0, 2.0), 10)) == 3
+    found = [(r.steps, r.repeats, r.multiplier) for r in releases(falling, 10)]
+    assert found == [(5, 5, 2.0), (5, 5, 1.0)]
+    assert sum(r.steps for r in releases(falling, 7)) == 7
+    assert len(releases(gaussian(1.0, 2.0), 10)) == 1
 
 
 def test_more_noise_than_at_any_time_is_an_upper_bound():
@@ -89,7 +100,7 @@ def test_more_noise_than_at_any_time_is_an_upper_bound():
 
     def epsilon(used):
         local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
-        return certify(dp_sgd(local, sampler=everyone(3)), 10, 1e-5).epsilon
+        return certified(dp_sgd(local, sampler=everyone(3)), 10, 1e-5, records=600).epsilon
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
     assert epsilon(gaussian(1.0, 2.0)) < epsilon(falling) < epsilon(gaussian(1.0, 1.0))
@@ -104,20 +115,28 @@ def test_a_record_that_is_drawn_again_and_again():
         lambda t: optax.sgd(0.1),
         gaussian(1.0, 20.0),
     )
-    for release in dp_sgd(made, sampler=everyone(1)).releases(1):
+    for (release,) in released(dp_sgd(made, sampler=everyone(1)), 1, records=2).values():
         assert release.multiplier == 20.0 / 10
 
 
-def test_only_linear_steps_are_hidden_by_the_cohort():
+def test_only_a_step_that_is_a_multiple_of_its_gradient_is_hidden_by_the_cohort():
     """Adam's first step tells signs, whatever the noise of the others: no view is credited with it."""
 
-    def multipliers(**given):
+    def multipliers(optimizer, **given):
         local = LocalSteps(
-            per_example(squared), everyone(6), 1, lambda t: optax.sgd(0.1), gaussian(1.0, 1.0)
+            per_example(squared), everyone(6), 1, lambda t: optimizer, gaussian(1.0, 1.0)
         )
         algorithm = dp_sgd(local._replace(**given), sampler=everyone(16))
-        return [r.multiplier for r in algorithm.releases(1)]
+        return [r.multiplier for (r,) in released(algorithm, 1, records=6).values()]
 
-    assert multipliers() == [1.0, 1.0, 1.0]
-    assert multipliers(linear=True) == [4.0, 1.0, 4.0]  # third party, server, behind secagg
-    assert multipliers(linear=True, steps=2) == [1.0, 1.0, 1.0]
+    own = [1.0, 1.0, 1.0]
+    summed = [4.0, 1.0, 4.0]  # third party, server, behind secagg
+    for linear in (optax.sgd(0.1), optax.sgd(lambda k: 0.1 / (k + 1), 0.9, nesterov=True)):
+        assert multipliers(linear) == summed
+        assert multipliers(linear, steps=2) == own
+        assert multipliers(linear, unit="client") == [x / 6 for x in own]
+    for bent in (optax.adam(0.1), optax.adagrad(0.1), optax.sign_sgd(0.1)):
+        assert multipliers(bent) == own
+    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
+    assert multipliers(clipped) == own
+    assert multipliers(optax.sgd(0.1), weight_decay=0.1) == summed

@@ -9,11 +9,10 @@ import optax
 import pytest
 from haar import haar as haar_matrix
 from noise import check_noise
-from small import assert_close, regression, squared, start
+from small import assert_close, certified, one_round, regression, released, squared, start
 
 from fedpriv import (
     LocalSteps,
-    certify,
     dp_fed_avg_wav,
     dp_sgd,
     dp_sgd_wav,
@@ -55,7 +54,7 @@ def local(mechanism, **changes):
 
 def after_a_round(algorithm, key=0):
     state = algorithm.init(start(), FEDERATION)
-    return algorithm.round(jax.random.key(key), state, FEDERATION)[0].params
+    return one_round(algorithm)(jax.random.key(key), state, FEDERATION)[0].params
 
 
 def gradients_of(client):
@@ -100,7 +99,7 @@ def test_the_noise_of_a_lot(noise_on_each):
     state = algorithm.init(start(), one)
 
     def coefficients(key):
-        params = algorithm.round(key, state, one)[0].params
+        params = one_round(algorithm)(key, state, one)[0].params
         return wavelet.haar(5 * (flatten(start()) - flatten(params)))
 
     check_noise(coefficients, 2.0 / WEIGHTS * math.sqrt(5 if noise_on_each else 1), draws=2000)
@@ -112,7 +111,7 @@ def test_what_is_certified():
     sampler, exact = everyone(CLIENTS), fixed_size(RECORDS, 4)
 
     def epsilon(algorithm):
-        return certify(algorithm, 5, DELTA).epsilon
+        return certified(algorithm, 5, DELTA, records=RECORDS).epsilon
 
     plain = dp_sgd_wav(local(wavelet_mechanism(D, **options), records=exact), sampler=sampler)
     weaker = dp_sgd(local(gaussian(1.0, 6.0 / D), records=exact), sampler=sampler)
@@ -138,7 +137,7 @@ def test_the_claim_is_the_papers_and_not_called_proved():
     assert claim.epsilon == wavelet_claim(2.0, drawn.accounting, 30, DELTA, "record").epsilon
     assert "4 times as far" in claim.reasons[0]
     assert not claim.sound
-    assert certify(algorithm, 10, DELTA).epsilon > claim.epsilon
+    assert certified(algorithm, 10, DELTA, records=RECORDS).epsilon > claim.epsilon
 
 
 def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
@@ -171,7 +170,7 @@ def test_the_noise_of_the_aggregate(clip):
     state = algorithm.init(start(), FEDERATION)
 
     def coefficients(key):
-        params = algorithm.round(key, state, FEDERATION)[0].params
+        params = one_round(algorithm)(key, state, FEDERATION)[0].params
         return wavelet.haar(flatten(start()) - flatten(params))
 
     check_noise(coefficients, 2.0 / CLIENTS / WEIGHTS, draws=2000)
@@ -190,7 +189,7 @@ def test_clients_that_clip_gradients():
         noise_multiplier=0,
         bounded="gradients",
     )
-    found, _ = algorithm.round(jax.random.key(0), algorithm.init(start(), federation), federation)
+    found, _ = one_round(algorithm)(jax.random.key(0), algorithm.init(start(), federation), federation)
     x = np.asarray(federation.examples["x"], np.float64)
     y = np.asarray(federation.examples["y"], np.float64)
     x, theta = np.concatenate([np.ones((RECORDS, 1)), x], 1), np.asarray(flatten(start()))
@@ -214,12 +213,12 @@ def test_clipped_gradients_bound_no_update():
     common = BY_CLIENT | {"batches": epochs(2, 4), "clip_norm": 1.0, "noise_multiplier": 8.0}
     for shape in (None, noise.isotropic()):
         loose = dp_fed_avg_wav(squared, d=D, **common, noise=shape, bounded="gradients")
-        certificate = certify(loose, 3, DELTA)
+        certificate = certified(loose, 3, DELTA)
         assert certificate.epsilon == math.inf
         assert "the update of many steps" in certificate.assumptions[0]
         assert not loose.claim(3, DELTA).sound
     ours = dp_fed_avg_wav(squared, d=D, **common, bounded="update")
-    assert ours.releases(3)[0].multiplier == pytest.approx(8.0 / math.sqrt(D))
+    assert released(ours, 3)["third_party"][0].multiplier == pytest.approx(8.0 / math.sqrt(D))
 
 
 def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():

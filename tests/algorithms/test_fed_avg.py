@@ -13,14 +13,17 @@ from small import (
     assert_normal,
     gradient,
     heavy_ball,
+    one_round,
     records,
     regression,
+    released,
     sgd,
     squared,
     start,
     vector,
 )
 
+import fedpriv as fp
 from fedpriv import (
     dp_fed_avg,
     epochs,
@@ -44,7 +47,7 @@ KEY = jax.random.key(5)
 def after_rounds(algorithm, federation, rounds=1, params=None):
     """Parameters after some rounds, and the last metrics."""
     state = algorithm.init(start() if params is None else params, federation)
-    run = jax.jit(algorithm.round)
+    run = one_round(algorithm)
     for t in range(rounds):
         state, metrics = run(jax.random.fold_in(KEY, t), state, federation)
     assert state.round == rounds
@@ -166,7 +169,7 @@ def test_noise_of_the_released_mean(sampler, divisor):
     features = 4000
     algorithm = dp_fed_avg(squared, sampler=sampler, **NOISY)
     before = jax.tree.map(jnp.zeros_like, start(features)) | {"b": start()["b"]}
-    federation, run = still(features, 6), jax.jit(algorithm.round)
+    federation, run = still(features, 6), one_round(algorithm)
     state = algorithm.init(before, federation)
     noise = []
     for t in range(2):
@@ -185,7 +188,7 @@ def test_poisson_divides_by_the_expected_size():
         rows=jnp.tile(federation.rows, (6, 1)), size=jnp.tile(federation.size, 6)
     )
     algorithm = fed_avg(squared, sampler=poisson(6, 0.4, 6), optimizer=sgd, batches=full_batch())
-    run, state = jax.jit(algorithm.round), algorithm.init(start(), federation)
+    run, state = one_round(algorithm), algorithm.init(start(), federation)
     theta, sizes = vector(start()), set()
     delta = 0.1 * gradient(theta, *records(federation, 0))
     for seed in range(20):
@@ -229,9 +232,9 @@ def test_a_mechanism_can_be_given_to_fed_avg():
     one = fed_avg(squared, **common, mechanism=gaussian(0.3, 0.7))
     other = dp_fed_avg(squared, **common, clip_norm=0.3, noise_multiplier=0.7)
     state = one.init(start(), federation)
-    programs = [str(jax.make_jaxpr(a.round)(KEY, state, federation)) for a in (one, other)]
+    programs = [str(jax.make_jaxpr(fp.one_round(a))(KEY, state, federation)) for a in (one, other)]
     assert programs[0] == programs[1]
-    assert one.releases(7) == other.releases(7)
+    assert released(one, 7) == released(other, 7)
     assert one.claim(7, 1e-3) is None
     assert other.claim(7, 1e-3).epsilon > 0
 
@@ -253,4 +256,4 @@ def test_errors(changed, message):
 def test_a_sampler_for_another_population():
     algorithm = dp_fed_avg(squared, sampler=fixed_size(6, 2), **NOISY)
     with pytest.raises(ValueError, match=r"sampler: made for 6 clients, but the federation has 5"):
-        algorithm.init(start(), regression(SIZES))
+        fp.looked_at(algorithm, start(), regression(SIZES))

@@ -8,11 +8,13 @@ import numpy as np
 import optax
 import pytest
 from scipy import integrate, stats
-from small import FALSE_ALARM, classification
+from small import FALSE_ALARM, classification, one_round
 
 from fedpriv import certify, dimension, everyone, fed_avg, full_batch, jopeq, simulate
 from fedpriv.algorithms.jopeq import private_laplace, private_t
 from fedpriv.privacy import jopeq_claim, t_epsilon
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 N = 200_000
 
@@ -141,11 +143,11 @@ def test_what_is_claimed_and_certified():
     claim = algorithm.claim(5, 1e-5)
     assert (claim.epsilon, claim.sound, claim.view, claim.unit) == (2.0, False, "server", "client")
     for view in ("server", "third_party", "server_secagg"):
-        found = certify(algorithm, 5, 1e-5, view=view)
+        found = certify(algorithm, MODEL.init, FEDERATION, 5, 1e-5, view=view)
         assert math.isinf(found.epsilon)
         assert "knows the dither" in found.assumptions[0]
     state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
-    uplink = jax.jit(algorithm.round)(jax.random.key(1), state, FEDERATION)[1]["uplink"]
+    uplink = one_round(algorithm)(jax.random.key(1), state, FEDERATION)[1]["uplink"]
     assert uplink.bits() == 8 * dimension(state.params)
 
 

@@ -8,9 +8,12 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
-from small import FALSE_ALARM, classification
+from small import FALSE_ALARM, classification, one_round
 
 from fedpriv import (
+    VIEWS,
+    Draw,
+    Federation,
     LocalSteps,
     adaptive_fed_avg,
     certify,
@@ -28,6 +31,7 @@ from fedpriv import (
     full_batch,
     gaussian,
     laplace,
+    looked_at,
     per_example,
     poisson,
     qsgd,
@@ -38,7 +42,6 @@ from fedpriv import (
 )
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.codecs import UNCODED
-from fedpriv.cohort import Cohort
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -48,9 +51,12 @@ from fedpriv.privacy import (
     certify_releases,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS, RECORDS = 5, 4
 FEDERATION, TEST, MODEL = classification(CLIENTS, RECORDS)
 COMMON = {"optimizer": lambda t: optax.sgd(0.1), "batches": full_batch()}
+EXAMPLE = jax.tree.map(lambda leaf: leaf[0], FEDERATION.examples)
 D = dimension(MODEL.init(jax.random.key(0)))
 
 
@@ -59,9 +65,21 @@ def after(algorithm, rounds=2):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found.state.params)])
 
 
-def one_round(algorithm, key=1):
+def a_round(algorithm):
     state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
-    return jax.jit(algorithm.round)(jax.random.key(key), state, FEDERATION)
+    return one_round(algorithm)(jax.random.key(1), state, FEDERATION)
+
+
+def certified(algorithm, rounds, delta, view="third_party", clients=CLIENTS):
+    federation = Federation.blank(EXAMPLE, clients, RECORDS)
+    return certify(algorithm, MODEL.init, federation, rounds, delta, view=view)
+
+
+def released(algorithm, rounds=3):
+    """View -> what it sees."""
+    found = looked_at(algorithm, MODEL.init, FEDERATION).releases(rounds)
+    assert [r.view for r in found] == list(VIEWS)
+    return {r.view: r for r in found}
 
 
 def test_without_clip_and_noise_it_is_fed_avg_to_the_bit():
@@ -81,7 +99,7 @@ def test_every_message_has_all_of_the_noise(mechanism, law):
         MODEL.loss, mechanism=mechanism, sampler=fixed_size(CLIENTS, 1), **COMMON
     )
     state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
-    draw = jax.jit(jax.vmap(lambda k: algorithm.round(k, state, FEDERATION)[0].params))
+    draw = jax.vmap(lambda k: one_round(algorithm)(k, state, FEDERATION)[0].params)
     moved = jax.tree.map(jnp.subtract, draw(jax.random.split(jax.random.key(4), 500)), state.params)
     noise = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(moved)])
     assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
@@ -92,7 +110,7 @@ def test_a_client_drawn_twice_sends_one_message():
     weights = [1e9, *[1e-9] * (CLIENTS - 1)]
     noisy = {"mechanism": gaussian(1e-6, 1e6), **COMMON}
     once, often = (
-        one_round(ldp_fed_avg(MODEL.loss, sampler=with_replacement(weights, m), **noisy))[0].params
+        a_round(ldp_fed_avg(MODEL.loss, sampler=with_replacement(weights, m), **noisy))[0].params
         for m in (1, 4)
     )
     for one, four in zip(*map(jax.tree.leaves, (once, often)), strict=True):
@@ -103,31 +121,31 @@ def test_certificates():
     """A message by itself; the sum of Gaussian ones has sqrt(M) as much noise; pure epsilon composes."""
     of_one = {"mechanism": gaussian(1.0, 2.0), **COMMON}
     all_of_them = ldp_fed_avg(MODEL.loss, sampler=everyone(CLIENTS), **of_one)
-    server = certify(all_of_them, 4, 1e-5, view="server")
-    summed = certify(all_of_them, 4, 1e-5, view="server_secagg")
+    server = certified(all_of_them, 4, 1e-5, "server")
+    summed = certified(all_of_them, 4, 1e-5, "server_secagg")
     central = {"clip_norm": 1.0, "sampler": everyone(CLIENTS), **COMMON}
     like = dp_fed_avg(MODEL.loss, noise_multiplier=2.0 * math.sqrt(CLIENTS), **central)
-    assert summed.epsilon == pytest.approx(certify(like, 4, 1e-5).epsilon)
+    assert summed.epsilon == pytest.approx(certified(like, 4, 1e-5).epsilon)
     alone = dp_fed_avg(MODEL.loss, noise_multiplier=2.0, **central)
-    assert server.epsilon == pytest.approx(certify(alone, 4, 1e-5).epsilon)
+    assert server.epsilon == pytest.approx(certified(alone, 4, 1e-5).epsilon)
     pure = ldp_fed_avg(MODEL.loss, sampler=everyone(CLIENTS), mechanism=laplace(1.0, 0.5), **COMMON)
-    assert certify(pure, 1, 1e-9, view="server").epsilon == pytest.approx(2.0, rel=1e-2)
-    assert certify(pure, 3, 1e-9, view="server").epsilon <= 6.0 * (1 + 1e-2)
+    assert certified(pure, 1, 1e-9, "server").epsilon == pytest.approx(2.0, rel=1e-2)
+    assert certified(pure, 3, 1e-9, "server").epsilon <= 6.0 * (1 + 1e-2)
     bare = ldp_fed_avg(MODEL.loss, sampler=everyone(CLIENTS), mechanism=gaussian(1.0, 0), **COMMON)
-    assert math.isinf(certify(bare, 1, 1e-5, view="server").epsilon)
+    assert math.isinf(certified(bare, 1, 1e-5, "server").epsilon)
 
 
 def test_with_replacement_no_secrecy_of_the_cohort_is_used():
     sampler = with_replacement([1, 1, 1, 1, 6], 2)
     made = ldp_fed_avg(MODEL.loss, sampler=sampler, mechanism=gaussian(1.0, 2.0), **COMMON)
-    found = certify(made, 4, 1e-5)
+    found = certified(made, 4, 1e-5)
     assert found.relation == "zero_out"
     always = ldp_fed_avg(
         MODEL.loss, sampler=everyone(CLIENTS), mechanism=gaussian(1.0, 2.0), **COMMON
     )
-    assert found.epsilon < certify(always, 4, 1e-5, view="server").epsilon
+    assert found.epsilon < certified(always, 4, 1e-5, "server").epsilon
     once = 1 - 0.4**2
-    assert made.releases(4)[0].sampling.rate == pytest.approx(once)
+    assert released(made)["third_party"].sampling.rate == pytest.approx(once)
 
 
 def with_empty_slots(population, size):
@@ -136,7 +154,7 @@ def with_empty_slots(population, size):
 
     def draw(key):
         ids, mask = full.draw(key)
-        return Cohort(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
+        return Draw(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
 
     return full._replace(draw=draw, slots=size + 3)
 
@@ -144,11 +162,12 @@ def with_empty_slots(population, size):
 def test_empty_slots_add_no_noise():
     """Only members' noise counts."""
     certified = [
-        certify(
+        certified(
             ldp_fed_avg(MODEL.loss, sampler=of(20, 5), mechanism=gaussian(1.0, 2.0), **COMMON),
             4,
             1e-5,
-            view="server_secagg",
+            "server_secagg",
+            clients=20,
         ).epsilon
         for of in (with_empty_slots, fixed_size)
     ]
@@ -188,8 +207,8 @@ CODED = {
 @pytest.mark.parametrize("name", CODED)
 def test_codecs_compose_with_every_algorithm(name):
     """The bits that are counted are those of the codec, and 8 bits change the model a little."""
-    plain, plain_metrics = one_round(CODED[name](fixed_interval(16, 4.0)))
-    coded, metrics = one_round(CODED[name](fixed_interval(8, 4.0)))
+    plain, plain_metrics = a_round(CODED[name](fixed_interval(16, 4.0)))
+    coded, metrics = a_round(CODED[name](fixed_interval(8, 4.0)))
     before = plain_metrics["uplink"]
     assert metrics["uplink"].bits() == before.bits() * 8 // 16 + (0 if name != "adaptive" else 1)
     flat = [
@@ -201,16 +220,15 @@ def test_codecs_compose_with_every_algorithm(name):
 
 
 def test_what_does_not_fit_is_reported():
-    _, metrics = one_round(CODED["ldp_fed_avg"](fixed_interval(8, 1e-3)))
+    _, metrics = a_round(CODED["ldp_fed_avg"](fixed_interval(8, 1e-3)))
     assert metrics["diagnostics"]["saturated"] > 0.9
-    assert "saturated" not in one_round(CODED["fed_avg"](qsgd(8)))[1]["diagnostics"]
+    assert "saturated" not in a_round(CODED["fed_avg"](qsgd(8)))[1]["diagnostics"]
 
 
 @pytest.mark.parametrize("name", ["dp_fed_avg", "fed_smp", "adaptive", "dp_fed_avg_wav"])
 def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
     coded = CODED[name](qsgd(8))
-    plain = {r.view: r for r in dp_fed_avg(MODEL.loss, **ALL, **COMMON, **BOUNDED).releases(3)}
-    for release in coded.releases(3):
+    for release in released(coded).values():
         if release.view == "third_party":
             assert release.multiplier > 0
             assert not release.in_shares
@@ -218,9 +236,10 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
             assert release.multiplier == 0
             assert "the server adds the noise" in release.reason
     if name == "dp_fed_avg":
-        third = coded.releases(3)[0]
-        assert third.multiplier == plain["third_party"].multiplier
-        said = " ".join(certify(coded, 3, 1e-5).assumptions)
+        plain = dp_fed_avg(MODEL.loss, **ALL, **COMMON, **BOUNDED)
+        third, expected = (released(a)["third_party"].multiplier for a in (coded, plain))
+        assert third == expected
+        said = " ".join(certified(coded, 3, 1e-5).assumptions)
         assert "the server adds all of the noise" in said
         assert "before anything leaves it" not in said
 
@@ -228,14 +247,13 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
 def test_rounding_messages_takes_away_the_noise_of_others():
     """A sum of rounded messages is no function of the sum of messages: others' noise may be rounded away."""
     for name in ("dp_sgd", "dp_scaffold", "ldp_fed_avg"):
-        for release in CODED[name](qsgd(8)).releases(3):
-            (own,) = {r.multiplier for r in CODED[name](UNCODED).releases(3) if r.view == "server"}
-            assert release.multiplier == own
-    one_step = STEPS._replace(steps=1, linear=True)
-    plain, coded = (dp_sgd(one_step, **ALL, codec=c) for c in (UNCODED, qsgd(8)))
-    for before, after in zip(plain.releases(3), coded.releases(3), strict=True):
-        factor = 1 if before.view == "server" else math.sqrt(CLIENTS)
-        assert before.multiplier == pytest.approx(after.multiplier * factor)
+        own = released(CODED[name](UNCODED))["server"].multiplier
+        assert {r.multiplier for r in released(CODED[name](qsgd(8))).values()} == {own}
+    one_step = STEPS._replace(steps=1)
+    plain, coded = (released(dp_sgd(one_step, **ALL, codec=c)) for c in (UNCODED, qsgd(8)))
+    for view in VIEWS:
+        factor = 1 if view == "server" else math.sqrt(CLIENTS)
+        assert plain[view].multiplier == pytest.approx(coded[view].multiplier * factor)
 
 
 def test_poisson_cohorts_amplify_nothing():
@@ -243,7 +261,7 @@ def test_poisson_cohorts_amplify_nothing():
     made = ldp_fed_avg(
         MODEL.loss, sampler=poisson(CLIENTS, 0.1, CLIENTS), mechanism=gaussian(1.0, 5.0), **COMMON
     )
-    third, server = (certify(made, 2, 1e-5, view=v) for v in ("third_party", "server"))
+    third, server = (certified(made, 2, 1e-5, v) for v in ("third_party", "server"))
     assert third.relation == server.relation == "zero_out"
     assert third.epsilon == server.epsilon
 
@@ -290,6 +308,6 @@ def test_quantized_updates_are_clipped_after_they_are_decoded():
 def test_a_client_that_fills_all_slots_moves_the_sum_by_as_many_clip_norms():
     sampler = with_replacement([1] * CLIENTS, 3)
     made = dp_fed_avg(MODEL.loss, sampler=sampler, **COMMON, **BOUNDED)
-    third = made.releases(2)[0]
+    third = released(made)["third_party"]
     assert third.multiplier == pytest.approx(BOUNDED["noise_multiplier"] / 3)
     assert not made.claim(2, 1e-5).sound

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import assert_identical, classification
+from small import assert_identical, classification, one_round
 
 from fedpriv import (
     certify,
@@ -28,6 +28,8 @@ from fedpriv import (
 from fedpriv.algorithms import msp
 from fedpriv.consensus import coupling, fixed
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS = 6
 FEDERATION, TEST, MODEL = classification(CLIENTS, 4)
 COMMON = {"optimizer": lambda t: optax.sgd(0.2 / (t + 1)), "batches": epochs(2, 2)}
@@ -44,10 +46,10 @@ def after(algorithm, rounds=3):
     return simulate(algorithm, MODEL.init, FEDERATION, TEST, score=MODEL.score, rounds=rounds)
 
 
-def one_round(algorithm, t=0):
+def a_round(algorithm, t=0):
     state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
     state = state._replace(round=jnp.int32(t))
-    return jax.jit(algorithm.round)(jax.random.key(1), state, FEDERATION)
+    return one_round(algorithm)(jax.random.key(1), state, FEDERATION)
 
 
 def distance(one, other):
@@ -70,7 +72,7 @@ def test_many_exchanges_are_fed_avg():
 def test_unequal_numbers_of_submodels_weigh_clients():
     patient = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": consensus.constant(400)}
     algorithm = msp_fl(MODEL.loss, **EVERYONE, **patient, submodels=(1, 4), secret=3)
-    seen = one_round(algorithm)[1]["diagnostics"]
+    seen = a_round(algorithm)[1]["diagnostics"]
     assert seen["distance_to_weighted_mean"] < 1e-5
     assert seen["distance_to_mean"] > 1e-3
 
@@ -80,19 +82,19 @@ def test_many_bits_are_full_precision_up_to_the_common_start():
         "coupling": coupling(0.4, 0.15, "none"),
         "exchanges": consensus.constant(200),
     }
-    plain, _ = one_round(msp_fl(MODEL.loss, **EVERYONE, **patient))
-    quantized, seen = one_round(mspdq_fl(MODEL.loss, bits=22, **EVERYONE, **patient))
+    plain, _ = a_round(msp_fl(MODEL.loss, **EVERYONE, **patient))
+    quantized, seen = a_round(mspdq_fl(MODEL.loss, bits=22, **EVERYONE, **patient))
     assert distance(plain.params, quantized.params) < 1e-3
     assert seen["diagnostics"]["saturated"] == 0
     wide = msp_fl(MODEL.loss, **EVERYONE, **patient, transmission=fixed(22, 20.0))
-    assert distance(plain.params, one_round(wide)[0].params) < 1e-3
+    assert distance(plain.params, a_round(wide)[0].params) < 1e-3
 
 
 def test_few_bits_are_worse_than_many():
     """With many, what is left is the consensus that four exchanges do not reach."""
 
     def error(bits):
-        found = one_round(mspdq_fl(MODEL.loss, bits=bits, **EVERYONE, **SPLIT))
+        found = a_round(mspdq_fl(MODEL.loss, bits=bits, **EVERYONE, **SPLIT))
         return found[1]["diagnostics"]["distance_to_mean"]
 
     assert error(2) > 3 * error(12)
@@ -101,10 +103,10 @@ def test_few_bits_are_worse_than_many():
 @pytest.mark.parametrize(("make", "bits", "extra"), [(msp_fl, 32, 0), (mspdq_fl, 6, 32)])
 def test_bits_of_all_exchanges_are_counted(make, bits, extra):
     options = {} if bits == 32 else {"bits": bits}
-    _, metrics = one_round(make(MODEL.loss, **EVERYONE, **SPLIT, **options))
+    _, metrics = a_round(make(MODEL.loss, **EVERYONE, **SPLIT, **options))
     assert metrics["uplink"].bits() == 5 * (D * bits + extra)  # K + 1
     assert metrics["downlink"].bits() == 5 * (D * 32 + extra)
-    fixed_metrics = one_round(msp_fl(MODEL.loss, **EVERYONE, **SPLIT, transmission=fixed(6, 1.0)))[
+    fixed_metrics = a_round(msp_fl(MODEL.loss, **EVERYONE, **SPLIT, transmission=fixed(6, 1.0)))[
         1
     ]
     assert fixed_metrics["uplink"].bits() == 5 * D * 6
@@ -118,7 +120,7 @@ def test_clients_keep_their_number_of_submodels():
     found = []
     for secret in (0, 0, 1):
         algorithm = msp_fl(MODEL.loss, **EVERYONE, **patient, submodels=(1, 4), secret=secret)
-        found.append(one_round(algorithm)[0].params)
+        found.append(a_round(algorithm)[0].params)
     assert_identical(found[0], found[1])
     assert distance(found[0], found[2]) > 1e-4
 
@@ -141,10 +143,10 @@ def test_a_round_takes_as_many_exchanges_as_the_schedule_says():
     exchanges = consensus.by_rate(lambda t: 0.5 / (t + 1), 0.5, 9)
     algorithm = msp_fl(MODEL.loss, **EVERYONE, **SPLIT | {"exchanges": exchanges})
     constant = msp_fl(MODEL.loss, **EVERYONE, **SPLIT | {"exchanges": consensus.constant(3)})
-    scheduled, metrics = one_round(algorithm, t=3)
+    scheduled, metrics = a_round(algorithm, t=3)
     assert metrics["diagnostics"]["exchanges"] == 3
     assert metrics["uplink"].bits() == 4 * D * 32
-    assert distance(scheduled.params, one_round(constant, t=3)[0].params) < 1e-6
+    assert distance(scheduled.params, a_round(constant, t=3)[0].params) < 1e-6
 
 
 def test_uploads_and_proposition_3():
@@ -174,7 +176,7 @@ def test_everything_is_seen_and_said():
         (mspdq_fl(MODEL.loss, bits=6, **EVERYONE, **SPLIT), (0.0, 1.0)),
     ):
         for view in ("third_party", "server", "server_secagg"):
-            found = certify(algorithm, 3, 1e-5, view=view)
+            found = certify(algorithm, MODEL.init, FEDERATION, 3, 1e-5, view=view)
             assert math.isinf(found.epsilon)
             assert "without fresh noise" in found.assumptions[0]
         claim = algorithm.claim(3, 1e-5)

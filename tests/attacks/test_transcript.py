@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from small import classification
 
 import fedpriv as fp
 from fedpriv import splitting
@@ -11,6 +13,8 @@ from fedpriv.attacks.transcript import least_squares, state_sum, unmixed
 from fedpriv.consensus import DECAYS, agree, constant, coupling, dynamic, fixed, full_precision
 from fedpriv.quantization import Quantized
 from fedpriv.splitting import Submodels
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 M, D, MOST = 6, 300, 3
 NUMBERS = jnp.array([1, 2, 3, 1, 2, 3])
@@ -30,9 +34,7 @@ def messages(transmission=None, exchanges=10, decay="linear", gamma=0.1):
     start = Submodels(a, b, jnp.arange(MOST) < NUMBERS[:, None])
     sent = Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
     used = coupling(0.5, gamma, decay)
-    agreed = agree(
-        jax.random.key(3), start, sent, used, transmission, exchanges, exchanges, keep=True
-    )
+    agreed = agree(jax.random.key(3), start, sent, used, transmission, exchanges, exchanges)
     return agreed.messages
 
 
@@ -93,7 +95,7 @@ def test_unmixing_finds_the_direction_of_the_updates(transmission):
     start = Submodels(a, (2 * (theta - updates) - a)[:, None], jnp.ones((M, 1), bool))
     sent = Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
     used = coupling(0.5, 0.3, "linear")
-    seen = agree(jax.random.key(3), start, sent, used, transmission, 10, 10, keep=True).messages
+    seen = agree(jax.random.key(3), start, sent, used, transmission, 10, 10).messages
     assert np.min(cosines(unmixed(seen, theta, 0.5), updates)) > 0.8
     assert np.max(cosines(unmixed(seen, theta, 0.1), updates)) < 0.8  # another e than was used
     assert np.max(cosines(theta - seen[-1], updates)) < 0.7
@@ -114,14 +116,19 @@ def test_the_ledger_says_so():
         "splitting": splitting.uniform(0.3),
         "coupling": coupling(0.5, 0.1),
         "exchanges": constant(4),
-        "optimizer": None,
-        "batches": None,
+        "optimizer": lambda t: optax.sgd(0.1),
+        "batches": fp.full_batch(),
     }
+    federation, _, model = classification(5)
+
+    def certified(algorithm, view):
+        return fp.certify(algorithm, model.init, federation, 1, 1e-5, view=view)
+
     for view in fp.privacy.VIEWS:
-        said = fp.certify(fp.msp_fl(None, **options), 1, 1e-5, view=view)
+        said = certified(fp.msp_fl(model.loss, **options), view)
         assert said.epsilon == np.inf
         assert "give m_i and the trained model exactly" in said.assumptions[0]
-        said = fp.certify(fp.mspdq_fl(None, bits=8, **options), 1, 1e-5, view=view)
+        said = certified(fp.mspdq_fl(model.loss, bits=8, **options), view)
         assert "the sum of its visible ones points along the client's update" in said.assumptions[0]
-    one = fp.msp_fl(None, **options | {"exchanges": constant(1)})
-    assert "exactly" not in fp.certify(one, 1, 1e-5, view="server").assumptions[0]
+    one = fp.msp_fl(model.loss, **options | {"exchanges": constant(1)})
+    assert "exactly" not in certified(one, "server").assumptions[0]

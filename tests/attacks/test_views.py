@@ -33,9 +33,9 @@ OWN = {
 }
 
 
-def view(algorithm, seed=0, **options):
+def view(algorithm, seed=0):
     state = algorithm.init(PARAMS, FEDERATION)
-    seen = jax.jit(lambda key: server_view(algorithm, key, state, FEDERATION, **options))
+    seen = jax.jit(lambda key: server_view(algorithm, key, state, FEDERATION))
     return jax.tree.map(np.asarray, seen(jax.random.key(seed)))
 
 
@@ -54,32 +54,23 @@ def clipped(updates, norm):
     return updates * np.minimum(1, norm / lengths)
 
 
-def minus(messages):
-    return jax.tree.map(jnp.negative, messages)
-
-
 UNBOUNDED = fp.LocalSteps(
     fp.per_example(MODEL.loss),
     fp.everyone(1),
     1,
     lambda t: optax.sgd(RATE),
     fp.gaussian(float("inf"), 0),
-    linear=True,
 )
 PLAIN = {
-    "fed_avg": (fp.fed_avg(MODEL.loss, **OWN), {}),
-    "dp_sgd": (fp.dp_sgd(UNBOUNDED, sampler=OWN["sampler"]), {"of": minus}),
-    "dp_scaffold": (
-        fp.dp_scaffold(UNBOUNDED, sampler=OWN["sampler"]),
-        {"of": lambda pair: minus(pair[0])},
-    ),
+    "fed_avg": fp.fed_avg(MODEL.loss, **OWN),
+    "dp_sgd": fp.dp_sgd(UNBOUNDED, sampler=OWN["sampler"]),
+    "dp_scaffold": fp.dp_scaffold(UNBOUNDED, sampler=OWN["sampler"]),
 }
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_one_step_shows_the_gradient(name):
-    algorithm, options = PLAIN[name]
-    found = view(algorithm, **options)
+    found = view(PLAIN[name])
     assert len(set(found.cohort.ids)) == COHORT
     assert found.sent.all()
     assert found.transcript is None
@@ -114,7 +105,8 @@ def test_each_message_has_its_share_of_the_noise():
     found = noise(made, 0.1)
     assert_normal(found, 0.3 / np.sqrt(COHORT))
     assert_normal(found.sum(1), 0.3)
-    (server,) = (r for r in made.releases(1) if r.view == "server")
+    seen = fp.looked_at(made, PARAMS, FEDERATION).releases(1)
+    (server,) = (r for r in seen if r.view == "server")
     assert np.isclose(server.multiplier, 3.0 / np.sqrt(COHORT))
 
 
@@ -186,7 +178,7 @@ def test_model_splitting_shows_visible_submodels():
 def test_labels_are_read_off_what_was_sent():
     true = np.asarray(FEDERATION.examples["label"])[np.asarray(FEDERATION.rows)[:, 0]]
     update = jnp.asarray(gradients(range(CLIENTS)))
-    cohort = fp.Cohort(jnp.arange(CLIENTS), jnp.ones(CLIENTS, bool))
+    cohort = fp.Draw(jnp.arange(CLIENTS), jnp.ones(CLIENTS, bool))
 
     def inferred(sent):
         seen = View(update * sent, sent, cohort)

@@ -13,6 +13,8 @@ from experiments.audit_report import Report, text
 from experiments.config import Ledger, untrained
 from fedpriv.privacy import Claim, Everyone
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 TINY = ["--rounds", "2", "--seeds", "2", "--clients", "40", "--cohort", "10", "--local.epochs", "1"]
 TINY += ["--layout.devices", "1", "--draws", "2000"]
 

@@ -79,7 +79,9 @@ def test_a_round_of_images_is_ours(layout):
     )
     algorithm = workload.algorithm(2)
     params = workload.model().init(jax.random.key(0))
-    state, _ = algorithm.round(jax.random.key(1), algorithm.init(params, federation), federation)
+    state, _ = fedpriv.one_round(algorithm)(
+        jax.random.key(1), algorithm.init(params, federation), federation
+    )
     moved = in_torch(jax.tree.map(jnp.subtract, params, state.params), 8)
     model = network(params, workload)
     images = nchw(examples["image"]).reshape(2, 3, 1, 8, 8)
@@ -115,7 +117,7 @@ def test_rounds_of_records_are_ours():
     labels = torch.tensor(examples["label"]).long().reshape(3, 6)
     theirs = torch_records.DPScaffold(torch.tensor(x).reshape(3, 6, 4), labels, workload)
     for turn in range(2):
-        state, _ = algorithm.round(jax.random.key(turn), state, federation)
+        state, _ = fedpriv.one_round(algorithm)(jax.random.key(turn), state, federation)
         theta = theirs.round([0, 1, 2])
         layer = state.params["params"]["Dense_0"]
         ours = np.concatenate([layer["kernel"], layer["bias"][None]])

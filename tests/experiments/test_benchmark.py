@@ -13,8 +13,11 @@ from experiments import benchmark, haar_speed
 from experiments.baselines import environments, rivals
 from experiments.benchmark import main, table
 from experiments.workloads import WORKLOADS, Images, Records, compiled_round, parameters
+from fedpriv.privacy.sampling import FixedSize
 from fedpriv.strategy import Strategy
 from fedpriv.wavelet import haar, inverse_haar, padded_length
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 
@@ -74,7 +77,7 @@ def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
     """At its real size: 20 of 100 clients, 410 parameters; here tiny, on one device."""
     real = WORKLOADS["B"]
     assert (real.clients, parameters(real)) == (20, 410)
-    assert real.algorithm(20).releases(1)[0].participation.population == 100
+    assert real.algorithm(20).sampler.accounting == FixedSize(100, 20)
     monkeypatch.setitem(benchmark.WORKLOADS, "B", Records(2, records=10, batch=4, steps=3))
     monkeypatch.setattr(benchmark, "PRODUCT", 8)
     assert main(["--workload", "B", "--json", "--repeats", "2", "--devices", "1"]) == 0

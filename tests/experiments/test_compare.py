@@ -6,6 +6,8 @@ import pytest
 
 from experiments import compare, run
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "4", "--records", "20", "--client-rate", "0.5", "--rounds", "4"]
 SMALL += ["--every", "2", "--local-steps", "2", "--warm-start", "1", "--noise-multiplier", "5"]
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+import fedpriv as fp
 from experiments import growth, growth_point
 from experiments.growth import Axis
 from experiments.growth_picture import picture
@@ -85,13 +86,14 @@ def test_models_have_the_parameters_they_are_said_to_have(parameters):
 def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
     made, state, federation = built(Point(algorithm, 12, 5, 200))
     assert federation.rows.shape == (12, 4)
-    (release,) = (r for r in made.releases(1) if r.view == "third_party")
+    seen = fp.looked_at(made, state.params, federation).releases(1)
+    (release,) = (r for r in seen if r.view == "third_party")
     cohorts = release.participation or release.sampling
     assert (cohorts.population, cohorts.most) == (12, 5)
     d = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     if algorithm == "dp_scaffold":
         assert state.controls.shape == (12, d)
-    _, metrics = jax.eval_shape(made.round, jax.random.key(0), state, federation)
+    _, metrics = jax.eval_shape(fp.one_round(made), jax.random.key(0), state, federation)
     assert metrics["cohort_size"].shape == ()
 
 

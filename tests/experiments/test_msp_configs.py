@@ -10,8 +10,11 @@ import pytest
 from prepared import random_split, write_images
 
 from experiments import msp, privacy, run
+from experiments.config import image
 from experiments.msp_config import Jopeq, Ldp, Msp, Name
-from fedpriv import certify, models
+from fedpriv import models
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = ["--clients", "4", "--cohort", "2", "--local-epochs", "1", "--rounds", "2", "--every", "1"]
 NAMES = Name.__args__
@@ -69,20 +72,26 @@ def test_other_data_and_options(prepared, tmp_path):
 
 
 def made(name, **changes):
-    return msp.make(name, Msp(**changes), models.small_mnist_cnn(), 600)
+    """The ledger of one algorithm on 600 records of each client."""
+    config = Msp(algorithms=(name,), **changes)
+    return msp.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), 60_000)
+
+
+def multiplier(ledger):
+    (name,) = ledger.entries
+    return ledger.looked(name).releases(1)[0].multiplier
 
 
 def test_the_noise_of_ldp():
     """b = 2 C / (m eps), or 2 C / eps; the client's certificate is finite for neither at these epsilons and d."""
-    by_record = made("ldp_fed_avg").releases(1)[0].multiplier
-    assert by_record == pytest.approx(2 / 600 / 10)
+    assert multiplier(made("ldp_fed_avg")) == pytest.approx(2 / 600 / 10)
     whole = made("ldp_fed_avg", ldp=Ldp(epsilon=10.0, sensitivity="client"))
-    assert whole.releases(1)[0].multiplier == pytest.approx(2 / 10)
-    server = certify(whole, 1, 1e-9, view="server")
+    assert multiplier(whole) == pytest.approx(2 / 10)
+    server = whole._replace(delta=1e-9).certify("ldp_fed_avg", 1, view="server")
     # One client zeroed out moves by C where one replaced moves by 2 C.
     assert server.epsilon <= 5.0 * (1 + 1e-6)
     gauss = made("ldp_fed_avg", ldp=Ldp(epsilon=1.0, noise="gaussian", sensitivity="client"))
-    assert gauss.releases(1)[0].multiplier == pytest.approx(2 * math.sqrt(2 * math.log(1.25e5)))
+    assert multiplier(gauss) == pytest.approx(2 * math.sqrt(2 * math.log(1.25e5)))
 
 
 def test_the_noise_of_msp_with_gauss():
@@ -91,8 +100,9 @@ def test_the_noise_of_msp_with_gauss():
     drawn = msp._splitting("msp_gaussian", chosen, 600).draw(jax.random.key(0), w, jnp.int32(1))
     std = 2 * 3.0 * math.sqrt(2 * math.log(1.25e5))
     assert abs(np.std(drawn) / std - 1) < 0.02  # nine standard deviations
-    assert made("msp_gaussian").claim(5, 1e-5) is None
-    assert math.isinf(certify(made("msp_gaussian"), 1, 1e-5, view="server").epsilon)
+    ledger = made("msp_gaussian")
+    assert ledger.claim("msp_gaussian", 5) is None
+    assert math.isinf(ledger.certify("msp_gaussian", 1, view="server").epsilon)
 
 
 @pytest.mark.slow
@@ -112,9 +122,10 @@ def last_interval(folder):
 
 
 def test_claims():
-    assert made("msp_laplace", ldp=Ldp(epsilon=3.0)).claim(5, 1e-5).epsilon == 3
-    assert made("jopeq", jopeq=Jopeq(epsilon=4.0)).claim(5, 1e-5).epsilon == 4
-    assert made("msp_fl").claim(5, 1e-5) is None
+    laplace = made("msp_laplace", ldp=Ldp(epsilon=3.0))
+    assert laplace.claim("msp_laplace", 5).epsilon == 3
+    assert made("jopeq", jopeq=Jopeq(epsilon=4.0)).claim("jopeq", 5).epsilon == 4
+    assert made("msp_fl").claim("msp_fl", 5) is None
 
 
 def test_the_ledger_needs_no_data(capsys, tmp_path):

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 
+import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
 import fedpriv as fp
@@ -13,8 +16,20 @@ from experiments import config as configuration
 from experiments import privacy, run
 from fedpriv.privacy import VIEWS
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 PAPER = "fed_smp_fashion_mnist"
-KEYS = {"view", "unit", "relation", "epsilon", "delta", "accountant", "bound", "assumptions"}
+KEYS = {
+    "view",
+    "unit",
+    "relation",
+    "epsilon",
+    "delta",
+    "accountant",
+    "bound",
+    "assumptions",
+    "basis",
+}
 
 
 def ask(capsys, *args):
@@ -34,6 +49,7 @@ def test_json_is_one_object(capsys):
     by_view = {c["view"]: c for c in answer["certified"]}
     assert set(by_view) == set(VIEWS)
     assert all(c.keys() >= KEYS for c in by_view.values())
+    assert {c["basis"] for c in by_view.values()} == {"constructed"}
     assert by_view["third_party"]["epsilons"] == pytest.approx(
         {"PLD": 3.489, "RDP": 5.352}, rel=1e-3
     )
@@ -61,6 +77,7 @@ def test_the_table_names_everything_and_a_picture_is_drawn(capsys, tmp_path):
         "replace-one",
         "zero-out",
         "(*) not proved",
+        "certified (constructed), third_party: upper",
         "fed_avg: epsilon = inf for every view; not private: no noise is added",
         *VIEWS,
     ):
@@ -75,7 +92,7 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
         asked.append(options["honest"])
         return fp.certify(*args, **options)
 
-    monkeypatch.setattr("experiments.ledger.certify", spy)
+    monkeypatch.setattr("experiments.config.certify", spy)
     options = ["--honest", 0.5, "--rounds", 4, "--algorithms", "rand_k", "--output", tmp_path]
     shown = ask(capsys, "quickstart", *options)
     assert set(asked) == {0.5}
@@ -215,6 +232,20 @@ SMALL = ["--clients", "30", "--cohort", "6", "--local.epochs", "1", "--seeds", "
 CHOSEN = ["--algorithms", "fed_avg", "rand_k"]
 
 
+def dp_fed_avg(sampler, noise_multiplier):
+    """(algorithm, model, federation) of a model of three numbers."""
+    algorithm = fp.dp_fed_avg(
+        lambda params, example: jnp.sum((params - example) ** 2),
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        clip_norm=1.0,
+        noise_multiplier=noise_multiplier,
+    )
+    numbers = np.zeros(3, np.float32)
+    return algorithm, numbers, fp.Federation.blank(numbers, sampler.accounting.population, 2)
+
+
 def test_a_budget_ends_training(tmp_path, capsys):
     budget = ["--noise-multiplier", "1.5", "--rounds", "20", "--stop-at-epsilon", "1.0"]
     assert run.main(["quickstart", *SMALL, *CHOSEN, *budget, "--output", str(tmp_path / "r")]) == 0
@@ -229,16 +260,9 @@ def test_a_budget_ends_training(tmp_path, capsys):
     assert spent["epsilons"]["PLD"] == spent["epsilon"]
     assert f"{done} of 20 rounds" in shown
     assert "no budget applies" in shown
-    sampler = fp.poisson(30, 0.2, 20)
-    dearer = fp.dp_fed_avg(
-        lambda params, example: 0.0,
-        sampler=sampler,
-        optimizer=None,
-        batches=fp.full_batch(),
-        clip_norm=1.0,
-        noise_multiplier=1.5,
-    )
-    assert fp.certify(dearer, done + 1, spent["delta"]).epsilon > 1.0
+    same = dp_fed_avg(fp.poisson(30, 0.2, 20), 1.5)
+    assert fp.certify(*same, done, spent["delta"]).epsilon == pytest.approx(spent["epsilon"])
+    assert fp.certify(*same, done + 1, spent["delta"]).epsilon > 1.0
 
 
 @pytest.mark.parametrize(
@@ -259,17 +283,10 @@ def test_a_budget_that_no_round_meets_is_refused(budget, said, tmp_path, capsys)
 
 def test_a_curve_of_many_rounds_is_cheap():
     """Well under a second a point (about 0.2 s), once the first is there; a busy machine gets 1 s."""
-    algorithm = fp.dp_fed_avg(
-        lambda params, example: 0.0,
-        sampler=fp.fixed_size(6000, 100),
-        optimizer=None,
-        batches=fp.full_batch(),
-        clip_norm=1.0,
-        noise_multiplier=1.4,
-    )
-    fp.certify(algorithm, 400, 1e-5)
+    trained = dp_fed_avg(fp.fixed_size(6000, 100), 1.4)
+    fp.certify(*trained, 400, 1e-5)
     began = time.perf_counter()
-    curve = [fp.certify(algorithm, t, 1e-5).epsilon for t in range(40, 401, 40)]
+    curve = [fp.certify(*trained, t, 1e-5).epsilon for t in range(40, 401, 40)]
     assert time.perf_counter() - began < 10
     assert curve == sorted(curve)
     assert curve[-1] < math.inf

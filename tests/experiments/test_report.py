@@ -12,6 +12,9 @@ from experiments import run
 from experiments.command_line import parse
 from experiments.record import plain
 from experiments.report.__main__ import main
+from experiments.report.records import certificate
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = ["--clients", "30", "--cohort", "6", "--sampling", "fixed_size", "--local.epochs", "1"]
 SMALL += ["--algorithms", "fed_avg", "top_k", "--rounds", "4", "--every", "2", "--seeds", "2"]
@@ -102,7 +105,9 @@ def test_every_epsilon_of_the_ledger_says_what_it_means(several):
     for row in rows:
         cells = dict(zip(head, row, strict=True))
         view = cells["view"].split()[0]
-        number = report["certified"][view] if cells["status"] == "certified" else report["claimed"]
+        certified = report["certified"][view]
+        own = cells["status"] == f"certified, {certified['basis']}"
+        number = certified if own else report["claimed"]
         assert float(cells["epsilon"]) == pytest.approx(number["epsilon"], rel=1e-3)
         assert float(cells["delta"]) == pytest.approx(number["delta"], rel=1e-2)
         assert cells["unit"] == number["unit"] == "client"
@@ -114,6 +119,14 @@ def test_every_epsilon_of_the_ledger_says_what_it_means(several):
     for view in report["certified"].values():
         assert f"{view['accountant']} ({view['bound']}); composed: {view['event']}" in said
     assert "It holds for this run" in said
+
+
+def test_a_certificate_of_an_older_run_says_nothing_of_its_basis(several):
+    base, _ = several
+    summary = json.loads((base / "a" / "summary.json").read_text())
+    found = summary["privacy"]["top_k"]["certified"]["server"]
+    assert certificate(found).basis == found.pop("basis") == "constructed"
+    assert certificate(found).basis == "declared"
 
 
 def test_a_claim_that_does_not_hold_says_why(several):

@@ -99,15 +99,13 @@ def test_curves_by_uplink(page, name, label):
 
 def test_curves_by_epsilon(page):
     from experiments import config as configuration
-    from fedpriv.privacy import certify
 
     histories, root = page
     module = configuration.load("quickstart")
     ledger = module.ledger(module.config)
     svg = svg_of(root, "Test loss by certified epsilon")
     x, mean, _ = curve(svg, "DP-FedAvg")
-    algorithm = ledger.algorithms["dp_fed_avg"]
-    expected = [certify(algorithm, t, ledger.delta).epsilon for t in (5, 10, 15, 20)]
+    expected = [ledger.certify("dp_fed_avg", t).epsilon for t in (5, 10, 15, 20)]
     np.testing.assert_allclose(x, expected, atol=1e-4)
     np.testing.assert_allclose(mean, histories["dp_fed_avg"].loss.mean(1), atol=0.01)
     assert len(with_class(svg, "series")) == 3  # not FedAvg, which has no finite one

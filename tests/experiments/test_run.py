@@ -6,12 +6,16 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import configs
 from experiments import config as configuration
 from experiments.run import main
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = ["--clients", "30", "--cohort", "6", "--sampling", "fixed_size", "--local.epochs", "1"]
 
@@ -287,17 +291,20 @@ def test_the_server_never_learns_less_than_through_secure_aggregation():
     """With cohorts of varying size, too: a member's share of the noise is then 1 / slots at worst."""
     import fedpriv as fp
 
+    numbers = np.zeros(3, np.float32)
+    blank = fp.Federation.blank(numbers, 100, 2)
     for sampler in (fp.fixed_size(100, 2), fp.poisson(100, 0.02, 14), fp.everyone(100)):
         algorithm = fp.dp_fed_avg(
-            lambda params, example: 0.0,
+            lambda params, example: jnp.sum((params - example) ** 2),
             sampler=sampler,
-            optimizer=None,
+            optimizer=lambda t: optax.sgd(0.1),
             batches=fp.full_batch(),
             clip_norm=1.0,
             noise_multiplier=4.0,
         )
         server, behind = (
-            fp.certify(algorithm, 100, 1e-3, view=v) for v in ("server", "server_secagg")
+            fp.certify(algorithm, numbers, blank, 100, 1e-3, view=v)
+            for v in ("server", "server_secagg")
         )
         assert server.epsilon >= behind.epsilon
         assert "multiplier" in str(server)

@@ -8,6 +8,8 @@ from prepared import random_split, write_images
 
 from experiments import run
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "4", "--records", "50", "--client-rate", "0.5", "--local-steps", "3"]
 SMALL += ["--rounds", "2", "--every", "1", "--warm-start", "1"]
 

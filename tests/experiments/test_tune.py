@@ -8,6 +8,8 @@ import pytest
 from configs import dp_scaffold_synthetic
 from experiments import tune
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SMALL = ["--clients", "4", "--records", "50", "--client-rate", "0.5", "--rounds", "4"]
 SMALL += ["--local-steps", "3", "--warm-start", "1"]
 

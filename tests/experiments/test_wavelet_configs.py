@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from prepared import random_split, write_images
 
-from experiments import privacy, run
-from experiments.wavelet_algorithms import Maker
+from experiments import privacy, run, wavelet
+from experiments.config import image
 from experiments.wavelet_config import Name, Wavelet
-from fedpriv import certify, models
+from fedpriv import models
 
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]
 SMALL += ["--every", "1", "--delta", "1e-3"]
@@ -67,32 +67,29 @@ def test_other_data(config, prepared, tmp_path):
     assert found["rounds"] == dict.fromkeys(names, 2)
 
 
-def made(names, **changes):
+def epsilons(*names, **changes):
+    """Of six rounds, on 594 records of each client."""
     config = Wavelet(algorithms=names, rounds=6, **changes)
-    maker = Maker(config, models.small_mnist_cnn(), 594, lambda _: 1.0)
-    return {name: maker.make(name) for name in names}
+    ledger = wavelet.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), 60_000)
+    return [ledger.certify(name, 6).epsilon for name in names]
 
 
 @pytest.mark.slow
 def test_schedules_meet_the_budget_of_the_constant_noise():
     for names in (("dp_sgd", "dyn_dp_sgd"), ("dp_fed_avg", "dyn_dp_fed_avg")):
-        plain, falling = (certify(a, 6, 1e-5).epsilon for a in made(names).values())
+        plain, falling = epsilons(*names)
         assert falling <= plain
         assert falling == pytest.approx(plain, rel=1e-2)
 
 
 def test_sound_variants_have_the_certificate_of_the_plain_ones():
     for names in (("dp_sgd", "dp_sgd_wav_sound"), ("dp_fed_avg", "dp_fed_avg_wav_sound")):
-        plain, sound = (certify(a, 6, 1e-5).epsilon for a in made(names).values())
+        plain, sound = epsilons(*names)
         assert sound == pytest.approx(plain)
 
 
 def test_every_layer_by_itself_has_the_same_certificate():
-    names = ("dp_sgd",)
-    flat, layered = (
-        certify(made(names, per_layer=value)["dp_sgd"], 6, 1e-5).epsilon for value in (False, True)
-    )
-    assert flat == layered
+    assert epsilons("dp_sgd", per_layer=False) == epsilons("dp_sgd", per_layer=True)
 
 
 def test_the_ledger_needs_no_data(capsys, tmp_path):

@@ -13,8 +13,8 @@ from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 from jax.sharding import PartitionSpec
 
+from experiments.program_numbers import Position, inner
 from fedpriv.interpret import bind
-from fedpriv.program_numbers import Position, inner
 
 Values = dict[Position, Any]
 

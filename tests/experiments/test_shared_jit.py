@@ -7,10 +7,10 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from experiments.program_numbers import numbers
+from experiments.shared_jit import SharedJit
 from fedpriv.conv import conv_general_dilated
 from fedpriv.dense import dot_general
-from fedpriv.program_numbers import numbers
-from fedpriv.shared_jit import SharedJit
 from fedpriv.strategy import Strategy, spmd, sum_over, use
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.program_inputs import Values, run
-from fedpriv.program_numbers import Position, as_bytes, numbers, same_structure
+from experiments.program_inputs import Values, run
+from experiments.program_numbers import Position, as_bytes, numbers, same_structure
 
 
 class Outside(NamedTuple):
