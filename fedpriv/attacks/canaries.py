@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -280,6 +281,8 @@ class _AmongRecords(_Played):
 def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyTree]) -> Shard:
     """The shard of client i (i32[]), some of whose records are canaries."""
 
+    numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
+
     class CanaryShard(Shard):
         def private_mean(
             self, key: Key, gradients: Gradients, params: Params, *, records: Sampler, **how: Any
@@ -289,11 +292,10 @@ def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyT
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
                 )
             places.append(())
-            numbered = shard._replace(examples=(shard.examples, jnp.arange(shard.capacity)))
             played = canaries.gradients(gradients, i)
             return numbered.private_mean(key, played, params, records=records, **how)
 
-    return CanaryShard(*shard)
+    return CanaryShard(shard.examples, shard.size, shard.round)
 
 
 def _unit(v: jax.Array) -> jax.Array:
