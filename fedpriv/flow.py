@@ -102,7 +102,9 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        if inner:  # not known: everything may depend on everything, and how often is not known either
+        if (
+            inner
+        ):  # not known: everything may depend on everything, and how often is not known either
             every = NONE.union(*labels)
             for jaxpr in inner:
                 found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
