@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -131,7 +132,7 @@ def _trained(
 def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Iterator[Canaried]:
     present, scores = np.asarray(state.present), np.asarray(state.scores)
     delta = _delta(ledger.delta, present.size)
-    ledger = ledger._replace(delta=delta)
+    ledger = replace(ledger, delta=delta)
     claim = ledger.claim(name, config.rounds)
     for v, view in enumerate(VIEWS):
         yield Canaried(

@@ -52,14 +52,16 @@ class Codec(NamedTuple):
       code: (key, message) -> `Coded`. The key is the client's, from which a codec that draws takes a stream of its own.
       wire: (d) -> size of the coded message of d values.
       lossy: whether what is decoded may differ from the message.
+      known: whether that is known, and not the word of who made the codec.
     """
 
     code: Callable[[Key, PyTree], Coded]
     wire: Callable[[int], Wire]
     lossy: bool
+    known: bool = False
 
 
-UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False)
+UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False, known=True)
 """32 bits per value, exactly what was sent."""
 
 

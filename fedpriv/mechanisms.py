@@ -84,11 +84,12 @@ class Mechanism(NamedTuple):
     @property
     def constructed(self) -> bool:
         """Whether the multiplier is what this module proved of `clip` and `perturb`, none of them replaced since."""
-        return self.seal == (self.clip, self.perturb, self.multiplier)
+        whole = len(self.seal) == len(self) - 1
+        return whole and all(a is b for a, b in zip(self.seal, self, strict=False))
 
     def sealed(self) -> Mechanism:
         """The same, as one whose multiplier is proved."""
-        return self._replace(seal=(self.clip, self.perturb, self.multiplier))
+        return self._replace(seal=self[:-1])
 
 
 def mechanism(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.models import as_float
-from fedpriv.per_example import Gradients, PerExample
+from fedpriv.per_example import Gradients, PerExample, by_records
 from fedpriv.stacked import EXACT, counted, rounding
 from fedpriv.types import Example, Params, PyTree
 
@@ -49,7 +49,7 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
             lambda: tree([_each(*p, l2) for p in parts]),
         )
 
-    return gradients
+    return by_records(gradients)
 
 
 def _in_order(params: Params) -> list[str]:

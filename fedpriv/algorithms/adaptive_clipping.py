@@ -121,7 +121,7 @@ def _with_a_bit(codec: Codec) -> Codec:
         of_update = codec.wire(d - 1)
         return of_update._replace(overhead=of_update.overhead + 1)
 
-    return Codec(code, wire, codec.lossy)
+    return Codec(code, wire, codec.lossy, codec.known)
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:
