@@ -102,12 +102,13 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        # Not known: everything may depend on everything, and how often is not known either.
-        every = NONE.union(*labels)
-        for jaxpr in inner:
-            found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
-            every = every.union(*found)
-        return [self._step(eqn, [*labels, every])] * len(eqn.outvars)
+        if inner:  # not known: everything may depend on everything, and how often is not known either
+            every = NONE.union(*labels)
+            for jaxpr in inner:
+                found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
+                every = every.union(*found)
+            labels = [*labels, every]
+        return [self._step(eqn, labels)] * len(eqn.outvars)
 
     def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
         jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]

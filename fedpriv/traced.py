@@ -264,7 +264,7 @@ def look(
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
     except Exception as error:
         said = _in_one_line(error)
-        if said is None or jax.config.read("jax_traceback_filtering") == "off":
+        if said is None or jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
             raise
         raise ValueError(said) from None
     _check_host(traced.jaxpr)

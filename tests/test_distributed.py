@@ -63,6 +63,17 @@ def test_results_are_those_of_one_process(found):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
+    """States to the bit; losses are summed in another program."""
+    _, (result, _) = found
+    names = [name for name in result if name.startswith("state")]
+    assert names
+    for name in names:
+        np.testing.assert_array_equal(result[f"streamed {name}"], result[name])
+    assert_close(result["streamed loss"], result["loss"], 1e-6)
+
+
 def test_errors_are_the_same_in_every_process(found):
     devices, results = found
     for result in results:
@@ -73,9 +84,9 @@ def test_errors_are_the_same_in_every_process(found):
         else:
             assert too_many in str(result["odd"])
             assert "became NaN or infinite in round 2 (seed 0)" in str(result["diverged"])
-            assert str(result["shifted"]) == (
-                "initial_state: process 1 has another than process 0; give every process the same"
-            )
+            another = "process 1 has another than process 0; give every process the same"
+            assert str(result["shifted"]) == f"initial_state: {another}"
+            assert str(result["moved"]) == f"federation: {another}"
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,21 @@ def by_records(key, state, cohort):
     return top_k(jnp.abs(seen), 6)
 
 
+def running_mean():
+    """Statistics of the records as they are, kept beside the model, as batch normalisation does."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            pixels = jnp.mean(shard.examples["image"].astype(jnp.float32))
+            return fp.Sent(update(state, key, shard), {"pixels": pixels})
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        mean = 0.9 * state.extra + 0.1 * metrics["diagnostics"]["pixels"]
+        return State(stepped(state, total, cohort.expected_size), state.round + 1, mean), metrics
+
+    return of_clients(round, jnp.float32(0))
+
+
 def choosing(bound):
     """The clip norm of a second sum is `bound` of what the first one's clients report."""
 
@@ -364,6 +379,7 @@ FAULTS = {
         remembering(lambda s: moved(s, s.extra.mean(0))),
         r"state\.params.* depends on clients' own state",
     ),
+    "a running mean of records": (running_mean(), r"state\.extra.* depends on a client's data"),
     "clients' own state mixed": (
         remembering(lambda s: s._replace(extra=jnp.roll(s.extra, 1, 0))),
         "depends on clients' own state",

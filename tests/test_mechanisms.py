@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_privacy import clipping
-from small import assert_close, assert_identical, assert_normal
+from small import assert_close, assert_identical, assert_normal, certified, sgd, squared
 
-from fedpriv import certify, everyone, fed_avg, full_batch, gaussian, laplace
+from fedpriv import everyone, fed_avg, full_batch, gaussian, laplace
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -132,15 +132,10 @@ def test_laplace_declares_itself():
 
 def test_the_ledger_follows_laplace_noise():
     """Through any algorithm that takes a mechanism; 1 / multiplier is the pure epsilon of a round."""
-    algorithm = fed_avg(
-        lambda params, example: 0.0,
-        sampler=everyone(5),
-        optimizer=None,
-        batches=full_batch(),
-        mechanism=laplace(1.0, 4.0),
-    )
-    certificate = certify(algorithm, 1, 1e-12)
+    options = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
+    algorithm = fed_avg(squared, **options, mechanism=laplace(1.0, 4.0))
+    certificate = certified(algorithm, 1, 1e-12)
     assert certificate.epsilon == pytest.approx(0.25, rel=1e-3)
-    share = certify(algorithm, 1, 1e-12, view="server")
+    share = certified(algorithm, 1, 1e-12, view="server")
     assert share.epsilon == math.inf
     assert "share of Laplace noise" in share.assumptions[0]

@@ -59,7 +59,7 @@ algorithm = fp.dp_fed_avg(
 history = fp.simulate(algorithm, model.init, federation, data, score=model.score, rounds=20, every=20)
 assert history.accuracy[-1, 0] > 0.9, history.accuracy
 for lacking in (
-    lambda: fp.certify(algorithm, 6, 1e-3),
+    lambda: fp.certify(algorithm, model.init, federation, 6, 1e-3),
     lambda: fp.datasets.load("digits"),
     lambda: fp.datasets.load("mnist"),
     lambda: fp.attacks.infer_membership(np.zeros(200), np.ones(200)),

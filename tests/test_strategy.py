@@ -15,6 +15,7 @@ from fedpriv import (
     fed_smp,
     fixed_size,
     models,
+    one_round,
     select_rand_k,
 )
 from fedpriv.strategy import current, default, spmd, sum_over, use
@@ -82,7 +83,7 @@ def round_of():
 
     def result(strategy, federation):
         state = algorithm.init(start(9), federation)
-        return run(strategy, algorithm.round, jax.random.key(0), state, federation)
+        return run(strategy, one_round(algorithm), jax.random.key(0), state, federation)
 
     federation = regression([4, 1, 3, 2, 4, 3, 1], features=9)
     return result, federation, result(Strategy(), federation)
@@ -117,7 +118,7 @@ def test_a_round_does_not_depend_on_the_convolution():
     )
     state = algorithm.init(model.init(jax.random.key(0)), federation)
     results = [
-        run(strategy, algorithm.round, jax.random.key(0), state, federation)
+        run(strategy, one_round(algorithm), jax.random.key(0), state, federation)
         for strategy in (Strategy("vmap"), Strategy(convolution="xla"))
     ]
     assert np.abs(jax.tree.leaves(results[0])[0] - jax.tree.leaves(state)[0]).max() > 1e-3

@@ -20,7 +20,18 @@ def score(params, example):
     return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
-def trained(strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0) -> fp.History:
+def streamed(federation: fp.Federation) -> fp.StreamedFederation:
+    """The same, on the host."""
+    examples, rows, size = jax.tree.map(
+        np.asarray, (federation.examples, federation.rows, federation.size)
+    )
+    clients = [own[:n] for own, n in zip(rows, size, strict=True)]
+    return fp.StreamedFederation.from_arrays(examples, clients)
+
+
+def trained(
+    strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0, *, of_host: bool = False
+) -> fp.History:
     """DP-FedAvg with 5 of 7 clients of unequal size, 2 seeds, 5 rounds, evaluated every 2."""
     federation = regression([4, 1, 3, 2, 4, 3, 1])
     algorithm = fp.dp_fed_avg(
@@ -35,12 +46,25 @@ def trained(strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0) -> fp
     return fp.simulate(
         algorithm,
         initial,
-        federation,
+        streamed(federation) if of_host else federation,
         federation.examples,
         score=score,
         rounds=5,
         every=2,
         seeds=(0, 1),
+        strategy=strategy,
+    )
+
+
+def moved(strategy: fp.Strategy) -> None:
+    """Every process streams other records."""
+    fp.simulate(
+        fp.fed_avg(squared, sampler=fp.everyone(2), optimizer=sgd, batches=fp.full_batch()),
+        start(),
+        streamed(regression([2, 2], seed=jax.process_index())),
+        regression([2, 2]).examples,
+        score=score,
+        rounds=1,
         strategy=strategy,
     )
 
@@ -64,7 +88,9 @@ def main(file: str, devices: str, *address: str) -> None:
     count = fp.distributed.initialize(*given)
     strategy = default()
     history = trained(strategy)
+    of_host = numbers(trained(strategy, of_host=True))
     found = numbers(history) | {
+        **{f"streamed {name}": value for name, value in of_host.items()},
         "odd": refused(ValueError, fp.Strategy, "map", 2 * count - 1),
         "many": refused(ValueError, fp.Strategy, "map", 2 * count * int(devices)),
         "later": jax.tree.leaves(history.state.params)[0] + 1,  # the state is this process's own
@@ -72,6 +98,7 @@ def main(file: str, devices: str, *address: str) -> None:
     if address:  # once is enough
         found |= {
             "diverged": refused(fp.DivergedError, trained, strategy, 1e30),
+            "moved": refused(ValueError, moved, strategy),
             "shifted": refused(ValueError, trained, strategy, 0.1, float(jax.process_index())),
             "alone": trained(fp.Strategy()).loss,  # each process by itself
         }
