@@ -194,7 +194,8 @@ class Watched(Cohort):
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
-        return tree_mark(self._notes, Note("store", user_line(), self._call), stored)
+        note = Note("store", user_line(), self._call)
+        return tree_mark(self._notes, note, (own, stored))[1]  # the rows of all others stay
 
 
 def _shapes(tree: PyTree) -> PyTree:
@@ -530,8 +531,9 @@ class _Rules:
                 (x - _of(Held, x)) | {OF_OWN} | ({note.label} if _of(Held, x) else NONE)
                 for x in labels
             ]
-        own = self.private(every)
-        return [frozenset({Held(note.line)}) if own or self._secret else NONE] * len(labels)
+        # Whose row was replaced says who took part.
+        own = self._secret or self.private(every) or _of(Held, every)
+        return [frozenset({Held(note.line)}) if own else NONE] * len(labels)
 
     def _sum(self, note: Note, labels: Any, place: Place) -> list[Labels]:
         *message, key = labels

@@ -155,6 +155,45 @@ def remembering(kept):
     return of_clients(round, jnp.zeros((CLIENTS, D)))
 
 
+def replaced_rows(key, state, cohort, summed, metrics):
+    """Clients keep a constant, so that the rows that change tell who took part."""
+    kept = cohort.sum(
+        lambda key, shard, own: fp.Sent(update(state, key, shard), own=jnp.ones(())),
+        jax.random.fold_in(key, 1),
+        mechanism=GAUSSIAN,
+        own=jnp.zeros(CLIENTS),
+    ).own
+    return moved(state, kept.sum() * jnp.ones(D)), metrics
+
+
+def old_rows(key, state, cohort, summed, metrics):
+    """What clients kept in earlier rounds stays where a second call keeps zeros."""
+
+    def keeping(own):
+        return lambda key, shard, row: fp.Sent(update(state, key, shard), own=own(shard))
+
+    kept, cleared = (
+        cohort.sum(client, jax.random.fold_in(key, i), mechanism=GAUSSIAN, own=state.extra).own
+        for i, client in enumerate(
+            (keeping(lambda shard: 1.0 * shard.size), keeping(lambda shard: jnp.zeros(())))
+        )
+    )
+    return moved(state._replace(extra=kept), cleared.sum() * jnp.ones(D)), metrics
+
+
+def derivative(key, state, cohort, summed, metrics):
+    """By the model, of a noisy sum: its noise falls out."""
+
+    def total(params):
+        now = state._replace(params=params)
+        client = lambda key, shard: update(now, key, shard)  # noqa: E731
+        return flatten(cohort.sum(client, key, mechanism=GAUSSIAN).total).sum()
+
+    along = jax.tree.map(jnp.ones_like, state.params)
+    _, slope = jax.jvp(total, (state.params,), (along,))
+    return moved(state, slope * jnp.ones(D)), metrics
+
+
 def drawn_by_hand(declared, rate=0.4):
     """A sampler whose draw and accounting are not of one piece."""
     honest = fp.poisson(CLIENTS, rate, 5)
@@ -352,6 +391,18 @@ FAULTS = {
     "a clip norm from clients' data": (
         choosing(lambda summed: summed.metrics["diagnostics"]["mean_update_norm"]),
         r"the release in test_faults.py:\d+ depends on a client's data .* does not bound",
+    ),
+    "who took part, by the rows they replace": (
+        after_sum(replaced_rows),
+        "state.params.* depends on clients' own state",
+    ),
+    "rows that a second call leaves as they were": (
+        after_sum(old_rows, jnp.zeros(CLIENTS), sampler=fp.everyone(CLIENTS)),
+        "state.params.* depends on clients' own state",
+    ),
+    "the derivative of a noisy sum": (
+        after_sum(derivative),
+        "state.params.* depends on a client's data",
     ),
     # noise that is not fresh
     "a constant key": (
