@@ -36,7 +36,7 @@ class Canaried(NamedTuple):
       runs: seeds.
       claim, certificate: of the run, at the delta of this audit.
       least: what epsilon is at least, with 95 % confidence (Steinke et al.).
-      estimate: of epsilon, no bound (after Andrew et al.).
+      estimate: of the average canary's epsilon, no bound (after Andrew et al.): it scatters, and exceeds small ones.
     """
 
     name: str

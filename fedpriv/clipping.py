@@ -19,15 +19,15 @@ from fedpriv.vectors import dimension, flatten, unflatten
 from fedpriv.wavelet import haar, haar_norm, inverse_haar, padded_length
 
 Bound: TypeAlias = float | jax.Array
-"""C, which may be traced."""
+"""C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.LEAST_CLIP`."""
 
 
 class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
-    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too. Sets
-    of Haar coefficients are sets of vectors padded to m = 2^L entries: noise is added to those, and what is cut off
-    afterwards is post-processing.
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too; a norm
+    is infinite from 1.8e19 on, as float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded
+    to m = 2^L entries: noise is added to those, and what is cut off afterwards is post-processing.
 
     Attributes:
       clip: (contribution, C) -> (bounded contribution, its norm before).
@@ -170,9 +170,10 @@ def per_level(d: int) -> Clipping:
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         _require_dimension(d, update)
         groups = jnp.split(haar(flatten(update)), starts)
-        norms = [jnp.linalg.norm(group) for group in groups]
-        norm = jnp.sqrt(sum(n**2 / limit for n, limit in zip(norms, limits, strict=True)))
-        scales = [_scale(n, bound * limit, norm) for n, limit in zip(norms, limits, strict=True)]
+        # W is a power of two: times W nothing is rounded, and no level's squares are 0 because its bound is low.
+        norms = [jnp.linalg.norm(g / limit) for g, limit in zip(groups, limits, strict=True)]
+        norm = jnp.sqrt(sum(n**2 * limit for n, limit in zip(norms, limits, strict=True)))
+        scales = [_scale(n, bound, norm) for n in norms]
         u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
         return unflatten(u, update), norm
 
