@@ -13,9 +13,9 @@ from experiments.config import Ledger
 from experiments.ledger import Account, accounts
 from fedpriv.attacks.bounds import LowerBounds, lower_bounds
 from fedpriv.attacks.mechanism import draw_scores
+from fedpriv.certificate import Looked
 from fedpriv.mechanisms import Mechanism
 from fedpriv.privacy import Certificate, Claim, Release
-from fedpriv.types import Algorithm
 
 AFFORDABLE = 8e8
 """Normal numbers per row: 10 to 20 s."""
@@ -87,11 +87,11 @@ def audit_mechanisms(ledger: Ledger, rounds: int, draws: int, seed: int) -> list
     """Every view of every algorithm, each distinct one once."""
     found: list[Audited | Undrawn] = []
     for account in _by_mechanism(ledger, accounts(ledger, rounds)):
-        algorithm = ledger.algorithms[account.names[0]]
-        for views in _alike(algorithm, account, rounds):
-            found.append(_audited(account, algorithm, views, rounds, draws, seed))
-        if not _drawable(algorithm.releases(1)):
-            reasons = [r.reason for r in algorithm.releases(1) if r.reason]
+        looked = ledger.looked(account.names[0])
+        for views in _alike(looked, account, rounds):
+            found.append(_audited(account, looked, views, rounds, draws, seed))
+        if not _drawable(looked.releases(1)):
+            reasons = [r.reason for r in looked.releases(1) if r.reason]
             found.append(Undrawn(account.names, account.claim, "; ".join(dict.fromkeys(reasons))))
     return found
 
@@ -102,7 +102,7 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
     for account in found:
         groups: dict[object, list[str]] = {}
         for name in account.names:
-            used = [r.mechanism for r in ledger.algorithms[name].releases(1) if r.mechanism]
+            used = [r.mechanism for r in ledger.looked(name).releases(1) if r.mechanism]
             same = tuple((_levels(m), m.dimension, m.scales is None) for m in used)
             groups.setdefault(same, []).append(name)
         parts += [account._replace(names=tuple(names)) for names in groups.values()]
@@ -117,11 +117,11 @@ def _drawable(releases: Sequence[Release]) -> list[Release]:
     return [r for r in releases if r.multiplier > 0 and r.mechanism is not None]
 
 
-def _alike(algorithm: Algorithm, account: Account, rounds: int) -> list[tuple[str, ...]]:
+def _alike(looked: Looked, account: Account, rounds: int) -> list[tuple[str, ...]]:
     """The views with something to draw; those that see the same of a record together."""
     groups: dict[object, list[str]] = {}
     for certificate in account.certificates:
-        seen = [r for r in algorithm.releases(rounds) if r.view == certificate.view]
+        seen = [r for r in looked.releases(rounds) if r.view == certificate.view]
         if _drawable(seen):
             same = tuple(replace(r, view="server") for r in seen)
             by_record = all(r.unit == "record" for r in seen)
@@ -131,15 +131,15 @@ def _alike(algorithm: Algorithm, account: Account, rounds: int) -> list[tuple[st
 
 def _audited(
     account: Account,
-    algorithm: Algorithm,
+    looked: Looked,
     views: tuple[str, ...],
     rounds: int,
     draws: int,
     seed: int,
 ) -> Audited:
     view = views[0]
-    drawn, some = affordable(algorithm, view, rounds, draws)
-    scores = draw_scores(algorithm.releases(some), view, draws=drawn, seed=seed)
+    drawn, some = affordable(looked, view, rounds, draws)
+    scores = draw_scores(looked.releases(some), view, draws=drawn, seed=seed)
     certificate = next(c for c in account.certificates if c.view == view)
     claim = account.claim if account.claim and account.claim.view in views else None
     bounds = lower_bounds(scores, certificate.delta)
@@ -147,19 +147,19 @@ def _audited(
     return Audited(account.names, views, rounds, some, drawn, claim, certificate, bounds, surely)
 
 
-def affordable(algorithm: Algorithm, view: str, rounds: int, draws: int) -> tuple[int, int]:
+def affordable(looked: Looked, view: str, rounds: int, draws: int) -> tuple[int, int]:
     """(draws, rounds) that `AFFORDABLE` allows."""
-    fits = int(AFFORDABLE / _cost(algorithm, view, rounds))
+    fits = int(AFFORDABLE / _cost(looked, view, rounds))
     if fits >= min(draws, FEWEST):
         return min(draws, fits), rounds
-    one = int(AFFORDABLE / _cost(algorithm, view, 1))
+    one = int(AFFORDABLE / _cost(looked, view, 1))
     some = max(1, min(rounds, one // min(draws, FEWEST)))
     return min(draws, max(100, one // some)), some
 
 
-def _cost(algorithm: Algorithm, view: str, rounds: int) -> float:
+def _cost(looked: Looked, view: str, rounds: int) -> float:
     """Normal numbers per draw of both neighbours."""
-    seen = _drawable([r for r in algorithm.releases(rounds) if r.view == view])
+    seen = _drawable([r for r in looked.releases(rounds) if r.view == view])
     return 2.0 * sum(
         r.steps * r.repeats * (r.mechanism.dimension or 4) for r in seen if r.mechanism
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -11,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.audit_mechanisms import refutes
-from experiments.config import Entry, Experiment, Run
+from experiments.config import Entry, Experiment, Ledger, Run
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
+from fedpriv.certificate import Looked
 from fedpriv.federation import Federation
-from fedpriv.privacy import Certificate, Claim, Release, certify
+from fedpriv.privacy import Certificate, Claim, Release
 from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy
 from fedpriv.types import Algorithm, Example, State
@@ -34,7 +36,7 @@ class Canaried(NamedTuple):
       runs: seeds.
       claim, certificate: of the run, at the delta of this audit.
       least: what epsilon is at least, with 95 % confidence (Steinke et al.).
-      estimate: of epsilon, no bound (after Andrew et al.).
+      estimate: of the average canary's epsilon, no bound (after Andrew et al.): it scatters, and exceeds small ones.
     """
 
     name: str
@@ -87,8 +89,9 @@ def audit_runs(
 ) -> list[Canaried | Skipped]:
     """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
     found: list[Canaried | Skipped] = []
+    ledger = experiment.ledger
     for name, entry in experiment.entries.items():
-        release = _hiding(entry.algorithm)
+        release = _hiding(ledger.looked(name))
         try:
             if release and release.mechanism:
                 count, per_client = _places(canaries, entry.federations[0], release.unit)
@@ -97,15 +100,15 @@ def audit_runs(
                     entry.algorithm, count, per_client=per_client, clip_norm=longest
                 )
                 state = _trained(experiment, entry, audited, config, strategy)
-                found += _canaried(name, entry.algorithm, experiment.delta, config, state)
+                found += _canaried(name, ledger, config, state)
         except NoPlaceError as error:
             found.append(Skipped(name, str(error)))
     return found
 
 
-def _hiding(algorithm: Algorithm) -> Release | None:
+def _hiding(looked: Looked) -> Release | None:
     """What an audit of a run can look at: noise that is added to sums, or to records' gradients."""
-    seen = [r for r in algorithm.releases(1) if r.view in VIEWS and r.mechanism is not None]
+    seen = [r for r in looked.releases(1) if r.view in VIEWS and r.mechanism is not None]
     return next((r for r in seen if r.multiplier > 0), None)
 
 
@@ -126,19 +129,18 @@ def _trained(
     ).state
 
 
-def _canaried(
-    name: str, algorithm: Algorithm, delta: float, config: Run, state: CanaryState
-) -> Iterator[Canaried]:
+def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Iterator[Canaried]:
     present, scores = np.asarray(state.present), np.asarray(state.scores)
-    delta = _delta(delta, present.size)
-    claim = algorithm.claim(config.rounds, delta)
+    delta = _delta(ledger.delta, present.size)
+    ledger = replace(ledger, delta=delta)
+    claim = ledger.claim(name, config.rounds)
     for v, view in enumerate(VIEWS):
         yield Canaried(
             name,
             present.shape[1],
             config.seeds,
             claim if claim is not None and claim.view == view else None,
-            certify(algorithm, config.rounds, delta, view=view),
+            ledger.certify(name, config.rounds, view=view),
             epsilon_one_run(scores[:, v], present, delta),
             epsilon_estimate(scores[:, v], present, delta),
         )

@@ -93,7 +93,8 @@ def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
     found = [_blind(victims)]
     attack = attacker(victims, steps, seed)
     for name, seen in all_seen(victims.model.loss, len(victims.labels)).items():
-        certificate = fp.certify(seen.algorithm, 1, DELTA, view="server")
+        given = seen.algorithm, victims.params, victims.federation
+        certificate = fp.certify(*given, 1, DELTA, view="server")
         view = views(victims, seen, seed)
         for reading in seen.readings:
             title = name if reading == "update" else f"{name}, {_TITLES[reading]}"

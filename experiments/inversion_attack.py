@@ -53,7 +53,7 @@ def views(victims: Victims, seen: Seen, seed: int) -> View:
     key = jax.random.fold_in(jax.random.key(seed), 1)
 
     def view(key: jax.Array, state: Any, federation: fp.Federation) -> View:
-        return server_view(seen.algorithm, key, state, federation, of=seen.of)
+        return server_view(seen.algorithm, key, state, federation)
 
     return jax.jit(view)(key, state, victims.federation)
 

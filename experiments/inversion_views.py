@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from fedpriv.attacks.transcript import least_squares, unmixed
 from fedpriv.attacks.views import View, by_models
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.consensus import Norm
-from fedpriv.types import Algorithm, LossFn, Params, PyTree
+from fedpriv.types import Algorithm, LossFn, Params
 from fedpriv.vectors import flatten
 
 RATE = 0.2
@@ -36,13 +35,11 @@ class Seen(NamedTuple):
       algorithm: of clients with one image each.
       readings: of what the server sees.
       steps: that clients take.
-      of: see `server_view`.
     """
 
     algorithm: Algorithm
     readings: tuple[Reading, ...] = ("update",)
     steps: int = 1
-    of: Callable[[PyTree], PyTree] = lambda messages: messages
 
 
 def read(view: View, params: Params, reading: Reading) -> View:
@@ -101,20 +98,13 @@ def _updates(loss: LossFn, victims: int) -> dict[str, Seen]:
 
 def _by_record(loss: LossFn, victims: int) -> dict[str, Seen]:
     records, gradients = fp.everyone(1), fp.per_example(loss)
-    sgd = fp.LocalSteps(
-        gradients, records, 1, lambda t: optax.sgd(RATE), fp.gaussian(1.0, 1.0), linear=True
-    )
+    sgd = fp.LocalSteps(gradients, records, 1, lambda t: optax.sgd(RATE), fp.gaussian(1.0, 1.0))
     scaffold = fp.dp_scaffold_steps(gradients, records, 1, RATE, 1.0, 1.0)
     sampler = fp.everyone(victims)
 
-    def minus(messages: PyTree) -> PyTree:
-        return jax.tree.map(jnp.negative, messages)
-
     return {
-        "DP-SGD, sigma = 1": Seen(fp.dp_sgd(sgd, sampler=sampler), of=minus),
-        "DP-SCAFFOLD, sigma_g = 1": Seen(
-            fp.dp_scaffold(scaffold, sampler=sampler), of=lambda pair: minus(pair[0])
-        ),
+        "DP-SGD, sigma = 1": Seen(fp.dp_sgd(sgd, sampler=sampler)),
+        "DP-SCAFFOLD, sigma_g = 1": Seen(fp.dp_scaffold(scaffold, sampler=sampler)),
     }
 
 

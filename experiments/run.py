@@ -33,6 +33,7 @@ from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.calibrate import calibrate_rounds
+from fedpriv.contract import check_launch
 from fedpriv.strategy import Strategy, split_cpu
 
 
@@ -179,10 +180,10 @@ def complain(text: str, joined: Processes) -> None:
 
 
 def check(experiment: Experiment) -> None:
-    """Traces every algorithm's round: what the last one's is refused for is said before the first one trains."""
+    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
     ledger = experiment.ledger
     for name in ledger.entries:
-        ledger.looked(name)
+        check_launch(*ledger.of(name))
 
 
 def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:

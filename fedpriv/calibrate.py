@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.certificate import certify
+from fedpriv.certificate import Looked, looked_at
 from fedpriv.privacy._checks import require, require_count, require_delta
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def calibrate_noise(
 
     Raises:
         ValueError: no function is given; the target cannot be reached with any multiplier up to 1e6, or is met by any
-            from 1e-3 on.
+            from 1e-3 on; as `certify`.
+        LeakError: as `certify`.
     """
     _check(epsilon, delta)
     require(callable(make), "make", type(make).__name__, "give a function: noise -> algorithm")
@@ -111,7 +112,8 @@ def calibrate_rounds(
 
     Raises:
         ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds
-            reaches it.
+            reaches it; as `certify`.
+        LeakError: as `certify`.
     """
     _check(epsilon, delta)
     most = _MOST_ROUNDS if at_most is None else at_most
@@ -154,11 +156,13 @@ def _priced(
     params: Any, federation: Any, delta: float, view: str, honest: float, claimed: bool
 ) -> Callable[[Algorithm, int], float]:
     """(algorithm, rounds) -> epsilon."""
+    last: list[Looked] = []
 
     def epsilon(algorithm: Algorithm, rounds: int) -> float:
         if not claimed:
-            options = {"view": view, "honest": honest}
-            return certify(algorithm, params, federation, rounds, delta, **options).epsilon  # type: ignore[arg-type]
+            if not last or last[0].algorithm is not algorithm:
+                last[:] = [looked_at(algorithm, params, federation)]
+            return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
         claim = algorithm.claim(rounds, delta)
         if claim is None:
             raise ValueError(

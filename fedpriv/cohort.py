@@ -25,9 +25,9 @@ class Sent(NamedTuple):
     """What a client gives back, where that is more than its message.
 
     Attributes:
-      message: what travels.
+      message: what travels, a tree.
       diagnostics: name -> f32[], numbers about the client that are not private and never released.
-      own: what the client keeps for itself until it takes part again.
+      own: what the client keeps for itself until it takes part again, a tree like its row of the store.
     """
 
     message: PyTree
@@ -39,9 +39,9 @@ class Summed(NamedTuple):
     """What a call of the cohort gives back.
 
     Attributes:
-      total: the noisy sum of the clients' messages, or what a protocol made of them.
+      total: the noisy sum of the clients' messages, a tree like one of them, or what a protocol made of them.
       metrics: `uplink` (`Wire` of one message) and `diagnostics` (means over the cohort), as a round returns them.
-      own: the store of what clients keep, with the cohort's rows replaced.
+      own: the store of what clients keep, leaves [clients, ...], with the cohort's rows replaced.
     """
 
     total: PyTree
@@ -115,7 +115,7 @@ class Cohort:
           local: each member adds all of the noise to its own clipped message before coding it (local differential
             privacy).
         """
-        clients_key, noise_key = self._keys(key)
+        clients_key, noise_key = self._keys(key, own)
         used = mechanism.in_round(self.round)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
@@ -154,7 +154,7 @@ class Cohort:
           reason: why nothing is hidden, in words; the certificate says it.
           client, key, own: as `sum`.
         """
-        clients_key, protocol_key = self._keys(key)
+        clients_key, protocol_key = self._keys(key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
             message, diagnostics, kept = as_sent(client(key, shard, *mine))
@@ -165,8 +165,13 @@ class Cohort:
         size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
         return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
 
-    def _keys(self, key: Key) -> tuple[Key, Key]:
+    def _keys(self, key: Key, own: PyTree) -> tuple[Key, Key]:
         """(for the clients, for what happens to their messages), of this call alone."""
+        for leaf in jax.tree.leaves(own):
+            if jnp.shape(leaf)[:1] != (self.num_clients,):
+                raise ValueError(
+                    f"own: a leaf {list(jnp.shape(leaf))} has no row for each of {self.num_clients} clients"
+                )
         of_calls = jax.random.fold_in(key, streams.COHORT)
         clients_key, rest = jax.random.split(jax.random.fold_in(of_calls, self._calls))
         self._calls += 1

@@ -11,12 +11,12 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
-from fedpriv.certificate import Looked, certify, looked_at, retraced
+from fedpriv.certificate import Looked, looked_at, retraced
 from fedpriv.codecs import Wire
 from fedpriv.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds import one_round
-from fedpriv.statistics import check_declared, check_mechanism, check_sampler
+from fedpriv.statistics import check_codec, check_declared, check_mechanism, check_sampler
 from fedpriv.types import Algorithm, Params
 
 _ROUNDS, _DELTA = 2, 1e-3
@@ -34,6 +34,7 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
 
     Raises:
       ValueError: what does not hold, in one line.
+      LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = looked_at(algorithm, params, federation)
     for name in ("params", "round"):
@@ -72,6 +73,7 @@ def check_algorithm(
 
     Raises:
       ValueError: what does not hold, in one line.
+      LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = check_launch(algorithm, params, federation)
     _check_twice(looked)
@@ -87,11 +89,14 @@ def check_algorithm(
     _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
     _require(finite, "round: the model is NaN or infinite after it")
-    _check_privacy(looked, params, federation)
-    for _, sampler in algorithm.sampler.stages(2):
+    _check_privacy(looked)
+    notes = [note for stage in looked.stages for note in (*stage.sums, *stage.means)]
+    samplers = [sampler for _, sampler in algorithm.sampler.stages(2)]
+    for sampler in (*samplers, *(note.records for note in notes if note.records)):
         check_sampler(sampler, seed)
-    for note in (note for stage in looked.stages for note in (*stage.sums, *stage.means)):
+    for note in notes:
         check_mechanism(note, seed)
+        check_codec(note, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, looked, state, federation)
 
@@ -176,8 +181,7 @@ def _without_the_host(run: Any, *args: Any) -> Any:
             ) from None
 
 
-def _check_privacy(looked: Looked, params: Params, federation: Federation) -> None:
-    algorithm = looked.algorithm
+def _check_privacy(looked: Looked) -> None:
     releases = looked.releases(_ROUNDS)
     _require(all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`")
     _require(
@@ -196,8 +200,8 @@ def _check_privacy(looked: Looked, params: Params, federation: Federation) -> No
             f"releases: the multiplier towards {release.view} is 0 without a reason",
         )
     for view in VIEWS:
-        nothing = certify(algorithm, params, federation, 0, _DELTA, view=view).epsilon
+        nothing = looked.certify(0, _DELTA, view=view).epsilon
         _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
-        certify(algorithm, params, federation, _ROUNDS, _DELTA, view=view)
-    claim = algorithm.claim(_ROUNDS, _DELTA)
+        looked.certify(_ROUNDS, _DELTA, view=view)
+    claim = looked.algorithm.claim(_ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

@@ -22,7 +22,7 @@ NONE: Labels = frozenset()
 
 @dataclass(frozen=True)
 class Loop:
-    """What changes from turn to turn of a loop."""
+    """A label of what changes from turn to turn of the loop of this `number`."""
 
     number: int
 
@@ -102,7 +102,7 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        if inner:  # not known: everything may depend on everything, and how often is not known either
+        if inner:  # not known: all may depend on all, and how often is not known either
             every = NONE.union(*labels)
             for jaxpr in inner:
                 found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
@@ -115,7 +115,7 @@ class _Follow:
         first, carried = eqn.params["num_consts"], eqn.params["num_carry"]
         loop = Loop(next(self._numbers))
         consts, carry = labels[:first], labels[first : first + carried]
-        xs = [x | {loop} for x in labels[first + carried :]]
+        xs = [self._step(eqn, [x]) | {loop} for x in labels[first + carried :]]
         moving = _changed(jaxpr.invars[first : first + carried], jaxpr.outvars[:carried])
         carry = [c | {loop} if moves else c for c, moves in zip(carry, moving, strict=True)]
 
@@ -127,7 +127,7 @@ class _Follow:
         carry = _settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
         out = turn(carry, inside)
         return [_without(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
-            _without(loop, y) for y in out[carried:]
+            _without(loop, self._step(eqn, [y])) for y in out[carried:]
         ]
 
     def _while(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
@@ -141,7 +141,7 @@ class _Follow:
             again = self.program(condition, [*first, *carry], place)[0]
             place = replace(place, condition=place.condition | again)
             out = self.program(body, [*consts, *carry], place)
-            return [self._step(eqn, [again]) | o for o in out]
+            return [self._step(eqn, [again, o]) for o in out]
 
         carry = _settled(lambda c: turn(c, replace(inside, counted=False)), carry)
         out = turn(carry, inside)
@@ -151,8 +151,7 @@ class _Follow:
         index, given = labels[0], labels[1:]
         inside = replace(place, condition=place.condition | index)
         branches = [self.program(_open(b), given, inside) for b in eqn.params["branches"]]
-        chosen = self._step(eqn, [index])
-        return [chosen.union(*out) for out in zip(*branches, strict=True)]
+        return [self._step(eqn, [index, *out]) for out in zip(*branches, strict=True)]
 
 
 def programs(eqn: JaxprEqn) -> list[Jaxpr]:

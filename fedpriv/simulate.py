@@ -92,7 +92,8 @@ def simulate(
       ValueError: rounds, every or the number of seeds below 1, a Model or a Dataset where a part of it belongs, what
         the algorithm's `init` finds wrong, arguments that are not the same in every process, what `one_per_seed` and
         `streamed_chunk` find wrong with a streamed federation, or checkpoints of another run: of other settings, data,
-        noise, cohorts, layout of clients, or shapes of the state.
+        noise, cohorts, layout of clients, or shapes of the state; what `fedpriv.contract.check_launch` finds.
+      LeakError: something private gets past the releases of a round: what, and in which line.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
     _check(params, test, seeds, rounds, every)

@@ -17,7 +17,7 @@ from fedpriv.certificate import Looked
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
 from fedpriv.mechanisms import Mechanism
-from fedpriv.privacy import Release
+from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds import keys_of
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.traced import Note
@@ -31,23 +31,50 @@ _ROUNDING = 1e-3  # relative, of clip norms
 
 
 def check_sampler(sampler: Sampler, seed: int) -> None:
-    """Raises ValueError: clients are drawn more often than the accounting says."""
+    """Raises ValueError: a sampler made by hand draws somebody, or a pair, more often than its accounting says."""
     if sampler.constructed:
         return
     from scipy.stats import binom
 
-    drawn = sampler.accounting
+    told, n = sampler.accounting, sampler.accounting.population
     draws: Draw = jax.jit(jax.vmap(sampler.draw))(jax.random.split(jax.random.key(seed), _DRAWS))
-    ids = np.asarray(jnp.where(draws.mask, draws.ids, drawn.population))
-    often = np.zeros(drawn.population + 1)
-    for one in ids:
-        often[np.unique(one)] += 1
-    most = binom.isf(FALSE_ALARM / drawn.population, _DRAWS, drawn.rate)
-    worst = int(np.argmax(often[:-1]))
-    if often[worst] > most:
+    there = np.zeros((_DRAWS, n + 1))
+    ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
+    np.add.at(there, (np.arange(_DRAWS)[:, None], ids), 1)
+    there = there[:, :n]
+    fixed = isinstance(told, FixedSize | Everyone)
+    wrong_size = fixed and (there.sum(1) != told.most).any()
+    if not isinstance(told, WithReplacement) and (there.max() > 1 or wrong_size):
         raise ValueError(
-            f"sampler: client {worst} is in {often[worst] / _DRAWS:.3g} of the draws, but the accounting says "
-            f"{drawn.rate:.3g}; make draw and accounting together, as `fp.poisson` does"
+            f"sampler: some of its draws are no {told}; make draw and accounting together, as `fp.poisson` does"
+        )
+    once = there > 0
+    pair = (
+        told.rate * (told.most - 1) / max(n - 1, 1) if isinstance(told, FixedSize) else told.rate**2
+    )
+    together = once.T.astype(float) @ once
+    rates = np.where(np.eye(n), told.rate, 1.0 if isinstance(told, WithReplacement) else pair)
+    excess = together - binom.isf(FALSE_ALARM / n**2, _DRAWS, rates)
+    if excess.max() > 0:
+        i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        whom = f"client or record {i}" if i == j else f"{i} and {j} together"
+        raise ValueError(
+            f"sampler: {whom} is in {together[i, j] / _DRAWS:.3g} of the draws, but the accounting says "
+            f"{rates[i, j]:.3g}; make draw and accounting together, as `fp.poisson` does"
+        )
+
+
+def check_codec(note: Note, seed: int) -> None:
+    """Raises ValueError: a codec that says it is not lossy changes messages."""
+    if note.codec.lossy or note.codec.known:
+        return
+    keys = jax.random.split(jax.random.key(seed), 2)
+    z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(note.like)),))
+    message = unflatten(z, note.like)
+    decoded = note.codec.code(keys[1], message).message
+    if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
+        raise ValueError(
+            f"codec ({note.line}): what is decoded is not what was sent, but it says lossy=False; say True"
         )
 
 
@@ -60,23 +87,20 @@ def check_mechanism(note: Note, seed: int) -> None:
     keys = jax.random.split(jax.random.key(seed), _DRAWS)
     noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
     noise -= noise.mean(0)
-    bound = float(np.max(jax.tree.leaves(used.clip_norm)))
-    order = 1 if used.noise == "laplace" else 2
-    clipped = [
-        np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64)
-        for u in _far_away(dimension(zeros), bound, seed)
-    ]
-    reach = max(np.linalg.norm(u, ord=order) for u in clipped)
-    if not reach <= bound * (1 + _ROUNDING):
-        raise ValueError(
-            f"mechanism ({note.line}): a clipped contribution has norm {reach:.4g}, but its clip_norm is {bound:.4g}; "
-            "clip it"
-        )
-    if order == 1:
-        measured, low, high = np.abs(noise).mean() / reach, *_of_means(noise.size)
+    quietest = int(np.argmin(noise.std(0)))
+    far = _far_away(
+        dimension(zeros), float(np.max(jax.tree.leaves(used.clip_norm))), seed, quietest
+    )
+    clipped = [np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64) for u in far]
+    if used.noise == "laplace":
+        reach = max(np.linalg.norm(u, ord=1) for u in clipped)
+        quiet = loud = np.abs(noise).mean() / reach
+        low, high = _of_means(noise.size)
     else:
-        measured, low, high = min(_loudness(noise, u) for u in clipped), *_of_deviations(_DRAWS)
-    _compare(f"mechanism ({note.line})", measured, float(used.multiplier), low, high)
+        each = [_loudness(noise, u) for u in clipped]
+        quiet, loud = min(each[:-1]), min(each)  # the last direction was chosen by the noise
+        low, high = _of_deviations(_DRAWS)
+    _compare(f"mechanism ({note.line})", quiet, loud, float(used.multiplier), low, high)
 
 
 def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:
@@ -152,19 +176,22 @@ def _measure(
 
         pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
         far.append(pushed)
-    lengths = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
-    _compare("releases", min(lengths, default=math.inf), release.multiplier, low, high)
+    each = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
+    measured = min(each, default=math.inf)
+    _compare("releases", measured, measured, release.multiplier, low, high)
 
 
-def _compare(what: str, measured: float, declared: float, low: float, high: float) -> None:
-    if measured < low * declared * (1 - _ROUNDING):
+def _compare(
+    what: str, quiet: float, loud: float, declared: float, low: float, high: float
+) -> None:
+    if quiet < low * declared * (1 - _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the "
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {quiet:.3g} times the "
             "largest contribution was measured; add the noise, clip, or declare less"
         )
-    if math.isfinite(high) and measured > high * declared * (1 + _ROUNDING):
+    if math.isfinite(high) and loud > high * declared * (1 + _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {measured:.3g} times the largest "
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {loud:.3g} times the largest "
             "contribution was measured; declare what is there"
         )
 
@@ -195,8 +222,9 @@ def _of_means(draws: int) -> tuple[float, float]:
     return float(low / draws), float(high / draws)
 
 
-def _far_away(d: int, bound: float, seed: int) -> list[jax.Array]:
-    """Contributions far beyond the clip norm: in one coordinate, in all alike, and at random."""
+def _far_away(d: int, bound: float, seed: int, quietest: int) -> list[jax.Array]:
+    """Contributions far beyond the clip norm: in one coordinate, in all alike, at random, and where noise is least."""
     scale = _FAR * bound
     z = jax.random.normal(jax.random.key(seed + 1), (d,))
-    return [scale * jnp.zeros(d).at[0].set(1.0), jnp.full(d, scale), scale * z]
+    one = jnp.zeros(d)
+    return [one.at[0].set(scale), jnp.full(d, scale), scale * z, one.at[quietest].set(scale)]

@@ -159,7 +159,7 @@ class StreamedRounds:
         self._pool.shutdown(cancel_futures=True)
 
     def run(self, state: State) -> tuple[State, PyTree]:
-        """Starts the next round without waiting for it: (state, what is to be known of the round)."""
+        """Starts the next round without waiting for it: (state, a tree of what is to be known of the round)."""
         assert self._next is not None
         seed, t, fetched = self._next
         federation = fetched.result()

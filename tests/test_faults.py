@@ -155,6 +155,45 @@ def remembering(kept):
     return of_clients(round, jnp.zeros((CLIENTS, D)))
 
 
+def replaced_rows(key, state, cohort, summed, metrics):
+    """Clients keep a constant, so that the rows that change tell who took part."""
+    kept = cohort.sum(
+        lambda key, shard, own: fp.Sent(update(state, key, shard), own=jnp.ones(())),
+        jax.random.fold_in(key, 1),
+        mechanism=GAUSSIAN,
+        own=jnp.zeros(CLIENTS),
+    ).own
+    return moved(state, kept.sum() * jnp.ones(D)), metrics
+
+
+def old_rows(key, state, cohort, summed, metrics):
+    """What clients kept in earlier rounds stays where a second call keeps zeros."""
+
+    def keeping(own):
+        return lambda key, shard, row: fp.Sent(update(state, key, shard), own=own(shard))
+
+    kept, cleared = (
+        cohort.sum(client, jax.random.fold_in(key, i), mechanism=GAUSSIAN, own=state.extra).own
+        for i, client in enumerate(
+            (keeping(lambda shard: 1.0 * shard.size), keeping(lambda shard: jnp.zeros(())))
+        )
+    )
+    return moved(state._replace(extra=kept), cleared.sum() * jnp.ones(D)), metrics
+
+
+def derivative(key, state, cohort, summed, metrics):
+    """By the model, of a noisy sum: its noise falls out."""
+
+    def total(params):
+        now = state._replace(params=params)
+        client = lambda key, shard: update(now, key, shard)  # noqa: E731
+        return flatten(cohort.sum(client, key, mechanism=GAUSSIAN).total).sum()
+
+    along = jax.tree.map(jnp.ones_like, state.params)
+    _, slope = jax.jvp(total, (state.params,), (along,))
+    return moved(state, slope * jnp.ones(D)), metrics
+
+
 def drawn_by_hand(declared, rate=0.4):
     """A sampler whose draw and accounting are not of one piece."""
     honest = fp.poisson(CLIENTS, rate, 5)
@@ -168,6 +207,21 @@ def by_records(key, state, cohort):
     client = lambda key, shard: with_update(key, shard, state)  # noqa: E731
     seen = cohort.sum(client, key, mechanism=GAUSSIAN).metrics["diagnostics"]["raw"]
     return top_k(jnp.abs(seen), 6)
+
+
+def running_mean():
+    """Statistics of the records as they are, kept beside the model, as batch normalisation does."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            pixels = jnp.mean(shard.examples["image"].astype(jnp.float32))
+            return fp.Sent(update(state, key, shard), {"pixels": pixels})
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        mean = 0.9 * state.extra + 0.1 * metrics["diagnostics"]["pixels"]
+        return State(stepped(state, total, cohort.expected_size), state.round + 1, mean), metrics
+
+    return of_clients(round, jnp.float32(0))
 
 
 def choosing(bound):
@@ -273,11 +327,11 @@ FAULTS = {
     ),
     "draws that the accounting does not know": (
         fed_avg(sampler=drawn_by_hand(0.1)),
-        "sampler: client . is in 0.4.* of the draws, but the accounting says 0.1",
+        "sampler: .* is in 0.* of the draws, but the accounting says 0",
     ),
     "a mechanism that does not clip": (
         fed_avg(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))),
-        "mechanism .*: a clipped contribution has norm .*, but its clip_norm is 0.5; clip it",
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most .* the largest contr",
     ),
     "a mechanism of half the noise": (
         fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(multiplier=SIGMA)),
@@ -325,6 +379,7 @@ FAULTS = {
         remembering(lambda s: moved(s, s.extra.mean(0))),
         r"state\.params.* depends on clients' own state",
     ),
+    "a running mean of records": (running_mean(), r"state\.extra.* depends on a client's data"),
     "clients' own state mixed": (
         remembering(lambda s: s._replace(extra=jnp.roll(s.extra, 1, 0))),
         "depends on clients' own state",
@@ -336,6 +391,18 @@ FAULTS = {
     "a clip norm from clients' data": (
         choosing(lambda summed: summed.metrics["diagnostics"]["mean_update_norm"]),
         r"the release in test_faults.py:\d+ depends on a client's data .* does not bound",
+    ),
+    "who took part, by the rows they replace": (
+        after_sum(replaced_rows),
+        "state.params.* depends on clients' own state",
+    ),
+    "rows that a second call leaves as they were": (
+        after_sum(old_rows, jnp.zeros(CLIENTS), sampler=fp.everyone(CLIENTS)),
+        "state.params.* depends on clients' own state",
+    ),
+    "the derivative of a noisy sum": (
+        after_sum(derivative),
+        "state.params.* depends on a client's data",
     ),
     # noise that is not fresh
     "a constant key": (

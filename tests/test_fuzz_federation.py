@@ -73,7 +73,6 @@ def refused_or(make):
     return None
 
 
-@pytest.mark.slow
 @cases(200, 6000)
 @given(st.data())
 def test_every_record_is_kept_once_or_refused(data):
@@ -120,7 +119,6 @@ def test_names_that_are_no_files(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 @cases(200, 4000)
 @given(st.data())
 def test_partitions_give_every_row_to_one_client_or_are_refused(data):
@@ -154,7 +152,6 @@ def test_partitions_give_every_row_to_one_client_or_are_refused(data):
         assert all(len(own) for own in dealt)
 
 
-@pytest.mark.slow
 @cases(150, 2000)
 @given(st.data())
 def test_files_of_clients_hold_what_was_written_or_nothing_that_can_be_read(data):
@@ -227,7 +224,6 @@ MAKERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 @cases(40, 1000)
 @given(st.data())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import fedpriv as fp
@@ -27,14 +28,20 @@ def test_the_example_runs_and_is_short(capsys, tmp_path, monkeypatch):
     names: dict = {}
     exec(example, names)
     assert names["history"].accuracy[-1].mean() > 0.5
-    assert "certified: client-level" in capsys.readouterr().out
+    assert "certified (constructed): client-level" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
     exec(SNIPPETS[1], names)  # the same federation from files
     assert names["streamed"].num_clients == names["federation"].num_clients
     exec(SNIPPETS[2], names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")
-    assert "certified: record-level" in told
+    assert "certified (constructed): record-level" in told
+    exec(SNIPPETS[3], names)  # a round of one's own, for records
+    assert "certified (constructed): record-level" in capsys.readouterr().out
+    params = names["model"].init(jax.random.key(0))
+    with pytest.raises(ValueError, match="give every client 11"):
+        fp.check_algorithm(names["own"], params, names["federation"])
+    fp.check_algorithm(names["own"], params, jax.device_put(names["shapes"]))
 
 
 def test_the_custom_round_gets_every_service():
@@ -42,10 +49,11 @@ def test_the_custom_round_gets_every_service():
     (front_page,) = snippets("README.md")
     exec(front_page, names)
     data = fp.datasets.load("digits")
-    clients = fp.partition.iid(np.random.default_rng(0), 1437, 40)
+    clients = fp.partition.iid(np.random.default_rng(0), 1437, 120)
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=10)
     model = fp.models.classifier(fp.models.LogisticRegression(10), (8, 8, 1))
-    algorithm = names["sign_of_gradient"](model.loss, fp.fixed_size(40, 10), 0.02)
+    algorithm = names["noisy_signs"](model.loss, fp.fixed_size(120, 60), 0.02, 0.5)
+    fp.check_algorithm(algorithm, model.init(jax.random.key(0)), federation)
     history = fp.simulate(
         algorithm,
         model.init,
@@ -59,10 +67,18 @@ def test_the_custom_round_gets_every_service():
     assert history.accuracy.shape == (2, 2)
     assert history.accuracy[-1].min() > 0.7
     d = sum(leaf.size for leaf in jax.tree.leaves(model.init(jax.random.key(0))))
-    assert history.uplink_mb[-1] == pytest.approx(d * 30 * 10 / 40 / 8e6)
-    certificate = fp.certify(algorithm, 30, 1e-3, view="server")
-    assert certificate.epsilon == np.inf
-    assert "no noise is added" in certificate.assumptions[0]
+    assert history.uplink_mb[-1] == pytest.approx(32 * d * 30 * 60 / 120 / 8e6)
+    certificate = fp.certify(algorithm, model.init, federation, 30, 1e-3, view="server_secagg")
+    assert certificate.basis == "constructed"
+    gaussian = fp.gaussian(d**0.5, 0.5)
+    same = fp.fed_avg(
+        model.loss,
+        sampler=fp.fixed_size(120, 60),
+        mechanism=gaussian,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+    )
+    assert certificate == fp.certify(same, model.init, federation, 30, 1e-3, view="server_secagg")
 
 
 def test_the_front_page_is_two_screens_and_starts_with_the_commands():

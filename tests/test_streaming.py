@@ -327,7 +327,9 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
     sampler = fp.fixed_size(CLIENTS, 1)  # one client, so that a round is one read
     plain = fp.fed_avg(MODEL.loss, sampler=sampler, **LOCAL)
 
-    def noted(algorithm, root, t, state, federation):  # not in the round itself, which may not call the host
+    def noted(
+        algorithm, root, t, state, federation
+    ):  # not in the round itself, which may not call the host
         after, seen = numbered_round(algorithm, root, t, state, federation)
         t = jax.pure_callback(ending, jax.ShapeDtypeStruct((), jnp.int32), t)
         return after._replace(round=t + 1), seen

@@ -1,9 +1,10 @@
 """A rival's process: `python -P child.py MODULE SETTINGS`, MODULE being a file of this folder, SETTINGS as JSON.
 
 It prints one JSON line about itself once everything has run for the first time: {"versions", "threads", "parameters",
-"notes", "runs"}. Then it waits for the name of a run per line and answers each with {"seconds", "peak_memory_mb"}.
-While it waits it is blocked on the pipe, so that its threads do not compete with those of others. As it also runs in
-the simulators' own virtual environments, it needs nothing but the standard library and this folder.
+"notes", "runs"}, and "findings" where there are any. Then it waits for the name of a run per line and answers each
+with {"seconds", "peak_memory_mb"}. While it waits it is blocked on the pipe, so that its threads do not compete with
+those of others. As it also runs in the simulators' own virtual environments, it needs nothing but the standard library
+and this folder.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ class Baseline(NamedTuple):
       parameters: of the model.
       packages: whose versions are reported, the rival's own first.
       notes: what is not the same as in our round, one sentence each.
+      findings: of what is not timed.
     """
 
     runs: dict[str, Callable[[], Any]]
     parameters: int
     packages: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    findings: Any = None
 
 
 def main(module: str, given: str) -> None:
@@ -70,7 +73,7 @@ def main(module: str, given: str) -> None:
         "parameters": baseline.parameters,
         "notes": baseline.notes,
         "runs": list(baseline.runs),
-    }
+    } | ({"findings": baseline.findings} if baseline.findings else {})
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
         began = time.perf_counter()

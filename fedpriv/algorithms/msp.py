@@ -68,7 +68,12 @@ class MspState(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """What the cohort's exchanges came to: f32[d], and what was measured meanwhile, name -> f32[]."""
+    """What the cohort's exchanges came to.
+
+    Attributes:
+      model: f32[d].
+      measured: name -> f32[], meanwhile.
+    """
 
     model: jax.Array
     measured: dict[str, jax.Array]

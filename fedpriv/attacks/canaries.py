@@ -143,12 +143,12 @@ class Canaries(NamedTuple):
         return unflatten(_unit(z), like)
 
     def contribution(self, j: jax.Array, like: PyTree) -> PyTree:
-        """What canary j sends, or has for a gradient; zeros where it is not there."""
+        """What canary j (i32[]) sends, or has for a gradient: a tree as `like`, zeros where it is not there."""
         length = self.present[self.last(j)] * self.length
         return jax.tree.map(lambda leaf: length * leaf, self.direction(j, like))
 
     def last(self, j: jax.Array) -> jax.Array:
-        """j, or the last canary where j is none."""
+        """i32[]: j (i32[]), or the last canary where j is none."""
         return jnp.minimum(j, len(self.present) - 1)
 
     def gradients(self, of_records: Gradients, i: jax.Array) -> Gradients:
@@ -164,11 +164,11 @@ class Canaries(NamedTuple):
             theirs = (positions < self.per_client) & (first + positions < len(self.present))
 
             def replaced(own: PyTree, of_canaries: PyTree) -> PyTree:
-                def replace(leaf: jax.Array, canary: jax.Array) -> jax.Array:
-                    chosen = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
-                    return jnp.where(chosen, canary[at], leaf)
+                def chosen(leaf: jax.Array, canary: jax.Array) -> jax.Array:
+                    rows = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
+                    return jnp.where(rows, canary[at], leaf)
 
-                return jax.tree.map(replace, own, of_canaries)
+                return jax.tree.map(chosen, own, of_canaries)
 
             def summed(weights: PyTree) -> Params:
                 total = weighted(jax.tree.map(lambda w: jnp.where(theirs, 0.0, w), weights))
@@ -280,7 +280,6 @@ class _AmongRecords(_Played):
 
 def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyTree]) -> Shard:
     """The shard of client i (i32[]), some of whose records are canaries."""
-
     numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
 
     class CanaryShard(Shard):

@@ -81,7 +81,7 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
 
 
 class Listening(Cohort):
-    """A cohort whose messages are heard, each with its share of the noise; `added` is added to its sums."""
+    """A cohort whose messages are heard, each with its share of the noise; its sums get the trees `added`."""
 
     def __init__(self, added: list[PyTree], *given: Any):
         super().__init__(*given)

@@ -106,7 +106,11 @@ def test_against_numpy(sampler):
     assert_identical(metrics["diagnostics"]["clip_norm"], states.clip_norm[:-1])
     for t, key in enumerate(keys):
         step, bound = numpy_round(
-            broken[members(sampler, key)], float(states.clip_norm[t]), sampler.expected_size, 0.3, 0.4
+            broken[members(sampler, key)],
+            float(states.clip_norm[t]),
+            sampler.expected_size,
+            0.3,
+            0.4,
         )
         moved = np.asarray(states.params["w"][t] - states.params["w"][t + 1])
         np.testing.assert_allclose(moved, step, atol=2e-5)

@@ -189,7 +189,9 @@ def test_clients_that_clip_gradients():
         noise_multiplier=0,
         bounded="gradients",
     )
-    found, _ = one_round(algorithm)(jax.random.key(0), algorithm.init(start(), federation), federation)
+    found, _ = one_round(algorithm)(
+        jax.random.key(0), algorithm.init(start(), federation), federation
+    )
     x = np.asarray(federation.examples["x"], np.float64)
     y = np.asarray(federation.examples["y"], np.float64)
     x, theta = np.concatenate([np.ones((RECORDS, 1)), x], 1), np.asarray(flatten(start()))

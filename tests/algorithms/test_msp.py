@@ -106,9 +106,7 @@ def test_bits_of_all_exchanges_are_counted(make, bits, extra):
     _, metrics = a_round(make(MODEL.loss, **EVERYONE, **SPLIT, **options))
     assert metrics["uplink"].bits() == 5 * (D * bits + extra)  # K + 1
     assert metrics["downlink"].bits() == 5 * (D * 32 + extra)
-    fixed_metrics = a_round(msp_fl(MODEL.loss, **EVERYONE, **SPLIT, transmission=fixed(6, 1.0)))[
-        1
-    ]
+    fixed_metrics = a_round(msp_fl(MODEL.loss, **EVERYONE, **SPLIT, transmission=fixed(6, 1.0)))[1]
     assert fixed_metrics["uplink"].bits() == 5 * D * 6
     assert metrics["cohort_size"] == CLIENTS
     assert metrics["diagnostics"]["exchanges"] == 4

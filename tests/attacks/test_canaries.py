@@ -264,7 +264,7 @@ def test_clients_with_noise_of_their_own_send_that_when_they_are_away():
     state = audited.init(PARAMS, FEDERATION)
 
     def move(key):
-        after, _ = audited.round(key, state, FEDERATION)
+        after, _ = fp.one_round(audited)(key, state, FEDERATION)
         return flatten(jax.tree.map(jnp.subtract, PARAMS, after.params))
 
     moves = jax.jit(lambda keys: jax.lax.map(move, keys))(jax.random.split(jax.random.key(1), 30))

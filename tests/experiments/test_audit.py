@@ -3,6 +3,10 @@
 import json
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
 import fedpriv as fp
@@ -10,8 +14,9 @@ from experiments import audit
 from experiments import config as configuration
 from experiments.audit_mechanisms import Audited, audit_mechanisms, refutes
 from experiments.audit_report import Report, text
-from experiments.config import Ledger, untrained
-from fedpriv.privacy import Claim, Everyone
+from experiments.audit_training import Canaried
+from experiments.config import Ledger, blank
+from fedpriv.privacy import Claim
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -79,17 +84,27 @@ def test_records_are_canaries_where_records_are_protected(capsys):
     assert {row["canaries"] for row in rows} == {30}
 
 
+def loss(params, example):
+    return jnp.vdot(params, example["x"])
+
+
+def ledger(delta: float, params: int = 4, clients: int = 9, records: int = 1, **algorithms):
+    """Of algorithms that train so many parameters."""
+    example = {"x": np.zeros(params, np.float32)}
+    entries = {name: blank(a, example, clients, records) for name, a in algorithms.items()}
+    return Ledger(entries, delta, jax.ShapeDtypeStruct((params,), np.float32))
+
+
+def summing(used: fp.Mechanism) -> fp.Algorithm:
+    """Updates of nine clients, all of them, summed by a mechanism."""
+    common = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
+    return fp.fed_avg(loss, sampler=fp.everyone(9), mechanism=used, **common)
+
+
 def overstated(says: float, does: float) -> Ledger:
-    """A ledger of one step whose mechanism says to have another noise than it has."""
+    """Of a mechanism that says to have another noise than it has."""
     used = fp.gaussian(1.0, does)._replace(multiplier=says)
-
-    def releases(rounds):
-        return tuple(
-            fp.privacy.Release(view, "client", says, Everyone(9), rounds, mechanism=used)
-            for view in fp.privacy.VIEWS
-        )
-
-    return Ledger({"dp_fed_avg": fp.Algorithm(None, None, releases)}, 1e-3)
+    return ledger(1e-3, dp_fed_avg=summing(used))
 
 
 def test_a_certificate_that_is_wrong_is_refuted():
@@ -110,19 +125,38 @@ def test_a_refuted_certificate_is_exit_code_1(capsys, monkeypatch):
 def test_a_refuted_claim_is_said_in_words():
     """The paper's DP-SGD-WAV for 16 parameters; nothing of the certificate is."""
     local = fp.LocalSteps(
-        fp.per_example(untrained),
+        fp.per_example(loss),
         fp.poisson(594, 60 / 594, 90),
         steps=10,
-        optimizer=untrained,
+        optimizer=lambda t: optax.sgd(0.1),
         mechanism=fp.wavelet_mechanism(16, clip_norm=1.0, noise_multiplier=3.0),
     )
-    ledger = Ledger({"dp_sgd_wav": fp.dp_sgd_wav(local, sampler=fp.fixed_size(50, 10))}, 1e-5)
-    (row,) = audit_mechanisms(ledger, 2, 2_000, 0)
+    made = fp.dp_sgd_wav(local, sampler=fp.fixed_size(50, 10))
+    (row,) = audit_mechanisms(ledger(1e-5, 16, 50, 594, dp_sgd_wav=made), 2, 2_000, 0)
     assert row.claim_refuted
     assert not row.refuted
     said = text(Report(1e-5, mechanisms=[row]))
     refuted = f"REFUTED, for whoever sees every noisy step, epsilon is at least {row.least:.3g}"
     assert f"DP-SGD-WAV [third_party, server, server_secagg]: {refuted}" in said
+
+
+def test_an_estimate_above_the_certificate_is_said_to_refute_nothing():
+    """A coin's scores: nothing is there, and a small epsilon is exceeded by chance."""
+    (drawn, *_) = audit_mechanisms(overstated(20.0, 20.0), 1, 500, 0)
+    certificate = drawn.certificate
+    row = Canaried("dp_fed_avg", 40, 1, None, certificate, 0.0, certificate.epsilon + 0.5)
+    said = text(Report(1e-3, runs=[row]))
+    number = f"{row.estimate:.3g}"
+    assert f"{number} (no bound)" in next(
+        x for x in said.splitlines() if x.startswith("DP-FedAvg ")
+    )
+    assert f"the estimate, {number}, is above the certificate and does not refute it" in said
+    assert "is expected to be above small epsilons, which refutes nothing" in said
+    assert "THE CERTIFICATE IS REFUTED" not in said
+    below = row._replace(estimate=certificate.epsilon / 2)
+    assert "is above the certificate" not in text(Report(1e-3, runs=[below]))
+    wrong = row._replace(least=certificate.epsilon + 0.1)
+    assert "does not refute" not in text(Report(1e-3, runs=[wrong]))
 
 
 def claim(**changes) -> Claim:
@@ -175,12 +209,7 @@ def test_the_configs_are_listed(capsys):
 
 def test_every_row_is_one_mechanism():
     """Equal multipliers by other means are drawn apart: here other clip norms."""
-    one = overstated(1.0, 1.0).algorithms["dp_fed_avg"]
-
-    def releases(rounds):
-        return tuple(replace(r, mechanism=fp.gaussian(5.0, 1.0)) for r in one.releases(rounds))
-
-    ledger = Ledger({"a": one, "b": one._replace(releases=releases), "c": one}, 1e-3)
-    rows = audit_mechanisms(ledger, 1, 500, 0)
+    one, other = summing(fp.gaussian(1.0, 1.0)), summing(fp.gaussian(5.0, 1.0))
+    rows = audit_mechanisms(ledger(1e-3, a=one, b=other, c=one), 1, 500, 0)
     assert all(isinstance(row, Audited) for row in rows)
     assert {row.names for row in rows} == {("a", "c"), ("b",)}

@@ -104,7 +104,6 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
         assert certificate["assumptions"] if epsilon == "inf" else 0 <= epsilon < math.inf
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 @cases(25, 600)
 @given(st.data())
@@ -137,7 +136,6 @@ COMMANDS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @cases(25, 1000)
 @given(

@@ -13,6 +13,7 @@ import pytest
 
 import configs
 from experiments import config as configuration
+from experiments import privacy, sweep
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -101,7 +102,7 @@ def test_the_table_names_unit_view_and_adjacency(tmp_path, capsys):
     for word in (
         "Fed-SMP rand_k",
         "client level",
-        "third_party: certified",
+        "third_party: certified (constructed)",
         "adjacency",
         "claimed",
         "compiled before the first round: Fed-SMP rand_k",
@@ -308,3 +309,43 @@ def test_the_server_never_learns_less_than_through_secure_aggregation():
         )
         assert server.epsilon >= behind.epsilon
         assert "multiplier" in str(server)
+
+
+LEAKY = '''"""Divides by the size of the cohort, which nobody may know."""
+
+import jax
+
+from configs import quickstart
+
+config = quickstart.config
+
+
+def build(config):
+    experiment = quickstart.build(config)
+    return experiment._replace(entries={n: leaking(e) for n, e in experiment.entries.items()})
+
+
+def leaking(entry):
+    def round(key, state, cohort):
+        state, metrics = entry.algorithm.round(key, state, cohort)
+        size = cohort.size
+        return state._replace(params=jax.tree.map(lambda x: x / size, state.params)), metrics
+
+    return entry._replace(algorithm=entry.algorithm._replace(round=round))
+'''
+
+
+@pytest.mark.parametrize("command", [main, privacy.main, sweep.main])
+def test_a_round_that_leaks_is_refused_in_one_line_before_anything_trains(
+    command, tmp_path, capsys
+):
+    file, folder = tmp_path / "leaky.py", tmp_path / "never"
+    file.write_text(LEAKY)
+    grid = ["--grid", "rounds=2,3"] if command is sweep.main else []
+    assert command([str(file), "--algorithms", "dp_fed_avg", *grid, "--output", str(folder)]) == 2
+    shown, error = capsys.readouterr()
+    assert shown == ""
+    assert error.startswith("error: round: state.params")
+    assert "depends on who takes part" in error
+    assert error.count("\n") == 1
+    assert not folder.exists()
