@@ -307,6 +307,9 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
             )
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
     state = jax.eval_shape(lambda model: algorithm.init(model, federation), model)
+    for name in ("params", "round"):
+        if not hasattr(state, name):
+            raise ValueError(f"init: the state has no field `{name}`")
     found = _traced(algorithm, holding, state)
     look_at_start(algorithm, model, federation)
     for stage in found.stages:

@@ -37,8 +37,6 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
       LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = looked_at(algorithm, params, federation)
-    for name in ("params", "round"):
-        _require(hasattr(looked.before, name), f"init: the state has no field `{name}`")
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
     same = _kinds(looked.before.params) == _kinds(model)
     _require(same, "init: `params` is not the model that was given")

@@ -275,10 +275,9 @@ def look(
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
     except Exception as error:
-        said = _in_one_line(error)
-        if said is None or jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
+        if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
             raise
-        raise ValueError(said) from None
+        raise ValueError(_in_one_line(error)) from None
     _check_host(traced.jaxpr)
     rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
@@ -304,13 +303,13 @@ def look(
     return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out, held
 
 
-def _in_one_line(error: Exception) -> str | None:
-    """What went wrong in a round, and in which line of it; None for what this package says itself."""
+def _in_one_line(error: Exception) -> str:
+    """What went wrong in a round, and in which line of it."""
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_JAX)
     ]
     if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
-        return None
+        return str(error)
     if isinstance(error, NotImplementedError) and MARK.name in str(error):
         return (
             "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
