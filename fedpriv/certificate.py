@@ -69,7 +69,11 @@ class Looked(NamedTuple):
     def certify(
         self, rounds: int, delta: float, *, view: str = "third_party", honest: float = 1.0
     ) -> Certificate:
-        """As `certify`, of the round as it was traced."""
+        """The certificate at `delta`, a probability, of the round as it was traced.
+
+        Raises:
+          ValueError: as `certify`.
+        """
         require_count("rounds", rounds, 0)
         found = certify_releases(self.releases(rounds), delta, view, honest=honest)
         return replace(found, basis=self.basis)

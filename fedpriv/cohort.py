@@ -114,6 +114,9 @@ class Cohort:
           own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
           local: each member adds all of the noise to its own clipped message before coding it (local differential
             privacy).
+
+        Raises:
+          ValueError: a store without a row for each client.
         """
         clients_key, noise_key = self._keys(key, own)
         used = mechanism.in_round(self.round)
@@ -153,6 +156,9 @@ class Cohort:
           protocol: (key, messages) -> (what comes of them, what travels meanwhile), the latter for attacks.
           reason: why nothing is hidden, in words; the certificate says it.
           client, key, own: as `sum`.
+
+        Raises:
+          ValueError: as `sum`.
         """
         clients_key, protocol_key = self._keys(key, own)
 
