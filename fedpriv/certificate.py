@@ -69,10 +69,14 @@ class Looked(NamedTuple):
     def certify(
         self, rounds: int, delta: float, *, view: str = "third_party", honest: float = 1.0
     ) -> Certificate:
-        """The certificate at `delta`, a probability, of the round as it was traced.
+        """As `certify`, of the round as it was traced.
+
+        Args:
+            rounds, view, honest: as `certify`.
+            delta: probability, in (0, 1).
 
         Raises:
-          ValueError: as `certify`.
+            ValueError: for rounds, delta, a view or a fraction that is not allowed.
         """
         require_count("rounds", rounds, 0)
         found = certify_releases(self.releases(rounds), delta, view, honest=honest)

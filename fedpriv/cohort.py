@@ -116,7 +116,7 @@ class Cohort:
             privacy).
 
         Raises:
-          ValueError: a store without a row for each client.
+          ValueError: what clients keep has no row for each of them.
         """
         clients_key, noise_key = self._keys(key, own)
         used = mechanism.in_round(self.round)

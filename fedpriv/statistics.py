@@ -26,6 +26,7 @@ from fedpriv.vectors import dimension, flatten, unflatten
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
+_MOST_NUMBERS = 10**8  # of noise at a time
 _FAR = 1e3  # times the clip norm: what a worst contribution is before it is clipped
 _ROUNDING = 1e-3  # relative, of clip norms
 
@@ -80,27 +81,32 @@ def check_codec(note: Note, seed: int) -> None:
 
 def check_mechanism(note: Note, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says."""
-    used = note.mechanism.start if isinstance(note.mechanism, Dynamic) else note.mechanism
-    if not isinstance(used, Mechanism) or used.constructed or not used.multiplier > 0:
+    used: Any = note.mechanism.in_round(0)  # type: ignore[union-attr]
+    told = note.mechanism.stages(1)[-1][1]  # type: ignore[union-attr]
+    if not told > 0 or (isinstance(note.mechanism, Mechanism | Dynamic) and used.constructed):
         return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
-    keys = jax.random.split(jax.random.key(seed), _DRAWS)
+    d = dimension(zeros)
+    draws = int(np.clip(_MOST_NUMBERS // d, 100, _DRAWS))
+    keys = jax.random.split(jax.random.key(seed), draws)
     noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
     noise -= noise.mean(0)
     quietest = int(np.argmin(noise.std(0)))
-    far = _far_away(
-        dimension(zeros), float(np.max(jax.tree.leaves(used.clip_norm))), seed, quietest
+    *far, least = (
+        np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64)
+        for u in _far_away(d, float(np.max(jax.tree.leaves(used.clip_norm))), seed, quietest)
     )
-    clipped = [np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64) for u in far]
     if used.noise == "laplace":
-        reach = max(np.linalg.norm(u, ord=1) for u in clipped)
-        quiet = loud = np.abs(noise).mean() / reach
-        low, high = _of_means(noise.size)
+        reach = max(np.linalg.norm(u, ord=1) for u in (*far, least))
+        quiet, last = np.abs(noise).mean() / reach, np.abs(noise[:, quietest]).mean() / reach
+        bounds, loud = _of_means, quiet
     else:
-        each = [_loudness(noise, u) for u in clipped]
-        quiet, loud = min(each[:-1]), min(each)  # the last direction was chosen by the noise
-        low, high = _of_deviations(_DRAWS)
-    _compare(f"mechanism ({note.line})", quiet, loud, float(used.multiplier), low, high)
+        quiet, last = min(_loudness(noise, u) for u in far), _loudness(noise, least)
+        bounds, loud = _of_deviations, min(quiet, last)
+    low, high = bounds(draws, 8)
+    what = f"mechanism ({note.line})"
+    _compare(what, quiet, loud, float(told), low, high)
+    _compare(what, last, 0.0, float(told), bounds(draws, 8 * d)[0], high)  # the least of d
 
 
 def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:
@@ -164,7 +170,7 @@ def _measure(
         of_client(state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params)))
         for scale in (1.0, 1e2, 1e4)  # models whose gradients are far larger
     ]
-    low, high = _of_deviations(_DRAWS)
+    low, high = _of_deviations(_DRAWS, 8)
     if release.mechanism is None:
         high = math.inf  # who knows how far a client could move the model
     else:
@@ -205,20 +211,21 @@ def _loudness(noise: np.ndarray, u: np.ndarray) -> float:
     return float(np.sqrt(np.mean((noise @ u) ** 2))) / square if square else math.inf
 
 
-def _of_deviations(draws: int) -> tuple[float, float]:
+def _of_deviations(draws: int, tests: int) -> tuple[float, float]:
     """Between which the deviation of so many normals over the true one lies."""
     from scipy.stats import chi2
 
-    tail = FALSE_ALARM / 8  # for the smallest of several directions, in both tails
-    low, high = chi2.ppf([tail, 1 - tail], draws - 1)
+    tail = FALSE_ALARM / tests
+    low, high = chi2.ppf(tail, draws - 1), chi2.isf(tail, draws - 1)
     return math.sqrt(low / draws), math.sqrt(high / draws)
 
 
-def _of_means(draws: int) -> tuple[float, float]:
+def _of_means(draws: int, tests: int) -> tuple[float, float]:
     """Between which the mean of so many exponentials over the true one lies."""
     from scipy.stats import gamma
 
-    low, high = gamma.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], draws)
+    tail = FALSE_ALARM / tests
+    low, high = gamma.ppf(tail, draws - 1), gamma.isf(tail, draws)
     return float(low / draws), float(high / draws)
 
 

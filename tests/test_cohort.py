@@ -225,9 +225,7 @@ def test_a_sum_over_a_cohort_is_numpy_s():
             assert metrics["cohort_size"] == len(there)
             assert metrics["uplink"].bits() == 32
             norms = np.mean([abs(y[i]) for i in there])
-            np.testing.assert_allclose(
-                metrics["diagnostics"]["mean_update_norm"], norms, rtol=1e-5
-            )
+            np.testing.assert_allclose(metrics["diagnostics"]["mean_update_norm"], norms, rtol=1e-5)
 
 
 def test_each_client_gets_its_records_its_key_and_what_it_kept():

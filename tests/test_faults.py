@@ -81,6 +81,23 @@ def by_hand(scale=SIGMA, clip=CLIP, noise_key=lambda key: key, times=1.0, **more
     return of_clients(round, **({"releases": declaring()} | more))
 
 
+def sparing(key, total):
+    noise = CLIP * SIGMA * jax.random.normal(key, (D,)).at[5].set(0.0)
+    return jax.tree.map(jnp.add, total, unflatten(noise, total))
+
+
+class Quieter:
+    """A tenth of the noise that it tells the ledger of."""
+
+    noise, reason, clip_norm = "gaussian", "", CLIP
+
+    def in_round(self, t):
+        return GAUSSIAN.at(CLIP, SIGMA / 10)
+
+    def stages(self, rounds):
+        return ((rounds, SIGMA),)
+
+
 def twice(loop):
     """Two sums a round, in a loop."""
 
@@ -344,6 +361,14 @@ FAULTS = {
     "a mechanism that ignores its key": (
         fed_avg(GAUSSIAN._replace(perturb=lambda key, s: GAUSSIAN.perturb(jax.random.key(0), s))),
         "mechanism .*: it declares a multiplier of 1.4, but",
+    ),
+    "a mechanism that spares a coordinate": (
+        fed_avg(GAUSSIAN._replace(perturb=sparing)),
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0 times",
+    ),
+    "a schedule of one's own that is quieter": (
+        fed_avg(Quieter()),
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0.1",
     ),
     # past the releases
     "the raw sum after the noise": (

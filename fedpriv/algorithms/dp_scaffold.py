@@ -133,7 +133,7 @@ def dp_scaffold(
 
     Raises:
       ValueError: warm_start below 0, everyone_first without a warm start, cohorts drawn with replacement, or what
-        `LocalSteps` holds is out of range; at `init`, clients of another size.
+        `LocalSteps` holds is out of range.
     """
     local.check()
     if warm_start < 0:

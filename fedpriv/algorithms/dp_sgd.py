@@ -39,7 +39,7 @@ def dp_sgd(
         have the noise of all.
 
     Raises:
-      ValueError: what `local` holds is out of range; at `init`, clients of another size.
+      ValueError: what `local` holds is out of range.
     """
     local.check()
 

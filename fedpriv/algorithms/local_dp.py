@@ -42,7 +42,7 @@ def ldp_fed_avg(
       optimizer, batches: as `fed_avg`.
 
     Raises:
-      ValueError: a mechanism whose noise changes over the rounds; at `init`, as `fed_avg`.
+      ValueError: a mechanism whose noise changes over the rounds.
     """
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
