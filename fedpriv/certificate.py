@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.dynamic import Dynamic
@@ -80,7 +81,22 @@ class Looked(NamedTuple):
         """
         require_count("rounds", rounds, 0)
         found = certify_releases(self.releases(rounds), delta, view, honest=honest)
-        return replace(found, basis=self.basis)
+        texts = (*found.assumptions, *self._assumed()) if self.algorithm.releases is None else ()
+        return replace(found, basis=self.basis, assumptions=texts or found.assumptions)
+
+    def _assumed(self) -> tuple[str, ...]:
+        """What the traced program does not show."""
+        closed = {
+            str(np.shape(c))
+            for stage in self.stages
+            for c in stage.constants
+            if np.size(c) > 1 and jnp.issubdtype(jnp.result_type(c), jnp.inexact)
+        }
+        texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
+        if closed:
+            shapes = ", ".join(sorted(closed))
+            texts.append(f"the arrays that the round closes over ({shapes}) do not depend on data")
+        return tuple(texts)
 
     @property
     def basis(self) -> str:

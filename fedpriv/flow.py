@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeAlias
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
-from jax.interpreters import ad
+from jax.interpreters import ad, mlir
 
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
@@ -53,6 +56,20 @@ MARK = Primitive("fedpriv_mark")
 """The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
 MARK.multiple_results = True
 MARK.def_abstract_eval(lambda *avals, note: list(avals))
+HEARD: list[bytes] = []
+"""The noise keys of marks that were run, in no order; for `fedpriv.contract`."""
+
+
+def _heard(*arrays: Any, note: int) -> list[Any]:
+    last = arrays[-1]
+    if len(arrays) > 1 and jnp.issubdtype(last.dtype, jax.dtypes.prng_key):
+        jax.debug.callback(
+            lambda k: HEARD.append(np.asarray(k).tobytes()), jax.random.key_data(last)
+        )
+    return list(arrays)
+
+
+mlir.register_lowering(MARK, mlir.lower_fun(_heard, multiple_results=True))
 # Tangents pass unmarked: what a derivative brings past a release is as private as it was.
 ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
 

@@ -449,6 +449,10 @@ FAULTS = {
         scaffold(noise_key=lambda key, k, round_key: key),
         "the same in every turn of a loop",
     ),
+    "keys that coincide in two loops": (
+        scaffold(noise_key=lambda key, k, round_key: jax.random.fold_in(key, k // 2)),
+        "two of its noises are drawn from one key",
+    ),
     # records past their private mean
     "a raw mean in a local step": (
         scaffold(direction=added),
