@@ -103,7 +103,7 @@ def qsgd(bits: int) -> Codec:
         v = flatten(message)
         largest = jnp.max(jnp.abs(v))
         share = jnp.where(largest > 0, jnp.abs(v) / jnp.where(largest > 0, largest, 1.0), 0.0)
-        u = jax.random.uniform(jax.random.fold_in(key, streams.QUANTIZER), v.shape)
+        u = jax.random.uniform(jax.random.fold_in(key, streams.QUANTIZER), v.shape, v.dtype)
         rounded = jnp.minimum(jnp.floor(share * levels + u), levels) / levels
         return Coded(unflatten(jnp.sign(v) * rounded * largest, message), {})
 

@@ -17,7 +17,7 @@ import optax
 from fedpriv.clipping import Bound, Clipping, flat, spread
 from fedpriv.noise import Noise, isotropic
 from fedpriv.types import Key, PyTree
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.vectors import dimension, flatten, unflatten, widened, width
 
 LEAST = 1e-36
 """Of the noise's deviation, and one over the largest."""
@@ -35,7 +35,7 @@ class Mechanism(NamedTuple):
 
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
-      perturb: (key, sum) -> noisy sum.
+      perturb: (key, sum) -> noisy sum. Both give 32 bits or more, whatever they take.
       multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
         sensitivity where that differs by direction); 0 where nothing is hidden.
       reason: why nothing is hidden, where the multiplier is 0.
@@ -121,8 +121,13 @@ def mechanism(
         def perturb(key: Key, total: PyTree) -> PyTree:
             if silent:
                 return total
+            total = widened(total)
             drawn, bounds = noise.draw(key, total), spread(bound, total)
-            return jax.tree.map(lambda s, z, c: s + c * strength * z, total, drawn, bounds)
+
+            def noisy(s: jax.Array, z: jax.Array, c: Bound) -> jax.Array:
+                return s + (c * strength * z).astype(s.dtype)
+
+            return jax.tree.map(noisy, total, drawn, bounds)
 
         return Mechanism(
             lambda update: clipping.clip(update, bound),
@@ -234,6 +239,7 @@ def _clip(
     clip_norm: float, norm_of: Callable[[PyTree], jax.Array]
 ) -> Callable[[PyTree], tuple[PyTree, jax.Array]]:
     def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
+        update = widened(update)
         norm = norm_of(update)
         if clip_norm == math.inf:
             return update, norm
@@ -245,12 +251,13 @@ def _clip(
 
 
 def _perturb(
-    scale: float, draw: Callable[[Key, tuple[int, ...]], jax.Array]
+    scale: float, draw: Callable[[Key, tuple[int, ...], Any], jax.Array]
 ) -> Callable[[Key, PyTree], PyTree]:
     def perturb(key: Key, total: PyTree) -> PyTree:
         if not scale > 0:  # NaN for no clipping and no noise
             return total
-        noise = scale * draw(key, (dimension(total),))
+        total = widened(total)
+        noise = scale * draw(key, (dimension(total),), width(total))
         return jax.tree.map(jnp.add, total, unflatten(noise, total))
 
     return perturb

@@ -107,13 +107,15 @@ def adaptive_fed_avg(
         probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
         count += count_noise * jax.random.normal(count_key)
-        theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)
+        theta = jax.tree.map(
+            lambda p, s: (p - s / sampler.expected_size).astype(p.dtype), theta, total
+        )
         error = count / sampler.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
         wire = codec.wire(dimension(theta))
         metrics = measured(cohort, wire._replace(overhead=wire.overhead + 1), seen)  # the bit
         metrics["diagnostics"]["clip_norm"] = bound
-        return AdaptiveState(theta, t + 1, moved), metrics
+        return AdaptiveState(theta, t + 1, moved.astype(bound.dtype)), metrics
 
     updates = at(clip_norm, z_delta)
     both = joint_multiplier([updates.multiplier, 2 * count_noise])

@@ -179,7 +179,7 @@ def dp_scaffold(
                 client, local_key, cohort, federation, take(controls, cohort)
             )
             dy, dc = jax.tree.map(lambda leaf: leaf / sampler.expected_size, total)
-            x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
+            x = jax.tree.map(lambda x, dy: (x + global_rate * dy).astype(x.dtype), x, dy)  # line 19
             share = sampler.expected_size / federation.num_clients  # l
             messages = jnp.where(moving, 2, 1)  # model and control variate
             wire = codec.wire(dimension(x))

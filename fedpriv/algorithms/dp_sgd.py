@@ -53,7 +53,9 @@ def dp_sgd(
             return coded.message, {"user_drift": drift} | coded.diagnostics
 
         total, seen = for_each_client(client, local_key, cohort, federation)
-        x = jax.tree.map(lambda x, s: x + global_rate * (s / sampler.expected_size), x, total)
+        x = jax.tree.map(
+            lambda x, s: (x + global_rate * (s / sampler.expected_size)).astype(x.dtype), x, total
+        )
         return ModelState(x, t + 1), measured(cohort, codec.wire(dimension(x)), seen)
 
     summed = local.steps == 1 and local.linear and local.unit == "record" and not codec.lossy

@@ -87,7 +87,9 @@ def fed_avg(
         if mechanism is not UNPERTURBED:
             probe.show("perturb", now.perturb)
         total = now.perturb(noise_key, total)
-        theta = jax.tree.map(lambda p, s: p - s / sampler.expected_size, theta, total)  # (4)
+        theta = jax.tree.map(
+            lambda p, s: (p - s / sampler.expected_size).astype(p.dtype), theta, total
+        )  # (4)
         return ModelState(theta, t + 1), measured(cohort, codec.wire(dimension(theta)), seen)
 
     return Algorithm(
