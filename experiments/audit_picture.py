@@ -64,7 +64,13 @@ def _line(axis: Any, y: int, line: dict[str, Any], low: float, high: float) -> N
         axis.plot(max(claimed, low), y, "rX" if refuted else "gD", ms=6, label=label, zorder=3)
     if estimate >= 0:
         axis.plot(
-            max(estimate, low), y, "o", mfc="none", color="0.3", ms=6, label="estimate, no bound"
+            max(estimate, low),
+            y,
+            "o",
+            mfc="none",
+            color="0.3",
+            ms=6,
+            label="estimate (average, no bound)",
         )
 
 

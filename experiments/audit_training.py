@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -35,7 +36,7 @@ class Canaried(NamedTuple):
       runs: seeds.
       claim, certificate: of the run, at the delta of this audit.
       least: what epsilon is at least, with 95 % confidence (Steinke et al.).
-      estimate: of epsilon, no bound (after Andrew et al.).
+      estimate: of the average canary's epsilon, no bound (after Andrew et al.): it scatters, and exceeds small ones.
     """
 
     name: str
@@ -131,7 +132,7 @@ def _trained(
 def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Iterator[Canaried]:
     present, scores = np.asarray(state.present), np.asarray(state.scores)
     delta = _delta(ledger.delta, present.size)
-    ledger = ledger._replace(delta=delta)
+    ledger = replace(ledger, delta=delta)
     claim = ledger.claim(name, config.rounds)
     for v, view in enumerate(VIEWS):
         yield Canaried(

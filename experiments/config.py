@@ -9,7 +9,7 @@ import math
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import configs
-from fedpriv.certificate import Looked, certify, looked_at
+from fedpriv.certificate import Looked, looked_at
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation
 from fedpriv.mechanisms import gaussian
@@ -166,7 +166,8 @@ class Entry(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
 
 
-class Ledger(NamedTuple):
+@dataclass(frozen=True)
+class Ledger:
     """What accounting needs of an experiment: its algorithms, and shapes; no data.
 
     Attributes:
@@ -174,12 +175,14 @@ class Ledger(NamedTuple):
       delta: of the differential privacy guarantees.
       params: the model, its shapes, or key -> model.
       notes: what the numbers assume or leave out, such as data that was not looked at.
+      traced: what was read off the algorithms' rounds so far.
     """
 
     entries: dict[str, Entry]
     delta: float
     params: Any
     notes: tuple[str, ...] = ()
+    traced: dict[str, Looked] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, name: str) -> tuple[Algorithm, Any, Federation]:
         """What `fp.certify`, `fp.looked_at` and `fp.calibrate_rounds` begin with."""
@@ -192,13 +195,15 @@ class Ledger(NamedTuple):
         Raises:
           ValueError: what `init` or the round refuses, or something private that gets past the releases.
         """
-        return looked_at(*self.of(name))
+        if name not in self.traced:
+            self.traced[name] = looked_at(*self.of(name))
+        return self.traced[name]
 
     def certify(
         self, name: str, rounds: int, *, view: str = "third_party", honest: float = 1.0
     ) -> Certificate:
         """The certificate of so many rounds."""
-        return certify(*self.of(name), rounds, self.delta, view=view, honest=honest)
+        return self.looked(name).certify(rounds, self.delta, view=view, honest=honest)
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds."""

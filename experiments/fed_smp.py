@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -219,7 +219,7 @@ def natural_ledger(
         data = load()
     except MissingDataError as missing:
         note = f"counted for {config.clients} clients (`--clients`), as the data is not at hand: {missing}"
-        return ledger(config, model, example)._replace(notes=(note,))
+        return replace(ledger(config, model, example), notes=(note,))
     clients = {
         name: len(_partition(config, data, 0, _held(config, name))[1]) for name in config.algorithms
     }

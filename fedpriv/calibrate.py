@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.certificate import certify
+from fedpriv.certificate import Looked, looked_at
 from fedpriv.privacy._checks import require, require_count, require_delta
 
 if TYPE_CHECKING:
@@ -156,11 +156,13 @@ def _priced(
     params: Any, federation: Any, delta: float, view: str, honest: float, claimed: bool
 ) -> Callable[[Algorithm, int], float]:
     """(algorithm, rounds) -> epsilon."""
+    last: list[Looked] = []
 
     def epsilon(algorithm: Algorithm, rounds: int) -> float:
         if not claimed:
-            options = {"view": view, "honest": honest}
-            return certify(algorithm, params, federation, rounds, delta, **options).epsilon  # type: ignore[arg-type]
+            if not last or last[0].algorithm is not algorithm:
+                last[:] = [looked_at(algorithm, params, federation)]
+            return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
         claim = algorithm.claim(rounds, delta)
         if claim is None:
             raise ValueError(

@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.dynamic import Dynamic
 from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, joint
-from fedpriv.per_example import RecordMechanism
+from fedpriv.per_example import MedianClipping, RecordMechanism
 from fedpriv.privacy import (
     VIEWS,
     Certificate,
@@ -67,6 +67,37 @@ class Looked(NamedTuple):
             begun += length
         return tuple(r for r in found if r.steps) or tuple(found)
 
+    def certify(
+        self, rounds: int, delta: float, *, view: str = "third_party", honest: float = 1.0
+    ) -> Certificate:
+        """As `certify`, of the round as it was traced.
+
+        Args:
+            rounds, view, honest: as `certify`.
+            delta: probability, in (0, 1).
+
+        Raises:
+            ValueError: for rounds, delta, a view or a fraction that is not allowed.
+        """
+        require_count("rounds", rounds, 0)
+        found = certify_releases(self.releases(rounds), delta, view, honest=honest)
+        texts = (*found.assumptions, *self._assumed()) if self.algorithm.releases is None else ()
+        return replace(found, basis=self.basis, assumptions=texts or found.assumptions)
+
+    def _assumed(self) -> tuple[str, ...]:
+        """What the traced program does not show."""
+        closed = {
+            str(np.shape(c))
+            for stage in self.stages
+            for c in stage.constants
+            if np.size(c) > 1 and jnp.issubdtype(jnp.result_type(c), jnp.inexact)
+        }
+        texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
+        if closed:
+            shapes = ", ".join(sorted(closed))
+            texts.append(f"the arrays that the round closes over ({shapes}) do not depend on data")
+        return tuple(texts)
+
     @property
     def basis(self) -> str:
         """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
@@ -75,15 +106,18 @@ class Looked(NamedTuple):
         notes = [n for s in self.stages for n in (*s.sums, *s.means)]
         samplers = [s for _, s in self.algorithm.sampler.stages(2)]
         samplers += [n.records for n in notes if n.records is not None]
-        proved = all(_constructed(n.mechanism) for n in notes) and all(
-            s.constructed for s in samplers
-        )
+        proved = all(_constructed(n) for n in notes) and all(s.constructed for s in samplers)
         return "constructed" if proved else "declared"
 
 
-def _constructed(used: Any) -> bool:
-    start = used.start if isinstance(used, Dynamic) else used
-    return not isinstance(start, Mechanism) or start.constructed or start.multiplier == 0
+def _constructed(note: Note) -> bool:
+    """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
+    used: Any = note.mechanism
+    start = used.start if type(used) is Dynamic else used
+    if type(start) is MedianClipping or (type(start) is Mechanism and start.multiplier == 0):
+        return True
+    told = note.codec.lossy or note.codec.known
+    return type(start) is Mechanism and start.constructed and told and note.by_records
 
 
 def _pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
@@ -237,7 +271,7 @@ def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: in
                 Release(
                     view,
                     unit,
-                    own * math.sqrt(sampler.expected_size) if shared else own,
+                    own * math.sqrt(sampler.accounting.most) if shared else own,
                     Everyone(records.population) if whole else records,
                     steps,
                     noise=used.noise,
@@ -272,7 +306,7 @@ def _static(used: Mechanism) -> Mechanism:
 
 
 def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
-    """Traces the algorithm's round, once for arguments of the same shapes.
+    """Traces the algorithm's round.
 
     Args:
       params: the model, its shapes, or key -> model.
@@ -297,9 +331,10 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
             )
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
     state = jax.eval_shape(lambda model: algorithm.init(model, federation), model)
-    leaves, structure = jax.tree.flatten((state, holding._replace(like=(holding.like,))))
-    shapes = tuple((s.shape, s.dtype) if hasattr(s, "shape") else s for s in leaves)
-    found = _looked(algorithm, structure, shapes)
+    for name in ("params", "round"):
+        if not hasattr(state, name):
+            raise ValueError(f"init: the state has no field `{name}`")
+    found = _traced(algorithm, holding, state)
     look_at_start(algorithm, model, federation)
     for stage in found.stages:
         _check_records(stage, np.asarray(federation.size))
@@ -307,19 +342,18 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     return found
 
 
-@lru_cache(maxsize=64)
-def _looked(algorithm: Algorithm, structure: Any, shapes: tuple) -> Looked:
-    leaves = [jax.ShapeDtypeStruct(*s) if isinstance(s, tuple) else s for s in shapes]
-    state, holding = jax.tree.unflatten(structure, leaves)
-    holding = holding._replace(like=holding.like[0])
-    return _traced(algorithm, holding, state)
-
-
 def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
-    stages, out = [], None
-    for _, sampler in algorithm.sampler.stages(2):
-        stage, out = look(algorithm, sampler, holding, state)
-        stages.append(stage)
+    stages: list[Stage] = []
+    out: Any = None
+    held: Any = None
+    before: Any = ()
+    while held != before:  # what clients keep in the first rounds is there in the later ones
+        stages, before = [], held
+        for _, sampler in algorithm.sampler.stages(2):
+            stage, out, held = look(algorithm, sampler, holding, state, held)
+            stages.append(stage)
+        if len(stages) == 1:
+            break
     return Looked(algorithm, holding, tuple(stages), state, out)
 
 
@@ -388,7 +422,5 @@ def certify(
         ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`.
         LeakError: something private gets past the releases of a round: what, and in which line.
     """
-    require_count("rounds", rounds, 0)
     looked = looked_at(algorithm, params, federation)
-    found = certify_releases(looked.releases(rounds), delta, view, honest=honest)
-    return replace(found, basis=looked.basis)
+    return looked.certify(rounds, delta, view=view, honest=honest)

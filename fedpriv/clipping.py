@@ -15,22 +15,22 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.types import PyTree
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.vectors import dimension, flatten, unflatten, widened
 from fedpriv.wavelet import haar, haar_norm, inverse_haar, padded_length
 
 Bound: TypeAlias = float | jax.Array
-"""C, which may be traced."""
+"""C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.LEAST_CLIP`."""
 
 
 class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
-    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too. Sets
-    of Haar coefficients are sets of vectors padded to m = 2^L entries: noise is added to those, and what is cut off
-    afterwards is post-processing.
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too; a norm
+    is infinite from 1.8e19 on, as float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded
+    to m = 2^L entries: noise is added to those, and what is cut off afterwards is post-processing.
 
     Attributes:
-      clip: (contribution, C) -> (bounded contribution, its norm before).
+      clip: (contribution, C) -> (bounded contribution, of 32 bits or more, its norm before).
       length: sup ||u||_2 for C = 1.
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
         than sqrt(m) times `length`, which always bounds it.
@@ -142,6 +142,7 @@ def coefficients(d: int) -> Clipping:
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         _require_dimension(d, update)
+        update = widened(update)
         norm = haar_norm(flatten(update))
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
@@ -170,11 +171,12 @@ def per_level(d: int) -> Clipping:
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         _require_dimension(d, update)
         groups = jnp.split(haar(flatten(update)), starts)
-        norms = [jnp.linalg.norm(group) for group in groups]
-        norm = jnp.sqrt(sum(n**2 / limit for n, limit in zip(norms, limits, strict=True)))
-        scales = [_scale(n, bound * limit, norm) for n, limit in zip(norms, limits, strict=True)]
+        # W is a power of two: times W nothing is rounded, and no level's squares are 0 because its bound is low.
+        norms = [jnp.linalg.norm(g / limit) for g, limit in zip(groups, limits, strict=True)]
+        norm = jnp.sqrt(sum(n**2 * limit for n, limit in zip(norms, limits, strict=True)))
+        scales = [_scale(n, bound, norm) for n in norms]
         u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
-        return unflatten(u, update), norm
+        return unflatten(u, widened(update)), norm
 
     def worst(d: int) -> PyTree:
         # One coefficient of each level, all at their bounds.
@@ -209,6 +211,7 @@ def _by_tensors(
     scales: Callable[[PyTree, Bound], PyTree],
 ) -> Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]:
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        update = widened(update)
         norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf.reshape(-1)), update)
         return _scaled(update, scales(norms, bound)), over_tensors(norms)
 
@@ -216,7 +219,7 @@ def _by_tensors(
 
 
 def _scaled(update: PyTree, scales: PyTree) -> PyTree:
-    return jax.tree.map(lambda u, s: jnp.where(s == 0, 0.0, u * s), update, scales)
+    return jax.tree.map(lambda u, s: jnp.where(s == 0, 0.0, u * s).astype(u.dtype), update, scales)
 
 
 def _scale(norm: jax.Array, bound: Bound, whole: jax.Array) -> jax.Array:

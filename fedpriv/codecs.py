@@ -52,14 +52,16 @@ class Codec(NamedTuple):
       code: (key, message) -> `Coded`. The key is the client's, from which a codec that draws takes a stream of its own.
       wire: (d) -> size of the coded message of d values.
       lossy: whether what is decoded may differ from the message.
+      known: whether that is known, and not the word of who made the codec.
     """
 
     code: Callable[[Key, PyTree], Coded]
     wire: Callable[[int], Wire]
     lossy: bool
+    known: bool = False
 
 
-UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False)
+UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False, known=True)
 """32 bits per value, exactly what was sent."""
 
 
@@ -103,7 +105,7 @@ def qsgd(bits: int) -> Codec:
         v = flatten(message)
         largest = jnp.max(jnp.abs(v))
         share = jnp.where(largest > 0, jnp.abs(v) / jnp.where(largest > 0, largest, 1.0), 0.0)
-        u = jax.random.uniform(jax.random.fold_in(key, streams.QUANTIZER), v.shape)
+        u = jax.random.uniform(jax.random.fold_in(key, streams.QUANTIZER), v.shape, v.dtype)
         rounded = jnp.minimum(jnp.floor(share * levels + u), levels) / levels
         return Coded(unflatten(jnp.sign(v) * rounded * largest, message), {})
 

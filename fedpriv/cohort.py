@@ -114,8 +114,11 @@ class Cohort:
           own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
           local: each member adds all of the noise to its own clipped message before coding it (local differential
             privacy).
+
+        Raises:
+          ValueError: what clients keep has no row for each of them.
         """
-        clients_key, noise_key = self._keys(key)
+        clients_key, noise_key = self._keys(key, own)
         used = mechanism.in_round(self.round)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
@@ -153,8 +156,11 @@ class Cohort:
           protocol: (key, messages) -> (what comes of them, what travels meanwhile), the latter for attacks.
           reason: why nothing is hidden, in words; the certificate says it.
           client, key, own: as `sum`.
+
+        Raises:
+          ValueError: as `sum`.
         """
-        clients_key, protocol_key = self._keys(key)
+        clients_key, protocol_key = self._keys(key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
             message, diagnostics, kept = as_sent(client(key, shard, *mine))
@@ -165,8 +171,13 @@ class Cohort:
         size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
         return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
 
-    def _keys(self, key: Key) -> tuple[Key, Key]:
+    def _keys(self, key: Key, own: PyTree) -> tuple[Key, Key]:
         """(for the clients, for what happens to their messages), of this call alone."""
+        for leaf in jax.tree.leaves(own):
+            if jnp.shape(leaf)[:1] != (self.num_clients,):
+                raise ValueError(
+                    f"own: a leaf {list(jnp.shape(leaf))} has no row for each of {self.num_clients} clients"
+                )
         of_calls = jax.random.fold_in(key, streams.COHORT)
         clients_key, rest = jax.random.split(jax.random.fold_in(of_calls, self._calls))
         self._calls += 1

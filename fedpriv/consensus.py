@@ -34,7 +34,7 @@ class Coupling(NamedTuple):
 
     def alpha(self, k: jax.Array) -> jax.Array:
         """f32[]: alpha[k], k being i32[]."""
-        return self.gamma * self.decay(k)
+        return jnp.float32(self.gamma * self.decay(k))
 
 
 DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -310,7 +310,7 @@ def agree(
         after = lax.cond(k < rounds, once, lambda now, k: now, now, k)
         return after, after.sent
 
-    zero = jnp.float32(0)
+    zero = jnp.zeros((), sent.values.dtype)
     begun = _Round(start, sent.values, zero, zero, jnp.mean(sent.outside))
     end, later = lax.scan(if_it_happens, begun, jnp.arange(most))
     model = end.sent.mean(0)  # (6), (22)

@@ -11,13 +11,14 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
-from fedpriv.certificate import Looked, certify, looked_at, retraced
+from fedpriv.certificate import Looked, looked_at, retraced
 from fedpriv.codecs import Wire
 from fedpriv.federation import Federation
+from fedpriv.flow import HEARD
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds import one_round
-from fedpriv.statistics import check_declared, check_mechanism, check_sampler
-from fedpriv.types import Algorithm, Params
+from fedpriv.statistics import check_codec, check_declared, check_mechanism, check_sampler
+from fedpriv.types import Algorithm, Params, State
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
@@ -37,8 +38,6 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
       LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = looked_at(algorithm, params, federation)
-    for name in ("params", "round"):
-        _require(hasattr(looked.before, name), f"init: the state has no field `{name}`")
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
     same = _kinds(looked.before.params) == _kinds(model)
     _require(same, "init: `params` is not the model that was given")
@@ -89,11 +88,15 @@ def check_algorithm(
     _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
     _require(finite, "round: the model is NaN or infinite after it")
-    _check_privacy(looked, params, federation)
-    for _, sampler in algorithm.sampler.stages(2):
+    _check_keys(looked, state, seed)
+    _check_privacy(looked)
+    notes = [note for stage in looked.stages for note in (*stage.sums, *stage.means)]
+    samplers = [sampler for _, sampler in algorithm.sampler.stages(2)]
+    for sampler in (*samplers, *(note.records for note in notes if note.records)):
         check_sampler(sampler, seed)
-    for note in (note for stage in looked.stages for note in (*stage.sums, *stage.means)):
+    for note in notes:
         check_mechanism(note, seed)
+        check_codec(note, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, looked, state, federation)
 
@@ -146,9 +149,10 @@ def _check_counter(looked: Looked) -> None:
     if len(counter.eqns) > 100 or counter.constvars or sum(needed) != needed[1 + place]:
         return  # by other means; a full check runs it
     _require(bool(needed[1 + place]), "round: the state's `round` must go up by 1")
-    now = jnp.asarray(5, leaves[place][1].dtype)
-    (after,) = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))(now)
-    _require(int(after) == 6, "round: the state's `round` must go up by 1")
+    count = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))
+    for now in (5, 10**6 + 5):
+        (after,) = count(jnp.asarray(now, leaves[place][1].dtype))
+        _require(int(after) == now + 1, "round: the state's `round` must go up by 1")
 
 
 def _check_twice(looked: Looked) -> None:
@@ -178,8 +182,25 @@ def _without_the_host(run: Any, *args: Any) -> Any:
             ) from None
 
 
-def _check_privacy(looked: Looked, params: Params, federation: Federation) -> None:
-    algorithm = looked.algorithm
+def _check_keys(looked: Looked, state: State, seed: int) -> None:
+    """Runs the round as it was traced, in which one client stands for all, and collects the keys of its noises."""
+    root, leaves = jax.random.key(seed), jax.tree.leaves(state)
+    for stage in looked.stages:
+        run = jax.jit(jaxpr_as_fun(stage.program))
+        HEARD.clear()
+        for t in range(2):
+            out = run(jax.random.fold_in(root, t), *leaves, jnp.int32(t))
+            leaves = out[: len(leaves)]
+        jax.block_until_ready(leaves)
+        jax.effects_barrier()
+        _require(
+            len(set(HEARD)) == len(HEARD),
+            "round: two of its noises are drawn from one key, so that their difference has none; derive a key for each "
+            "(fold_in(key, i + j) is the same for many i and j)",
+        )
+
+
+def _check_privacy(looked: Looked) -> None:
     releases = looked.releases(_ROUNDS)
     _require(all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`")
     _require(
@@ -198,8 +219,8 @@ def _check_privacy(looked: Looked, params: Params, federation: Federation) -> No
             f"releases: the multiplier towards {release.view} is 0 without a reason",
         )
     for view in VIEWS:
-        nothing = certify(algorithm, params, federation, 0, _DELTA, view=view).epsilon
+        nothing = looked.certify(0, _DELTA, view=view).epsilon
         _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
-        certify(algorithm, params, federation, _ROUNDS, _DELTA, view=view)
-    claim = algorithm.claim(_ROUNDS, _DELTA)
+        looked.certify(_ROUNDS, _DELTA, view=view)
+    claim = looked.algorithm.claim(_ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeAlias
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
-from jax.interpreters import ad
+from jax.interpreters import ad, mlir
 
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
@@ -53,6 +56,20 @@ MARK = Primitive("fedpriv_mark")
 """The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
 MARK.multiple_results = True
 MARK.def_abstract_eval(lambda *avals, note: list(avals))
+HEARD: list[bytes] = []
+"""The noise keys of marks that were run, in no order; for `fedpriv.contract`."""
+
+
+def _heard(*arrays: Any, note: int) -> list[Any]:
+    last = arrays[-1]
+    if len(arrays) > 1 and jnp.issubdtype(last.dtype, jax.dtypes.prng_key):
+        jax.debug.callback(
+            lambda k: HEARD.append(np.asarray(k).tobytes()), jax.random.key_data(last)
+        )
+    return list(arrays)
+
+
+mlir.register_lowering(MARK, mlir.lower_fun(_heard, multiple_results=True))
 # Tangents pass unmarked: what a derivative brings past a release is as private as it was.
 ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
 
@@ -102,9 +119,7 @@ class _Follow:
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
                 return out
-        if (
-            inner
-        ):  # not known: everything may depend on everything, and how often is not known either
+        if inner:  # not known: all may depend on all, and how often is not known either
             every = NONE.union(*labels)
             for jaxpr in inner:
                 found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
@@ -117,7 +132,7 @@ class _Follow:
         first, carried = eqn.params["num_consts"], eqn.params["num_carry"]
         loop = Loop(next(self._numbers))
         consts, carry = labels[:first], labels[first : first + carried]
-        xs = [x | {loop} for x in labels[first + carried :]]
+        xs = [self._step(eqn, [x]) | {loop} for x in labels[first + carried :]]
         moving = _changed(jaxpr.invars[first : first + carried], jaxpr.outvars[:carried])
         carry = [c | {loop} if moves else c for c, moves in zip(carry, moving, strict=True)]
 
@@ -129,7 +144,7 @@ class _Follow:
         carry = _settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
         out = turn(carry, inside)
         return [_without(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
-            _without(loop, y) for y in out[carried:]
+            _without(loop, self._step(eqn, [y])) for y in out[carried:]
         ]
 
     def _while(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
@@ -143,7 +158,7 @@ class _Follow:
             again = self.program(condition, [*first, *carry], place)[0]
             place = replace(place, condition=place.condition | again)
             out = self.program(body, [*consts, *carry], place)
-            return [self._step(eqn, [again]) | o for o in out]
+            return [self._step(eqn, [again, o]) for o in out]
 
         carry = _settled(lambda c: turn(c, replace(inside, counted=False)), carry)
         out = turn(carry, inside)
@@ -153,8 +168,7 @@ class _Follow:
         index, given = labels[0], labels[1:]
         inside = replace(place, condition=place.condition | index)
         branches = [self.program(_open(b), given, inside) for b in eqn.params["branches"]]
-        chosen = self._step(eqn, [index])
-        return [chosen.union(*out) for out in zip(*branches, strict=True)]
+        return [self._step(eqn, [index, *out]) for out in zip(*branches, strict=True)]
 
 
 def programs(eqn: JaxprEqn) -> list[Jaxpr]:

@@ -38,15 +38,15 @@ def scalar(step: float) -> Lattice:
     """The multiples of `step`; the cell is [-step / 2, step / 2]."""
 
     def dither(key: Key, shape: tuple[int, ...]) -> jax.Array:
-        return step * jax.random.uniform(key, (*shape, 1), minval=-0.5, maxval=0.5)
+        return step * jax.random.uniform(key, (*shape, 1), jnp.float32, -0.5, 0.5)
 
     return Lattice(1, lambda x: step * jnp.round(x / step), dither, step**2 / 12)
 
 
 def hexagonal(step: float) -> Lattice:
     """The plane's densest lattice, neighbours `step` apart; the cell is a hexagon."""
-    sides = step * jnp.array([1.0, math.sqrt(3)])
-    basis = step * jnp.array([[1.0, 0.0], [0.5, math.sqrt(3) / 2]])
+    sides = step * jnp.array([1.0, math.sqrt(3)], jnp.float32)
+    basis = step * jnp.array([[1.0, 0.0], [0.5, math.sqrt(3) / 2]], jnp.float32)
 
     def nearest(x: jax.Array) -> jax.Array:
         # The union of a rectangular lattice and the same moved by half a diagonal.
@@ -57,7 +57,7 @@ def hexagonal(step: float) -> Lattice:
 
     def dither(key: Key, shape: tuple[int, ...]) -> jax.Array:
         # Uniform on a parallelogram, which tiles the plane as the hexagon does; then back into the hexagon.
-        x = jax.random.uniform(key, (*shape, 2)) @ basis
+        x = jax.random.uniform(key, (*shape, 2), jnp.float32) @ basis
         return x - nearest(x)
 
     return Lattice(2, nearest, dither, 5 * step**2 / 72)

@@ -77,12 +77,12 @@ class LinearOptimizer:
 
     def start(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The parameters' leaves with coefficients (1, 0, .., 0) in place of the tensors, and the state's leaves."""
-        unit = jnp.zeros(1 + self._most).at[0].set(1.0)
+        unit = jnp.zeros(1 + self._most, jnp.float32).at[0].set(1.0)
         values = [Coefficients(unit, i) if i in self._tensors else x for i, x in enumerate(leaves)]
         state = evaluate(self._init, values, _rule)
         for i, owner in self._owners.items():
             if isinstance(state[i], _Uniform) and _is_zero(state[i].value):
-                state[i] = Coefficients(jnp.zeros(1 + self._most), owner)
+                state[i] = Coefficients(jnp.zeros(1 + self._most, jnp.float32), owner)
         return values, [_formed(x) for x in state]
 
     def step(
@@ -93,7 +93,7 @@ class LinearOptimizer:
         Raises:
           NotInterpretedError: as the class.
         """
-        now = jnp.zeros(1 + self._most).at[1 + s].set(1.0)
+        now = jnp.zeros(1 + self._most, jnp.float32).at[1 + s].set(1.0)
         given = [Coefficients(now, i) if i in self._tensors else g for i, g in enumerate(gradients)]
         out = [_formed(x) for x in evaluate(self._step, [*given, *state, *leaves], _rule)]
         self._check(out)

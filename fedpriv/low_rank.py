@@ -139,14 +139,15 @@ def _left_factors(
     """Of the gradients for the matrices, at sums of one step of one record."""
     given: list[Any] = list(leaves)
     for i in gradient.matrices:
-        given[i] = _sum(leaves[i], Coefficients(jnp.ones(2), i), _no_factors(1, 1, leaves[i]))
+        own = Coefficients(jnp.ones(2, jnp.float32), i)
+        given[i] = _sum(leaves[i], own, _no_factors(1, 1, leaves[i]))
     found = gradient(given, batch)
     return [found[i].left for i in gradient.matrices]
 
 
 def _no_factors(steps: int, rows: int, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     i, o = matrix.shape
-    return jnp.zeros((steps, rows, i)), jnp.zeros((steps, rows, o))
+    return jnp.zeros((steps, rows, i), jnp.float32), jnp.zeros((steps, rows, o), jnp.float32)
 
 
 def _sum(start: jax.Array, own: Coefficients, factors: tuple[jax.Array, jax.Array]) -> LowRank:

@@ -18,10 +18,17 @@ from fedpriv.clipping import Bound, Clipping, flat, spread
 from fedpriv.noise import Noise, isotropic
 from fedpriv.privacy.whitening import joint_multiplier
 from fedpriv.types import Key, PyTree
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.vectors import dimension, flatten, unflatten, widened, width
 
 LEAST = 1e-36
-"""Of a clip norm and of the noise's deviation, and one over the largest."""
+"""Of the noise's deviation, and one over the largest."""
+
+LEAST_CLIP = 1e-12
+"""Of a clip norm, and one over the largest: between them float32 has the squares of all that could matter.
+
+A square below 1.2e-38 counts as 0, so that up to sqrt(d) 1.1e-19 of a norm is not seen. For C = 1e-12 and d = 1e10 that
+makes what is clipped 6e-5 too long, relative to C, and less for any other.
+"""
 
 
 class Mechanism(NamedTuple):
@@ -29,7 +36,7 @@ class Mechanism(NamedTuple):
 
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
-      perturb: (key, sum) -> noisy sum.
+      perturb: (key, sum) -> noisy sum. Both give 32 bits or more, whatever they take.
       multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
         sensitivity where that differs by direction); 0 where nothing is hidden.
       reason: why nothing is hidden, where the multiplier is 0.
@@ -84,11 +91,12 @@ class Mechanism(NamedTuple):
     @property
     def constructed(self) -> bool:
         """Whether the multiplier is what this module proved of `clip` and `perturb`, none of them replaced since."""
-        return self.seal == (self.clip, self.perturb, self.multiplier)
+        whole = len(self.seal) == len(self) - 1
+        return whole and all(a is b for a, b in zip(self.seal, self, strict=False))
 
     def sealed(self) -> Mechanism:
         """The same, as one whose multiplier is proved."""
-        return self._replace(seal=(self.clip, self.perturb, self.multiplier))
+        return self._replace(seal=self[:-1])
 
 
 def mechanism(
@@ -105,7 +113,8 @@ def mechanism(
       In exact arithmetic a clipped contribution moves the sum, whitened by the noise, by at most
       `noise.reach(clipping)` / sigma: the sum is a Gaussian mechanism of multiplier sigma / reach per contribution
       removed or added (and half of that per contribution replaced). One whose norm is NaN or infinite counts as 0
-      and so keeps the bound. Floating-point rounding of the norm (relative 1e-6) is not accounted for.
+      and so keeps the bound; a norm is infinite from 1.8e19 on, as float32 cannot hold its square. Floating-point
+      rounding of the norm (relative 1e-6) is not accounted for.
 
     Args:
       clip_norm: C; infinity without noise is no mechanism at all.
@@ -113,7 +122,7 @@ def mechanism(
       calibrated: multiply the noise by the reach, so that the multiplier is sigma.
 
     Raises:
-      ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
     _check(clip_norm, noise_multiplier)
     reach = noise.reach(clipping)
@@ -127,8 +136,13 @@ def mechanism(
         def perturb(key: Key, total: PyTree) -> PyTree:
             if silent:
                 return total
+            total = widened(total)
             drawn, bounds = noise.draw(key, total), spread(bound, total)
-            return jax.tree.map(lambda s, z, c: s + c * strength * z, total, drawn, bounds)
+
+            def noisy(s: jax.Array, z: jax.Array, c: Bound) -> jax.Array:
+                return s + (c * strength * z).astype(s.dtype)
+
+            return jax.tree.map(noisy, total, drawn, bounds)
 
         made = Mechanism(
             lambda update: clipping.clip(update, bound),
@@ -157,7 +171,7 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     Formal guarantees: those of `mechanism`, with multiplier sigma.
 
     Raises:
-      ValueError: C <= 0, sigma < 0, or noise without a finite clip norm.
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
     return mechanism(flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier)
 
@@ -175,7 +189,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
       and Smith 2006).
 
     Raises:
-      ValueError: C <= 0, a negative multiplier, or noise without a finite clip norm.
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, a negative multiplier, or noise without a finite clip norm.
     """
     _check(clip_norm, noise_multiplier)
 
@@ -217,7 +231,7 @@ def _check(clip_norm: float, noise_multiplier: float) -> None:
 
 
 def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
-    """Refuses what float32 would round to 0 or infinity, whatever is certified.
+    """Refuses bounds whose squares, and noise that, float32 would round to 0 or infinity, whatever is certified.
 
     Args:
         clip_norm: C, in units of the update; infinity: no bound.
@@ -227,13 +241,14 @@ def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> N
     Raises:
         ValueError: a bound or noise that is beyond float32.
     """
-    given = [("clip_norm", clip_norm)] if clip_norm < math.inf else []
+    given = [("clip_norm", clip_norm, LEAST_CLIP)] if clip_norm < math.inf else []
     if noise_multiplier > 0:
-        given.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier))
-    for name, value in given:
-        if not LEAST <= value <= 1 / LEAST:
+        given.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier, LEAST))
+    for name, value, least in given:
+        if not least <= value <= 1 / least:
+            squared = ", which squares what it bounds" if name == "clip_norm" else ""
             raise ValueError(
-                f"{name}: {value:g}{when} is beyond float32; make it {LEAST:g} to {1 / LEAST:g}"
+                f"{name}: {value:g}{when} is beyond float32{squared}; make it {least:g} to {1 / least:g}"
             )
 
 
@@ -241,6 +256,7 @@ def _clip(
     clip_norm: float, norm_of: Callable[[PyTree], jax.Array]
 ) -> Callable[[PyTree], tuple[PyTree, jax.Array]]:
     def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
+        update = widened(update)
         norm = norm_of(update)
         if clip_norm == math.inf:
             return update, norm
@@ -252,12 +268,13 @@ def _clip(
 
 
 def _perturb(
-    scale: float, draw: Callable[[Key, tuple[int, ...]], jax.Array]
+    scale: float, draw: Callable[[Key, tuple[int, ...], Any], jax.Array]
 ) -> Callable[[Key, PyTree], PyTree]:
     def perturb(key: Key, total: PyTree) -> PyTree:
         if not scale > 0:  # NaN for no clipping and no noise
             return total
-        noise = scale * draw(key, (dimension(total),))
+        total = widened(total)
+        noise = scale * draw(key, (dimension(total),), width(total))
         return jax.tree.map(jnp.add, total, unflatten(noise, total))
 
     return perturb

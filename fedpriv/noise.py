@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from fedpriv.clipping import Clipping
 from fedpriv.types import Key, PyTree
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.vectors import dimension, flatten, unflatten, widened, width
 from fedpriv.wavelet import Form, haar, inverse_haar, padded_length
 
 
@@ -22,7 +22,7 @@ class Noise(NamedTuple):
     """A Gaussian distribution of scale 1.
 
     Attributes:
-      draw: (key, like) -> noise in the shapes of `like`.
+      draw: (key, like) -> noise in the shapes of `like`, f32 or f64 where that is.
       reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
       whiten: u -> Sigma^-1/2 u, f32[...] of independent entries of variance 1 if u is noise of this distribution.
       dimension: number of coordinates, if it is for one number only.
@@ -49,7 +49,7 @@ def isotropic() -> Noise:
     """N(0, 1) on every coordinate: the Gaussian mechanism (Dwork and Roth 2014, Appendix A)."""
 
     def draw(key: Key, like: PyTree) -> PyTree:
-        return unflatten(jax.random.normal(key, (dimension(like),)), like)
+        return unflatten(jax.random.normal(key, (dimension(like),), width(like)), widened(like))
 
     return Noise(draw, lambda clipping: clipping.length, flatten).sealed()
 
@@ -73,8 +73,8 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
     def draw(key: Key, like: PyTree) -> PyTree:
         if dimension(like) != d:
             raise ValueError(f"d: {d}, but the sum has {dimension(like)} coordinates; give that")
-        z = jax.random.normal(key, (m,))
-        return unflatten(inverse_haar(_weighted(z) if averaging else z, d, form), like)
+        z = jax.random.normal(key, (m,), width(like))
+        return unflatten(inverse_haar(_weighted(z) if averaging else z, d, form), widened(like))
 
     def reach(clipping: Clipping) -> float:
         if not averaging:
@@ -83,7 +83,7 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
 
     def whiten(u: PyTree) -> jax.Array:
         z = haar(flatten(u), form)
-        return z / _weighted(jnp.ones(m)) if averaging else z
+        return z / _weighted(jnp.ones(m, z.dtype)) if averaging else z
 
     return Noise(draw, reach, whiten, d).sealed()
 

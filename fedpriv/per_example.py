@@ -66,6 +66,12 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
             lambda: jax.tree.unflatten(tree, [_formed(g) for g in each]),
         )
 
+    return by_records(gradients)
+
+
+def by_records(gradients: Gradients) -> Gradients:
+    """The same, as those that are known to be of one record each, with their true norms."""
+    gradients.by_records = True  # type: ignore[attr-defined]
     return gradients
 
 
@@ -141,7 +147,9 @@ RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
 def private_mean(
     gradients: Gradients, mechanism: Mechanism | MedianClipping, expected_size: float
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
-    """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed.
+    """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed, in f32.
+
+    Then the mean is rounded to the parameters' own types, as gradients are.
 
     Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
     `MedianClipping`, none.
@@ -158,7 +166,8 @@ def private_mean(
         else:
             scales = now.scales(of_batch.norms)
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
-        return jax.tree.map(lambda leaf: leaf / expected_size, now.perturb(key, total))
+        noisy = now.perturb(key, total)
+        return jax.tree.map(lambda s, p: (s / expected_size).astype(p.dtype), noisy, params)
 
     return mean
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.models import as_float
-from fedpriv.per_example import Gradients, PerExample
+from fedpriv.per_example import Gradients, PerExample, by_records
 from fedpriv.stacked import EXACT, counted, rounding
 from fedpriv.types import Example, Params, PyTree
+from fedpriv.vectors import widened
 
 
 def per_example_dense(l2: float = 0.0) -> Gradients:
@@ -32,7 +33,7 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
 
     def gradients(params: Params, batch: Example) -> PerExample:
         names = _in_order(params)
-        layers = [params["params"][name] for name in names]
+        layers = [widened(params["params"][name]) for name in names]
         passed = _passed(layers, batch)
 
         def tree(of_layer: list[dict[str, jax.Array]]) -> PyTree:
@@ -49,7 +50,7 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
             lambda: tree([_each(*p, l2) for p in parts]),
         )
 
-    return gradients
+    return by_records(gradients)
 
 
 def _in_order(params: Params) -> list[str]:
@@ -79,7 +80,7 @@ class _Passed(NamedTuple):
 
 def _passed(layers: list[dict[str, jax.Array]], batch: Example) -> list[_Passed]:
     """A forward and a backward pass."""
-    images = as_float(batch["image"])
+    images = widened(as_float(batch["image"]))
     x = images.reshape(images.shape[0], -1)
     inputs, alongs = [], []
     for layer in layers:

@@ -40,7 +40,7 @@ def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: int)
     inside = jnp.clip(x, low, high)
     # A level number is exact in float32, with two bits or more for its fraction.
     position = jnp.where(step > 0, (inside - low) / jnp.where(step > 0, step, 1.0), 0.0)
-    codes = jnp.floor(position + jax.random.uniform(key, x.shape))
+    codes = jnp.floor(position + jax.random.uniform(key, x.shape, position.dtype))
     codes = jnp.clip(codes, 0, most).astype(jnp.int32)
     values = jnp.where(jnp.isfinite(x), low + codes * step, jnp.nan)  # diverged models stay visible
     return Quantized(values, codes, inside != x)

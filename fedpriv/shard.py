@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import jax
@@ -32,7 +34,7 @@ class Shard:
     examples: Example
     size: jax.Array
     round: jax.Array | int = 0
-    _calls: int = 0
+    _calls: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     @property
     def capacity(self) -> int:
@@ -65,8 +67,7 @@ class Shard:
             expected size is what the sum is divided by.
         """
         of_calls = jax.random.fold_in(key, streams.RECORDS)
-        draw_key, noise_key = jax.random.split(jax.random.fold_in(of_calls, self._calls))
-        self._calls += 1
+        draw_key, noise_key = jax.random.split(jax.random.fold_in(of_calls, next(self._calls)))
         drawn = records.draw(draw_key)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)

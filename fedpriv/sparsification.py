@@ -19,9 +19,12 @@ def rand_k(key: Key, d: int, k: int) -> jax.Array:
 
 
 def top_k(magnitude: jax.Array, k: int) -> jax.Array:
-    """i32[k], sorted: the coordinates of the k largest of `magnitude` (f32[d], non-negative; Fed-SMP, eq. 6)."""
+    """i32[k], sorted: the coordinates of the k largest of `magnitude` (f32[d], non-negative; Fed-SMP, eq. 6).
+
+    Of other types, as f32.
+    """
     # Non-negative IEEE floats are ordered as their bit patterns.
-    return largest(lax.bitcast_convert_type(magnitude, jnp.uint32), k)
+    return largest(lax.bitcast_convert_type(magnitude.astype(jnp.float32), jnp.uint32), k)
 
 
 def largest(scores: jax.Array, k: int) -> jax.Array:

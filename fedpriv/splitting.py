@@ -56,7 +56,7 @@ def uniform(factor: float) -> Splitting:
         raise ValueError(f"factor: {factor} is not in [0, 1)")
 
     def draw(key: Key, w: jax.Array, m: jax.Array) -> jax.Array:
-        return w * jax.random.uniform(key, w.shape, minval=factor, maxval=1 + m - factor)
+        return w * jax.random.uniform(key, w.shape, w.dtype, factor, 1 + m - factor)
 
     return Splitting(draw)
 
@@ -76,7 +76,7 @@ def laplace(sensitivity: float, epsilon: float) -> Splitting:
     scale = sensitivity / epsilon
 
     def draw(key: Key, w: jax.Array, m: jax.Array) -> jax.Array:
-        return w + scale * jax.random.laplace(key, w.shape)
+        return w + scale * jax.random.laplace(key, w.shape, w.dtype)
 
     return Splitting(draw, claim)
 
@@ -88,7 +88,7 @@ def gaussian(std: float) -> Splitting:
       ValueError: a standard deviation that is not positive and finite.
     """
     _require_positive("std", std)
-    return Splitting(lambda key, w, m: w + std * jax.random.normal(key, w.shape))
+    return Splitting(lambda key, w, m: w + std * jax.random.normal(key, w.shape, w.dtype))
 
 
 def _require_positive(name: str, value: float) -> None:
@@ -107,6 +107,6 @@ def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: int) -> 
       m: i32[] in 1..most.
     """
     real = (jnp.arange(most) < m)[:, None]
-    u = jnp.where(real, jax.random.uniform(key, (most, *w.shape), minval=-1, maxval=1), 0.0)
+    u = jnp.where(real, jax.random.uniform(key, (most, *w.shape), w.dtype, -1, 1), 0.0)
     spread = jnp.where(real, u - jnp.sum(u, 0) / m, 0.0)
     return jnp.where(real, ((1 + m) * w - a) / m + spread * w, 0.0)

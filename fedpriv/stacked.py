@@ -43,18 +43,20 @@ class Stacked(NamedTuple):
 
     def norms(self) -> jax.Array:
         """f32[B]; of sequences, where the sum may cancel, never too small."""
-        sizes = [jnp.max(jnp.abs(x), (1, 2)) for x in self[:2]]
-        # Squares of small numbers would be 0, though the other factor may be large.
-        units = [jnp.where(size > 0, size, 1.0) for size in sizes]
-        rows = [x / unit[:, None, None] for x, unit in zip(self[:2], units, strict=True)]
-        one = jnp.linalg.norm(rows[0], axis=2) * jnp.linalg.norm(rows[1], axis=2)
+        # Squares of small numbers would be 0, though the other factor may be large; so would one over large numbers.
+        units = [jnp.clip(jnp.max(jnp.abs(x), 2), 1e-30, 1e30) for x in self[:2]]
+        rows = [x / unit[..., None] for x, unit in zip(self[:2], units, strict=True)]
+        unit = units[0] * units[1]
+        one = unit * jnp.linalg.norm(rows[0], axis=2) * jnp.linalg.norm(rows[1], axis=2)
         if self.left.shape[1] == 1:
-            return units[0] * units[1] * one[:, 0]
+            return one[:, 0]
+        largest = jnp.clip(jnp.max(one, 1, keepdims=True), 1e-30, 1e30)
+        rows[0] *= (unit / largest)[..., None]
         grams = [jnp.einsum("bti,bsi->bts", x, x, precision=EXACT) for x in rows]
         _, t, i = self.left.shape
-        error = rounding(i + self.right.shape[2] + t**2) * jnp.sum(one, 1) ** 2
+        error = rounding(i + self.right.shape[2] + t**2) * jnp.sum(one / largest, 1) ** 2
         squared = jnp.sum(grams[0] * grams[1], (1, 2)) + error
-        return units[0] * units[1] * jnp.sqrt(jnp.maximum(squared, 0.0))
+        return largest[:, 0] * jnp.sqrt(jnp.maximum(squared, 0.0))
 
     def weighted(self, weights: jax.Array) -> jax.Array:
         """f32[...]: sum_b weights_b g_b, weights f32[B].

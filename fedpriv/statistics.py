@@ -17,7 +17,7 @@ from fedpriv.certificate import Looked
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
 from fedpriv.mechanisms import Mechanism
-from fedpriv.privacy import Release
+from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds import keys_of
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.traced import Note
@@ -26,57 +26,87 @@ from fedpriv.vectors import dimension, flatten, unflatten
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
+_MOST_NUMBERS = 10**8  # of noise at a time
 _FAR = 1e3  # times the clip norm: what a worst contribution is before it is clipped
 _ROUNDING = 1e-3  # relative, of clip norms
 
 
 def check_sampler(sampler: Sampler, seed: int) -> None:
-    """Raises ValueError: clients are drawn more often than the accounting says."""
+    """Raises ValueError: a sampler made by hand draws somebody, or a pair, more often than its accounting says."""
     if sampler.constructed:
         return
     from scipy.stats import binom
 
-    drawn = sampler.accounting
+    told, n = sampler.accounting, sampler.accounting.population
     draws: Draw = jax.jit(jax.vmap(sampler.draw))(jax.random.split(jax.random.key(seed), _DRAWS))
-    ids = np.asarray(jnp.where(draws.mask, draws.ids, drawn.population))
-    often = np.zeros(drawn.population + 1)
-    for one in ids:
-        often[np.unique(one)] += 1
-    most = binom.isf(FALSE_ALARM / drawn.population, _DRAWS, drawn.rate)
-    worst = int(np.argmax(often[:-1]))
-    if often[worst] > most:
+    there = np.zeros((_DRAWS, n + 1))
+    ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
+    np.add.at(there, (np.arange(_DRAWS)[:, None], ids), 1)
+    there = there[:, :n]
+    fixed = isinstance(told, FixedSize | Everyone)
+    wrong_size = fixed and (there.sum(1) != told.most).any()
+    if not isinstance(told, WithReplacement) and (there.max() > 1 or wrong_size):
         raise ValueError(
-            f"sampler: client {worst} is in {often[worst] / _DRAWS:.3g} of the draws, but the accounting says "
-            f"{drawn.rate:.3g}; make draw and accounting together, as `fp.poisson` does"
+            f"sampler: some of its draws are no {told}; make draw and accounting together, as `fp.poisson` does"
+        )
+    once = there > 0
+    pair = (
+        told.rate * (told.most - 1) / max(n - 1, 1) if isinstance(told, FixedSize) else told.rate**2
+    )
+    together = once.T.astype(float) @ once
+    rates = np.where(np.eye(n), told.rate, 1.0 if isinstance(told, WithReplacement) else pair)
+    excess = together - binom.isf(FALSE_ALARM / n**2, _DRAWS, rates)
+    if excess.max() > 0:
+        i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        whom = f"client or record {i}" if i == j else f"{i} and {j} together"
+        raise ValueError(
+            f"sampler: {whom} is in {together[i, j] / _DRAWS:.3g} of the draws, but the accounting says "
+            f"{rates[i, j]:.3g}; make draw and accounting together, as `fp.poisson` does"
+        )
+
+
+def check_codec(note: Note, seed: int) -> None:
+    """Raises ValueError: a codec that says it is not lossy changes messages."""
+    if note.codec.lossy or note.codec.known:
+        return
+    keys = jax.random.split(jax.random.key(seed), 2)
+    z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(note.like)),))
+    message = unflatten(z, note.like)
+    decoded = note.codec.code(keys[1], message).message
+    if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
+        raise ValueError(
+            f"codec ({note.line}): what is decoded is not what was sent, but it says lossy=False; say True"
         )
 
 
 def check_mechanism(note: Note, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says."""
-    used = note.mechanism.start if isinstance(note.mechanism, Dynamic) else note.mechanism
-    if not isinstance(used, Mechanism) or used.constructed or not used.multiplier > 0:
+    used: Any = note.mechanism.in_round(0)  # type: ignore[union-attr]
+    told = note.mechanism.stages(1)[-1][1]  # type: ignore[union-attr]
+    if not told > 0 or (isinstance(note.mechanism, Mechanism | Dynamic) and used.constructed):
         return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
-    keys = jax.random.split(jax.random.key(seed), _DRAWS)
+    d = dimension(zeros)
+    draws = int(np.clip(_MOST_NUMBERS // d, 100, _DRAWS))
+    keys = jax.random.split(jax.random.key(seed), draws)
     noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
     noise -= noise.mean(0)
-    bound = float(np.max(jax.tree.leaves(used.clip_norm)))
-    order = 1 if used.noise == "laplace" else 2
-    clipped = [
+    quietest = int(np.argmin(noise.std(0)))
+    *far, least = (
         np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64)
-        for u in _far_away(dimension(zeros), bound, seed)
-    ]
-    reach = max(np.linalg.norm(u, ord=order) for u in clipped)
-    if not reach <= bound * (1 + _ROUNDING):
-        raise ValueError(
-            f"mechanism ({note.line}): a clipped contribution has norm {reach:.4g}, but its clip_norm is {bound:.4g}; "
-            "clip it"
-        )
-    if order == 1:
-        measured, low, high = np.abs(noise).mean() / reach, *_of_means(noise.size)
+        for u in _far_away(d, float(np.max(jax.tree.leaves(used.clip_norm))), seed, quietest)
+    )
+    if used.noise == "laplace":
+        reach = max(np.linalg.norm(u, ord=1) for u in (*far, least))
+        quiet, last = np.abs(noise).mean() / reach, np.abs(noise[:, quietest]).mean() / reach
+        bounds, loud = _of_means, quiet
     else:
-        measured, low, high = min(_loudness(noise, u) for u in clipped), *_of_deviations(_DRAWS)
-    _compare(f"mechanism ({note.line})", measured, float(used.multiplier), low, high)
+        quiet, last = min(_loudness(noise, u) for u in far), _loudness(noise, least)
+        bounds, loud = _of_deviations, min(quiet, last)
+    low, high = bounds(draws, 8)
+    what = f"mechanism ({note.line})"
+    _compare(what, quiet, loud, float(told), low, high)
+    _compare(what, last, 0.0, float(told), bounds(draws, 8 * d)[0], high)  # the least of d
 
 
 def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:
@@ -140,7 +170,7 @@ def _measure(
         of_client(state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params)))
         for scale in (1.0, 1e2, 1e4)  # models whose gradients are far larger
     ]
-    low, high = _of_deviations(_DRAWS)
+    low, high = _of_deviations(_DRAWS, 8)
     if release.mechanism is None:
         high = math.inf  # who knows how far a client could move the model
     else:
@@ -152,19 +182,22 @@ def _measure(
 
         pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
         far.append(pushed)
-    lengths = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
-    _compare("releases", min(lengths, default=math.inf), release.multiplier, low, high)
+    each = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
+    measured = min(each, default=math.inf)
+    _compare("releases", measured, measured, release.multiplier, low, high)
 
 
-def _compare(what: str, measured: float, declared: float, low: float, high: float) -> None:
-    if measured < low * declared * (1 - _ROUNDING):
+def _compare(
+    what: str, quiet: float, loud: float, declared: float, low: float, high: float
+) -> None:
+    if quiet < low * declared * (1 - _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {measured:.3g} times the "
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {quiet:.3g} times the "
             "largest contribution was measured; add the noise, clip, or declare less"
         )
-    if math.isfinite(high) and measured > high * declared * (1 + _ROUNDING):
+    if math.isfinite(high) and loud > high * declared * (1 + _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {measured:.3g} times the largest "
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {loud:.3g} times the largest "
             "contribution was measured; declare what is there"
         )
 
@@ -178,25 +211,27 @@ def _loudness(noise: np.ndarray, u: np.ndarray) -> float:
     return float(np.sqrt(np.mean((noise @ u) ** 2))) / square if square else math.inf
 
 
-def _of_deviations(draws: int) -> tuple[float, float]:
+def _of_deviations(draws: int, tests: int) -> tuple[float, float]:
     """Between which the deviation of so many normals over the true one lies."""
     from scipy.stats import chi2
 
-    tail = FALSE_ALARM / 8  # for the smallest of several directions, in both tails
-    low, high = chi2.ppf([tail, 1 - tail], draws - 1)
+    tail = FALSE_ALARM / tests
+    low, high = chi2.ppf(tail, draws - 1), chi2.isf(tail, draws - 1)
     return math.sqrt(low / draws), math.sqrt(high / draws)
 
 
-def _of_means(draws: int) -> tuple[float, float]:
+def _of_means(draws: int, tests: int) -> tuple[float, float]:
     """Between which the mean of so many exponentials over the true one lies."""
     from scipy.stats import gamma
 
-    low, high = gamma.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], draws)
+    tail = FALSE_ALARM / tests
+    low, high = gamma.ppf(tail, draws - 1), gamma.isf(tail, draws)
     return float(low / draws), float(high / draws)
 
 
-def _far_away(d: int, bound: float, seed: int) -> list[jax.Array]:
-    """Contributions far beyond the clip norm: in one coordinate, in all alike, and at random."""
+def _far_away(d: int, bound: float, seed: int, quietest: int) -> list[jax.Array]:
+    """Contributions far beyond the clip norm: in one coordinate, in all alike, at random, and where noise is least."""
     scale = _FAR * bound
     z = jax.random.normal(jax.random.key(seed + 1), (d,))
-    return [scale * jnp.zeros(d).at[0].set(1.0), jnp.full(d, scale), scale * z]
+    one = jnp.zeros(d)
+    return [one.at[0].set(scale), jnp.full(d, scale), scale * z, one.at[quietest].set(scale)]

@@ -20,6 +20,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
+from fedpriv.vectors import widened
+
 PyTree = Any
 
 UNFITTED = 8  # clients side by side where the memory was not looked at
@@ -168,7 +170,8 @@ def sum_over(
 ) -> tuple[PyTree, PyTree]:
     """Sums `fn(*x)[0]` and stacks `fn(*x)[1]` over the leading axis of `xs`, laid out by the strategy in force.
 
-    The sum is streamed: its memory grows with the chunk, not with the axis.
+    The sum is streamed: its memory grows with the chunk, not with the axis. It has 32 bits or more, whatever the
+    contributions have.
 
     Args:
       fn: takes one element of each of `xs`, returns `(contribution, kept)`, both pytrees of arrays.
@@ -220,14 +223,14 @@ def _stream(
     def chunk(total: PyTree, element: tuple) -> tuple[PyTree, PyTree]:
         if width == 1:
             add, kept = one(*jax.tree.map(lambda leaf: leaf[0], element))
-            kept = jax.tree.map(lambda leaf: leaf[None], kept)
+            add, kept = widened(add), jax.tree.map(lambda leaf: leaf[None], kept)
         else:
             adds, kept = jax.vmap(one)(*element)
-            add = jax.tree.map(lambda leaf: leaf.sum(0), adds)
+            add = jax.tree.map(lambda leaf: leaf.sum(0), widened(adds))
         return jax.tree.map(jnp.add, total, add), kept
 
     chunks = jax.tree.map(lambda x: x.reshape(-1, width, *x.shape[1:]), (valid, *xs))
     shapes = jax.eval_shape(fn, *jax.tree.map(lambda leaf: leaf[0], xs))
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[0])
+    zeros = widened(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[0]))
     total, kept = lax.scan(chunk, zeros, chunks)
     return total, jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), kept)

@@ -11,19 +11,21 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from fedpriv import streams
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
 from fedpriv.flow import MARK, NONE, Labels, Place, follow, mark, programs, where
 from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, unprotected
-from fedpriv.per_example import RecordMechanism
+from fedpriv.per_example import MedianClipping, RecordMechanism
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.shard import Shard
@@ -73,7 +75,7 @@ class Bent:
     note: int
 
 
-FROM_KEY, OF_CLIENT = "the round's key", "a client's key"
+FROM_KEY, OF_CLIENT, OF_OWN = "the round's key", "a client's key", "a client's own row"
 TAKING_PART = "who takes part"
 
 
@@ -89,11 +91,12 @@ class Note:
       mechanism, codec, local: of a release, as given to `Cohort.sum`.
       records: of a private mean, what draws its batches.
       like: what is released, in shapes.
+      by_records: of a private mean, whether its gradients are known to be of one record each.
       times: how often a round makes this release.
       found: labels of what a sum is made of.
     """
 
-    kind: Literal["source", "client", "own", "store", "sum", "mean"]
+    kind: Literal["source", "seen", "client", "own", "store", "sum", "mean"]
     line: str
     call: int = -1
     label: Any = None
@@ -102,6 +105,7 @@ class Note:
     local: bool = False
     records: Sampler | None = None
     like: Any = None
+    by_records: bool = True
     times: int = 0
     found: Labels = NONE
 
@@ -174,6 +178,12 @@ class Watched(Cohort):
         )
         return tree_mark(self._notes, note, (total, key))[0]
 
+    def _metrics(self, wire: Any, seen: Any) -> Metrics:
+        line = user_line()
+        label = Private(TAKING_PART, -1, line)
+        marked = tree_mark(self._notes, Note("seen", line, label=label), dict(seen))
+        return super()._metrics(wire, marked)
+
     def _agreed(
         self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
     ) -> PyTree:
@@ -185,7 +195,8 @@ class Watched(Cohort):
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
-        return tree_mark(self._notes, Note("store", user_line(), self._call), stored)
+        note = Note("store", user_line(), self._call)
+        return tree_mark(self._notes, note, (own, stored))[1]  # the rows of all others stay
 
 
 def _shapes(tree: PyTree) -> PyTree:
@@ -213,7 +224,12 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
             )
             like = _shapes(params)
             note = Note("mean", line, call, batch.label, mechanism, records=records, like=like)
-            return tree_mark(notes, note, (mean, key))[0]
+            note.by_records = getattr(gradients, "by_records", False)
+            bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
+            bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
+            of_calls = jax.random.fold_in(key, streams.RECORDS)
+            own_key = jax.random.fold_in(of_calls, next(self._calls))
+            return tree_mark(notes, note, (mean, bound, own_key))[0]
 
     return WatchedShard
 
@@ -236,8 +252,8 @@ class Stage(NamedTuple):
 
 
 def look(
-    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State
-) -> tuple[Stage, Any]:
+    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State, held: Any = None
+) -> tuple[Stage, Any, Any]:
     """(the releases of `algorithm.round` with cohorts of `sampler`, shapes of (state, metrics)).
 
     Args:
@@ -262,42 +278,41 @@ def look(
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
     except Exception as error:
-        said = _in_one_line(error)
-        if said is None or jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
+        if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
             raise
-        raise ValueError(said) from None
+        raise ValueError(_in_one_line(error)) from None
     _check_host(traced.jaxpr)
     rules = _Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
     states = len(jax.tree.leaves(state))
-    held, before = [NONE] * states, None
+    held, before = held or [NONE] * states, None
     while held != before:  # what clients keep comes back in the next round
         for note in notes:
             note.times = 0
         given = [frozenset({FROM_KEY}), *held, NONE]
         found = follow(traced.jaxpr, given, rules.marked, rules.step)
-        held, before = [_of(Held, labels) for labels in found[:states]], held
+        held, before = [h | _of(Held, x) for h, x in zip(held, found, strict=False)], held
     for (path, _), labels, var in zip(leaves, found, traced.jaxpr.outvars, strict=True):
         name = _name(path)
         if name.startswith("metrics") and "diagnostics" in name:
             continue
-        theirs = name.startswith("state") and not name.startswith(("state.params", "state.round"))
+        theirs = path[0].idx == 0 and getattr(path[1], "name", "") not in ("params", "round")
         leaked = rules.private(labels) | (NONE if theirs else _of(Held, labels))
         if leaked:
             made = [where(eqn) for eqn in traced.jaxpr.eqns if var in eqn.outvars]
             raise LeakError(_leak(name, leaked, made))
     sums = tuple(n for n in notes if n.kind == "sum" and n.times)
     means = tuple(n for n in notes if n.kind == "mean" and n.times)
-    return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out
+    return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out, held
 
 
-def _in_one_line(error: Exception) -> str | None:
-    """What went wrong in a round, and in which line of it; None for what this package says itself."""
+def _in_one_line(error: Exception) -> str:
+    """What went wrong in a round, and in which line of it."""
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_JAX)
     ]
     if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
-        return None
+        return str(error)
     if isinstance(error, NotImplementedError) and MARK.name in str(error):
         return (
             "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
@@ -347,6 +362,7 @@ def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
             pass
     else:
         raise LeakError("init: it reads records on the host; the state must begin without them")
+    check_constants(tuple(constants(program)), federation)
     rules = _Rules([], algorithm.unit, True)
     models = len(jax.tree.leaves(model))
     label = frozenset({Private("the clients' records or sizes", -1, "init")})
@@ -374,12 +390,19 @@ def check_constants(held: tuple[Any, ...], federation: Any) -> None:
     """Raises LeakError: the round closes over a federation's arrays, past the cohort."""
     theirs = {"examples": federation.examples, "size": federation.size}
     for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
-        if any(constant is leaf for constant in held):
+        if any(_same(constant, leaf) for constant in held):
             name = "federation" + jax.tree_util.keystr(path)
             raise LeakError(
                 f"round: it closes over {name}; reach clients through the cohort, and the server's examples by "
                 "`cohort.public`"
             )
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    same = np.shape(one) == np.shape(other) and np.size(other) > 1
+    return same and bool(np.array_equal(one, other))
 
 
 def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
@@ -397,14 +420,18 @@ def _structure(tree: PyTree) -> Any:
 
 def noisy(note: Note) -> bool:
     """Whether a release adds noise in any round."""
-    used = note.mechanism
-    start = used.start if isinstance(used, Dynamic) else used
-    return isinstance(start, Mechanism) and start.multiplier > 0
+    used: Any = note.mechanism
+    known = type(used) in (Mechanism, Dynamic, MedianClipping)
+    return not known or any(m > 0 for _, m in used.stages(1))
 
 
 def _name(path: Any) -> str:
     root = ("state", "metrics")[path[0].idx]
     return root + jax.tree_util.keystr(path[1:])
+
+
+def _of_all(label: Any) -> Any:
+    return replace(label, call=-1) if isinstance(label, Private) else label
 
 
 def _of(kind: type, labels: Labels) -> Labels:
@@ -424,12 +451,24 @@ def _leak(name: str, leaked: Labels, made: list[str]) -> str:
 # Of these, an output that is linear in one argument is so for any values of the others.
 _LINEAR = frozenset(
     (
-        *("add", "sub", "neg", "add_any", "convert_element_type", "reshape", "broadcast_in_dim"),
+        *("add", "sub", "neg", "add_any", "reshape", "broadcast_in_dim"),
         *("transpose", "squeeze", "expand_dims", "slice", "concatenate", "copy", "copy_p"),
-        *("reduce_sum", "cumsum", "rev", "pad", "gather", "dynamic_slice", "dynamic_update_slice"),
+        *("reduce_sum", "cumsum", "rev", "pad", "scan"),
     )
 )
-_BILINEAR = frozenset(["mul", "dot_general", "div", "select_n"])
+_BY_ENTRIES = frozenset(
+    ["add", "sub", "mul", "div", "neg", "max", "min", "exp", "log", "sign", "abs", "sqrt", "tanh"]
+)
+_BILINEAR = frozenset(["mul", "dot_general", "div"])
+# Inputs from here to there say which, or where.
+_CHOICES = {
+    "select_n": (0, 1),
+    "cond": (0, 1),
+    "while": (0, 1),
+    "gather": (1, 2),
+    "dynamic_slice": (1, None),
+    "dynamic_update_slice": (2, None),
+}
 _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", "cond", "while"])
 
 
@@ -456,11 +495,12 @@ class _Rules:
         """An equation whose outputs depend on all its inputs."""
         every = NONE.union(*labels)
         name = eqn.primitive.name
-        if name not in _AS_THEY_ARE and (held := _of(Held, every)):
+        by_rows = name in _AS_THEY_ARE or (name in _BY_ENTRIES and not _of(Private, every))
+        if (held := _of(Held, every)) and not by_rows:
             mixed = {Private("clients' own state", -1, h.line) for h in held}
             every = (every - held) | mixed
         noisy = _of(Noisy, every)
-        linear = name in _LINEAR or (name in _BILINEAR and _fixed_multiple(name, labels))
+        linear = _linear(eqn, labels)
         return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
@@ -469,6 +509,8 @@ class _Rules:
         every = NONE.union(*labels)
         if note.kind == "source":
             return [x | {note.label} for x in labels]
+        if note.kind == "seen":  # of all clients together, whoever takes part
+            return [frozenset(map(_of_all, x)) | {note.label} for x in labels]
         if note.kind == "client":
             return [x | {OF_CLIENT} for x in labels]
         if note.kind in ("own", "store"):
@@ -488,19 +530,20 @@ class _Rules:
         note.found = every
         if note.kind == "own":
             return [
-                (x - _of(Held, x)) | {OF_CLIENT} | ({note.label} if _of(Held, x) else NONE)
+                (x - _of(Held, x)) | {OF_OWN} | ({note.label} if _of(Held, x) else NONE)
                 for x in labels
             ]
-        own = self.private(every)
-        return [NONE if not own else frozenset({Held(note.line)})] * len(labels)
+        # Whose row was replaced says who took part.
+        own = self._secret or self.private(every) or _of(Held, every)
+        return [frozenset({Held(note.line)}) if own else NONE] * len(labels)
 
     def _sum(self, note: Note, labels: Any, place: Place) -> list[Labels]:
         *message, key = labels
         note.found = NONE.union(*message)
         found = self.private(note.found)
         if note.mechanism is ALREADY_PRIVATE:
-            if found:
-                raise LeakError(_leak("a client's message", found, [note.line]))
+            if leaked := found | _of(Held, note.found):
+                raise LeakError(_leak("a client's message", leaked, [note.line]))
             taking_part = Private(TAKING_PART, -1, note.line)
             kept = {taking_part} if self._secret else set()
             self._count(note, place)
@@ -516,17 +559,23 @@ class _Rules:
         return [NONE] * len(labels)
 
     def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
-        *mean, key = labels
+        *mean, bound, key = labels
         allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
         if noisy(note):
-            self._released(note, self.private(NONE.union(*mean)), allowed, key, place)
+            found = NONE.union(*mean)
+            self._released(note, self.private(found) | _of(Held, found), allowed, key, place)
+            for label in sorted(self.private(bound), key=str):
+                raise LeakError(
+                    f"round: the clip norm in {note.line} depends on {label.what} ({label.line}); release that first"
+                )
             if OF_CLIENT not in key:
                 raise LeakError(
                     f"round: the noise of private_mean ({note.line}) is the same for all clients; take its key from "
                     "the client's"
                 )
         self._count(note, place)
-        return [frozenset({Noisy(number)})] * len(labels)
+        kind = Noisy if _same_for_all([bound]) else Bent
+        return [frozenset({kind(number)})] * len(labels)
 
     def _released(
         self, note: Note, found: Labels, allowed: set[int], key: Labels, place: Place
@@ -557,6 +606,11 @@ class _Rules:
         if place.times is None:
             self._uncounted(note)
         elif place.counted:
+            if note.times and noisy(note):
+                raise LeakError(
+                    f"round: {note.line} is traced once and computed twice, which may repeat its noise; write the "
+                    "jitted function, or the body of the loop, twice, or leave out jax.jit"
+                )
             note.times += place.times
 
     def _uncounted(self, note: Note) -> None:
@@ -566,15 +620,27 @@ class _Rules:
         )
 
 
-def _fixed_multiple(name: str, labels: Any) -> bool:
-    """Whether only one factor depends on a noisy mean, and the others are the same for all clients."""
+def _linear(eqn: JaxprEqn, labels: Any) -> bool:
+    """Whether the output is the same linear map of what is noisy, for all clients."""
+    name = eqn.primitive.name
+    if name == "convert_element_type":
+        was, new = jnp.result_type(eqn.invars[0].aval), eqn.params["new_dtype"]
+        return jnp.promote_types(was, new) == new and jnp.issubdtype(new, jnp.floating)
+    if name in _CHOICES:
+        return _same_for_all(labels[slice(*_CHOICES[name])])
+    if name not in _BILINEAR:
+        return name in _LINEAR
     noisy = [bool(_of(Noisy, x) | _of(Bent, x)) for x in labels]
-    if name == "select_n":
-        return not noisy[0] and OF_CLIENT not in labels[0] and not _of(Private, labels[0])
     if sum(noisy) != 1 or (name == "div" and noisy[1]):
-        return False
-    others = NONE.union(*(x for x, n in zip(labels, noisy, strict=True) if not n))
-    return OF_CLIENT not in others and not _of(Private, others)
+        return not any(noisy)
+    return _same_for_all([x for x, n in zip(labels, noisy, strict=True) if not n])
+
+
+def _same_for_all(labels: Any) -> bool:
+    every = NONE.union(*labels)
+    return not (
+        _of(Noisy, every) | _of(Bent, every) | _of(Private, every) | ({OF_CLIENT, OF_OWN} & every)
+    )
 
 
 _HERE = os.path.dirname(__file__)

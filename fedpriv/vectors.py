@@ -1,6 +1,11 @@
-"""A model as one vector, and some of its coordinates."""
+"""A model as one vector, and some of its coordinates.
+
+Models keep the types of their leaves. What is computed of all of them has at least 32 bits: a vector, a sum, its noise.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +18,39 @@ def dimension(tree: PyTree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
+def widened(tree: PyTree) -> PyTree:
+    """The tree with its bfloat16 and float16 leaves as f32, so that norms and sums keep their digits."""
+    return jax.tree.map(lambda x: x.astype(width(x)) if _is_real(x) else x, tree)
+
+
+def width(tree: PyTree) -> Any:
+    """The type that holds all leaves: float32, or float64 if one of them is."""
+    return jnp.result_type(jnp.float32, *map(_type, jax.tree.leaves(tree)))
+
+
+def _type(leaf: jax.Array) -> Any:
+    """The leaf's type as JAX computes with it."""
+    return jax.dtypes.canonicalize_dtype(leaf.dtype)
+
+
+def _is_real(leaf: jax.Array) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
 def flatten(tree: PyTree) -> jax.Array:
     """f32[d]: the leaves one after the other, as `jax.flatten_util.ravel_pytree` orders them."""
-    leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(tree)]
+    leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(widened(tree))]
     return jnp.concatenate(leaves)
 
 
 def unflatten(vector: jax.Array, like: PyTree) -> PyTree:
-    """The inverse of `flatten`: f32[d] in the shapes of `like`."""
+    """The inverse of `flatten`: f32[d] in the shapes of `like`, and real numbers in the types of its leaves."""
     leaves, treedef = jax.tree.flatten(like)
     parts, start = [], 0
     for leaf in leaves:
-        parts.append(vector[start : start + leaf.size].reshape(leaf.shape))
+        part = vector[start : start + leaf.size].reshape(leaf.shape)
+        both = _is_real(part) and _is_real(leaf)
+        parts.append(part.astype(_type(leaf)) if both else part)
         start += leaf.size
     return jax.tree.unflatten(treedef, parts)
 

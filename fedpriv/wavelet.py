@@ -66,11 +66,11 @@ def haar_norm(x: jax.Array) -> jax.Array:
     Raises:
       ValueError: no entry.
     """
-    means, squares = _padded(x), jnp.zeros(x.shape[:-1])
+    means, squares = _padded(x), jnp.zeros(x.shape[:-1], x.dtype)
     while (m := means.shape[-1]) > 1:
         size = min(m, 16)
         blocks = means.reshape(*means.shape[:-1], m // size, size)
-        matrix = haar(jnp.eye(size))
+        matrix = haar(jnp.eye(size, dtype=x.dtype))
         details = _product(blocks, matrix[:, 1:]).reshape(*x.shape[:-1], -1)
         squares += jnp.vecdot(details, details, precision=lax.Precision.HIGHEST)
         means = _product(blocks, matrix[:, 0])

@@ -122,9 +122,9 @@ def members(sampler: fp.Sampler, key) -> np.ndarray:
 
 
 def blank(algorithm: fp.Algorithm, records: int = 4) -> Federation:
-    """As many clients as the algorithm's sampler is for, each with so many of `squared`'s examples."""
+    """As many clients as the algorithm's sampler is for, each with so many of `squared`'s examples; two public."""
     example = {"x": jax.ShapeDtypeStruct((3,), jnp.float32), "y": jnp.float32(0)}
-    return Federation.blank(example, algorithm.sampler.accounting.population, records)
+    return Federation.blank(example, algorithm.sampler.accounting.population, records, public=2)
 
 
 def certified(algorithm: fp.Algorithm, rounds: int, delta: float, records: int = 4, **options):

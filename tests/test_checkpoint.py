@@ -52,8 +52,8 @@ def odd():
         nothing, flags = jnp.zeros((0, 3)), {"a/b": jnp.array([True, False]), "": jnp.uint8(7)}
         return Odd(params, jnp.int32(0), jax.random.key(1), jnp.bfloat16(0.1), nothing, flags)
 
-    def round(key, state, federation):
-        model, metrics = own.round(key, fp.ModelState(state.params, state.round), federation)
+    def round(key, state, cohort):
+        model, metrics = own.round(key, fp.ModelState(state.params, state.round), cohort)
         flags = {"a/b": ~state.flags["a/b"], "": state.flags[""] * jnp.uint8(3)}
         half = state.half + jax.random.normal(state.key, (), jnp.bfloat16)
         new = state._replace(key=jax.random.fold_in(state.key, 1), half=half, flags=flags)

@@ -8,23 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import classification
+from small import classification, one_round
 
 from fedpriv import (
+    VIEWS,
     Algorithm,
     Release,
+    Sent,
     Strategy,
     Wire,
     certify,
     fixed_size,
-    for_each_client,
     full_batch,
     gaussian,
     mean_grad,
     poisson,
-    put,
     simulate,
-    take,
     train,
 )
 from fedpriv.vectors import dimension, flatten, unflatten
@@ -49,37 +48,19 @@ def error_feedback(loss, sampler, rate, mechanism):
         error = jnp.zeros((federation.num_clients, dimension(params)))
         return Memory(params, jnp.int32(0), error)
 
-    def round(key, state, federation):
-        cohort_key, local_key, noise_key = jax.random.split(key, 3)
-        cohort = sampler.draw(cohort_key)
-
+    def round(key, state, cohort):
         def client(key, shard, error):
             trained = train(key, state.params, shard, **local)
             wanted = flatten(state.params) - flatten(trained) + error
             sent, _ = mechanism.clip(compress(wanted))
-            return sent, wanted - sent
+            return Sent(sent, own=wanted - sent)
 
-        total, error = for_each_client(
-            client, local_key, cohort, federation, take(state.error, cohort)
-        )
-        step = mechanism.perturb(noise_key, total) / sampler.expected_size
-        params = unflatten(flatten(state.params) - step, state.params)
-        metrics = {"cohort_size": jnp.sum(cohort.mask), "uplink": Wire(step.size, 1, 32)}
-        return Memory(params, state.round + 1, put(state.error, cohort, error)), metrics
+        total, metrics, error = cohort.sum(client, key, mechanism=mechanism, own=state.error)
+        params = unflatten(flatten(state.params) - total / cohort.expected_size, state.params)
+        metrics["uplink"] = Wire(total.size, 1, 32)
+        return Memory(params, state.round + 1, error), metrics
 
-    def releases(rounds):
-        seen = {"multiplier": mechanism.multiplier, "reason": mechanism.reason}
-        views = ("third_party", "server_secagg")
-        server = Release(
-            "server", "client", 0.0, sampler.accounting, rounds, reason="sent in clear"
-        )
-        sums = (
-            Release(view, "client", sampling=sampler.accounting, steps=rounds, **seen)
-            for view in views
-        )
-        return (server, *sums)
-
-    return Algorithm(init, round, releases)
+    return Algorithm(init, round, sampler)
 
 
 CLIENTS = 6
@@ -123,7 +104,7 @@ def test_absent_clients_keep_their_state():
     state = algorithm.init(MODEL.init(jax.random.key(0)), FEDERATION)
     old = np.random.default_rng(0).normal(size=(CLIENTS, D)).astype(np.float32)
     state = state._replace(error=jnp.asarray(old))
-    after, metrics = jax.jit(algorithm.round)(jax.random.key(3), state, FEDERATION)
+    after, metrics = one_round(algorithm)(jax.random.key(3), state, FEDERATION)
     changed = np.any(np.asarray(after.error) != old, axis=1)
     assert 0 < changed.sum() == metrics["cohort_size"] < 5
 
@@ -144,9 +125,32 @@ def test_absent_clients_keep_their_state():
 
 
 def test_it_is_accounted_for():
+    """By what its round shows: nothing is declared."""
     private = error_feedback(MODEL.loss, poisson(CLIENTS, 0.5, 6), 1.0, gaussian(0.5, 2.0))
-    assert 0 < certify(private, 3, 1e-3, view="third_party").epsilon < math.inf
-    assert 0 < certify(private, 3, 1e-3, view="server_secagg").epsilon < math.inf
-    server = certify(private, 3, 1e-3, view="server")
-    assert server.epsilon == math.inf
-    assert "sent in clear" in str(server.assumptions)
+
+    def certificate(view):
+        return certify(private, MODEL.init, FEDERATION, 3, 1e-3, view=view)
+
+    third, behind, server = map(certificate, ("third_party", "server_secagg", "server"))
+    assert 0 < third.epsilon < behind.epsilon < server.epsilon < math.inf
+    assert third.basis == "constructed"
+    loud = error_feedback(MODEL.loss, fixed_size(CLIENTS, 3), 1.0, gaussian(0.5, 0))
+    bare = certify(loud, MODEL.init, FEDERATION, 3, 1e-3)
+    assert bare.epsilon == math.inf
+    assert "no noise is added" in bare.assumptions[0]
+
+
+def test_releases_that_are_declared_are_called_so():
+    """They are taken at their word, and the certificate says that it is somebody's."""
+    plain = error_feedback(MODEL.loss, fixed_size(CLIENTS, 3), 1.0, gaussian(0.5, 0))
+
+    def releases(rounds):
+        seen = {"sampling": plain.sampler.accounting, "steps": rounds}
+        server = Release("server", "client", 0.0, **seen, reason="sent in clear")
+        return (server, *(Release(v, "client", 2.0, **seen) for v in VIEWS if v != "server"))
+
+    declared = plain._replace(releases=releases)
+    for view in VIEWS:
+        found = certify(declared, MODEL.init, FEDERATION, 3, 1e-3, view=view)
+        assert found.basis == "declared"
+        assert math.isinf(found.epsilon) == (view == "server")

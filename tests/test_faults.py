@@ -81,6 +81,23 @@ def by_hand(scale=SIGMA, clip=CLIP, noise_key=lambda key: key, times=1.0, **more
     return of_clients(round, **({"releases": declaring()} | more))
 
 
+def sparing(key, total):
+    noise = CLIP * SIGMA * jax.random.normal(key, (D,)).at[5].set(0.0)
+    return jax.tree.map(jnp.add, total, unflatten(noise, total))
+
+
+class Quieter:
+    """A tenth of the noise that it tells the ledger of."""
+
+    noise, reason, clip_norm = "gaussian", "", CLIP
+
+    def in_round(self, t):
+        return GAUSSIAN.at(CLIP, SIGMA / 10)
+
+    def stages(self, rounds):
+        return ((rounds, SIGMA),)
+
+
 def twice(loop):
     """Two sums a round, in a loop."""
 
@@ -153,6 +170,45 @@ def remembering(kept):
         return kept(after), metrics
 
     return of_clients(round, jnp.zeros((CLIENTS, D)))
+
+
+def replaced_rows(key, state, cohort, summed, metrics):
+    """Clients keep a constant, so that the rows that change tell who took part."""
+    kept = cohort.sum(
+        lambda key, shard, own: fp.Sent(update(state, key, shard), own=jnp.ones(())),
+        jax.random.fold_in(key, 1),
+        mechanism=GAUSSIAN,
+        own=jnp.zeros(CLIENTS),
+    ).own
+    return moved(state, kept.sum() * jnp.ones(D)), metrics
+
+
+def old_rows(key, state, cohort, summed, metrics):
+    """What clients kept in earlier rounds stays where a second call keeps zeros."""
+
+    def keeping(own):
+        return lambda key, shard, row: fp.Sent(update(state, key, shard), own=own(shard))
+
+    kept, cleared = (
+        cohort.sum(client, jax.random.fold_in(key, i), mechanism=GAUSSIAN, own=state.extra).own
+        for i, client in enumerate(
+            (keeping(lambda shard: 1.0 * shard.size), keeping(lambda shard: jnp.zeros(())))
+        )
+    )
+    return moved(state._replace(extra=kept), cleared.sum() * jnp.ones(D)), metrics
+
+
+def derivative(key, state, cohort, summed, metrics):
+    """By the model, of a noisy sum: its noise falls out."""
+
+    def total(params):
+        now = state._replace(params=params)
+        client = lambda key, shard: update(now, key, shard)  # noqa: E731
+        return flatten(cohort.sum(client, key, mechanism=GAUSSIAN).total).sum()
+
+    along = jax.tree.map(jnp.ones_like, state.params)
+    _, slope = jax.jvp(total, (state.params,), (along,))
+    return moved(state, slope * jnp.ones(D)), metrics
 
 
 def drawn_by_hand(declared, rate=0.4):
@@ -288,11 +344,11 @@ FAULTS = {
     ),
     "draws that the accounting does not know": (
         fed_avg(sampler=drawn_by_hand(0.1)),
-        "sampler: client . is in 0.4.* of the draws, but the accounting says 0.1",
+        "sampler: .* is in 0.* of the draws, but the accounting says 0",
     ),
     "a mechanism that does not clip": (
         fed_avg(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))),
-        "mechanism .*: a clipped contribution has norm .*, but its clip_norm is 0.5; clip it",
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most .* the largest contr",
     ),
     "a mechanism of half the noise": (
         fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(multiplier=SIGMA)),
@@ -305,6 +361,14 @@ FAULTS = {
     "a mechanism that ignores its key": (
         fed_avg(GAUSSIAN._replace(perturb=lambda key, s: GAUSSIAN.perturb(jax.random.key(0), s))),
         "mechanism .*: it declares a multiplier of 1.4, but",
+    ),
+    "a mechanism that spares a coordinate": (
+        fed_avg(GAUSSIAN._replace(perturb=sparing)),
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0 times",
+    ),
+    "a schedule of one's own that is quieter": (
+        fed_avg(Quieter()),
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0.1",
     ),
     # past the releases
     "the raw sum after the noise": (
@@ -353,6 +417,18 @@ FAULTS = {
         choosing(lambda summed: summed.metrics["diagnostics"]["mean_update_norm"]),
         r"the release in test_faults.py:\d+ depends on a client's data .* does not bound",
     ),
+    "who took part, by the rows they replace": (
+        after_sum(replaced_rows),
+        "state.params.* depends on clients' own state",
+    ),
+    "rows that a second call leaves as they were": (
+        after_sum(old_rows, jnp.zeros(CLIENTS), sampler=fp.everyone(CLIENTS)),
+        "state.params.* depends on clients' own state",
+    ),
+    "the derivative of a noisy sum": (
+        after_sum(derivative),
+        "state.params.* depends on a client's data",
+    ),
     # noise that is not fresh
     "a constant key": (
         fed_avg(sum_key=lambda key, state: jax.random.key(0)),
@@ -372,6 +448,10 @@ FAULTS = {
     "one noise for all steps": (
         scaffold(noise_key=lambda key, k, round_key: key),
         "the same in every turn of a loop",
+    ),
+    "keys that coincide in two loops": (
+        scaffold(noise_key=lambda key, k, round_key: jax.random.fold_in(key, k // 2)),
+        "two of its noises are drawn from one key",
     ),
     # records past their private mean
     "a raw mean in a local step": (

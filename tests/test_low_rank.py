@@ -9,8 +9,18 @@ import optax
 import pytest
 from small import assert_close
 
-from fedpriv import Federation, Strategy, epochs, fed_avg, fixed_size, mean_grad, models, train
-from fedpriv.cohort import Shard
+from fedpriv import (
+    Federation,
+    Shard,
+    Strategy,
+    epochs,
+    fed_avg,
+    fixed_size,
+    mean_grad,
+    models,
+    one_round,
+    train,
+)
 from fedpriv.local import Plan
 from fedpriv.low_rank import low_rank_steps
 from fedpriv.strategy import spmd, use
@@ -71,11 +81,11 @@ def sequence(p, example):
 def trained(loss, dense, *shards, optimizer=SGD, batches=None):
     """What training on each of the shards gives."""
 
-    def run(shard):
+    def run(examples, size):
         return train(
             jax.random.key(0),
             start(),
-            shard,
+            Shard(examples, size),
             grad=mean_grad(loss),
             optimizer=optimizer,
             batches=batches or epochs(2, 4),
@@ -83,7 +93,7 @@ def trained(loss, dense, *shards, optimizer=SGD, batches=None):
 
     with use(Strategy(dense=dense)):
         program = jax.jit(run)
-        return [program(shard) for shard in shards]
+        return [program(shard.examples, shard.size) for shard in shards]
 
 
 def is_low_rank(loss, optimizer=SGD, most=6, batch=4, params=None):
@@ -201,7 +211,7 @@ def test_a_round_of_a_network_in_every_layout(strategy):
     def result(strategy):
         with use(strategy):
             given = jax.random.key(0), state, federation
-            program = jax.jit(lambda *given: spmd(algorithm.round)(*given))
+            program = jax.jit(lambda *given: spmd(one_round(algorithm))(*given))
             return program.lower(*given).as_text(), jax.device_get(program(*given))
 
     text, got = result(strategy)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedpriv.codecs import UNCODED, Codec, Coded, Wire
 from fedpriv.cohort import Cohort
@@ -100,11 +101,12 @@ def adaptive_fed_avg(
         (total, count), metrics, _ = cohort.sum(
             client_update, key, mechanism=joint(updates, counted), codec=_with_a_bit(codec)
         )
-        theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)
+        mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
+        theta = optax.apply_updates(theta, mean)
         error = count / cohort.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
         metrics["diagnostics"]["clip_norm"] = bound
-        return AdaptiveState(theta, t + 1, moved), metrics
+        return AdaptiveState(theta, t + 1, moved.astype(bound.dtype)), metrics
 
     return Algorithm(init, round, sampler)
 
@@ -121,7 +123,7 @@ def _with_a_bit(codec: Codec) -> Codec:
         of_update = codec.wire(d - 1)
         return of_update._replace(overhead=of_update.overhead + 1)
 
-    return Codec(code, wire, codec.lossy)
+    return Codec(code, wire, codec.lossy, codec.known)
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:

@@ -133,7 +133,7 @@ def dp_scaffold(
 
     Raises:
       ValueError: warm_start below 0, everyone_first without a warm start, cohorts drawn with replacement, or what
-        `LocalSteps` holds is out of range; at `init`, clients of another size.
+        `LocalSteps` holds is out of range.
     """
     local.check()
     if warm_start < 0:
@@ -173,7 +173,7 @@ def dp_scaffold(
 
         total, metrics, controls = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, own=controls)
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
-        x = jax.tree.map(lambda x, dy: x + global_rate * dy, x, dy)  # line 19
+        x = optax.apply_updates(x, jax.tree.map(lambda dy: global_rate * dy, dy))  # line 19
         c = c + cohort.expected_size / cohort.num_clients * dc  # line 20
         messages = jnp.where(moving, 2, 1)  # model and control variate
         wire = codec.wire(dimension(x))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort, Sent
@@ -38,7 +39,7 @@ def dp_sgd(
         have the noise of all.
 
     Raises:
-      ValueError: what `local` holds is out of range; at `init`, clients of another size.
+      ValueError: what `local` holds is out of range.
     """
     local.check()
 
@@ -50,7 +51,8 @@ def dp_sgd(
             return Sent(jax.tree.map(jnp.subtract, y, x), {"user_drift": drift})
 
         total, metrics, _ = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, codec=codec)
-        x = jax.tree.map(lambda x, s: x + global_rate * (s / cohort.expected_size), x, total)
+        step = jax.tree.map(lambda s: global_rate * (s / cohort.expected_size), total)
+        x = optax.apply_updates(x, step)
         return ModelState(x, t + 1), metrics
 
     return Algorithm(start, round, sampler, local.unit)

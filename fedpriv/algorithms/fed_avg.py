@@ -73,7 +73,8 @@ def fed_avg(
 
         # Lines 17 and 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2).
         total, metrics, _ = cohort.sum(client_update, key, mechanism=mechanism, codec=codec)
-        theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)  # (4)
+        mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
+        theta = optax.apply_updates(theta, mean)  # (4)
         return ModelState(theta, t + 1), metrics
 
     return Algorithm(start, round, sampler)

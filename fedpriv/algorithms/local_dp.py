@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
@@ -41,7 +42,7 @@ def ldp_fed_avg(
       optimizer, batches: as `fed_avg`.
 
     Raises:
-      ValueError: a mechanism whose noise changes over the rounds; at `init`, as `fed_avg`.
+      ValueError: a mechanism whose noise changes over the rounds.
     """
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
@@ -58,7 +59,8 @@ def ldp_fed_avg(
         total, metrics, _ = cohort.sum(
             client_update, key, mechanism=mechanism, codec=codec, local=True
         )
-        theta = jax.tree.map(lambda p, s: p - s / cohort.expected_size, theta, total)
+        mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
+        theta = optax.apply_updates(theta, mean)
         return ModelState(theta, t + 1), metrics
 
     return Algorithm(start, round, sampler)

@@ -112,7 +112,7 @@ def msp_fl(
 
     Raises:
       ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, or conditions on e and gamma
-        that do not hold; at `init`, as the sampler.
+        that do not hold.
     """
     check_schedule(optimizer)
     transmission = transmission or full_precision()

@@ -112,10 +112,9 @@ def _part(
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
     hidden = view == "third_party" or release.unit == "record"
     copies = release.sampling if isinstance(release.sampling, WithReplacement) else None
-    secret = hidden and copies is None
-    own = _joining(release.sampling) if secret else 1.0
-    rounds_of = release.participation or (None if secret or copies else release.sampling)
-    known = 1.0 if rounds_of is None else _joining(rounds_of)
+    own = 1.0 if copies else _joining(release.sampling)
+    secret = own if hidden else 1.0
+    known = 1.0 if release.participation is None else _joining(release.participation)
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.multiplier) / release.multiplier
     summed = (
@@ -140,11 +139,13 @@ def _part(
         noise_key, own_key, copies_key = jax.random.split(key, 3)
         joins = jax.random.bernoulli(own_key, own) if own < 1 else jnp.bool_(True)
         times = there * drawn(copies_key)
+        if not hidden:  # the view knows who joins
+            times = jnp.where(joins, times, 0.0)
         sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
         ratio, replaced = ratios(noise_key, times * jnp.where(joins, sign, 0.0), times)
         if relation == "replace_one":
-            return _mixed(ratio, own) - _mixed(replaced, own)
-        return _mixed(ratio, own)
+            return _mixed(ratio, secret) - _mixed(replaced, secret)
+        return _mixed(ratio, secret)
 
     def round(key: Key, present: jax.Array) -> jax.Array:
         part_key, steps_key = jax.random.split(key)

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from fedpriv.privacy import known_cohort, third_party
 from fedpriv.privacy._checks import require, require_delta
+from fedpriv.privacy.reading import is_exact, read
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release
 from fedpriv.privacy.sampling import Poisson, WithReplacement
@@ -86,10 +87,10 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
     relation = relation_of(active, view)
     hidden = relation != "zero_out"
     route = _route(hidden)
-    epsilons = dict(_epsilons(hidden, tuple(map(_unseen, active)), relation, delta))
+    epsilons = dict(_epsilons(hidden, read(active), relation, delta))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = third_party.BOUNDS[accountant]
-    if not hidden and accountant == "PLD" and all(r.noise == "gaussian" for r in active):
+    if accountant == "PLD" and is_exact(read(active), relation):
         bound = known_cohort.bound(active, view)
     texts = route.assumptions(active)
     if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
@@ -115,13 +116,6 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
 
 def _route(hidden: bool) -> ModuleType:
     return third_party if hidden else known_cohort
-
-
-def _unseen(release: Release) -> Release:
-    """The release without what no epsilon depends on: whose view it is, who adds the noise, and words."""
-    return replace(
-        release, view=VIEWS[0], in_shares=True, by_server=False, reason="", mechanism=None
-    )
 
 
 @lru_cache(maxsize=256)  # at record level, and where everyone takes part, the views see the same

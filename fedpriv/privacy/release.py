@@ -35,9 +35,11 @@ _SEEN_BY = {
 class Release:
     """What one view sees of one unit in `steps` rounds, as a Gaussian or Laplace mechanism.
 
-    Each round draws its cohort afresh. What is released twice from *the same* cohort is one release
-    of both parts together, of multiplier (sum_k multiplier_k^-2)^-1/2: two `Release`s would be
-    composed as if their cohorts were drawn independently, which says less than the view learns.
+    Each round draws once by `participation`, and once by `sampling` for each of its `repeats`; all draws are
+    independent. So without `participation` there are steps x repeats draws. K releases of *one* draw that the view
+    knows have that draw as `participation` and `sampling=Everyone(...)`; of one that it does not know, they are one
+    release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s would be composed as if their cohorts were drawn
+    independently, which says less than the view learns.
 
     Attributes:
         view: who looks; one of `VIEWS`.
@@ -48,9 +50,9 @@ class Release:
             infinity where it is not seen.
         sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
-        repeats: releases in a round, such as the K local steps of a client, each with a draw of its own.
-        participation: how the clients of a round are drawn, where `sampling` is about what a client draws by itself;
-            the view is taken to know who takes part. None: `sampling` says it all.
+        repeats: releases in a round, such as the K local steps of a client, each with a draw of its own by `sampling`.
+        participation: how the clients of a round are drawn, once for all its repeats, where `sampling` is about what a
+            client draws by itself; the view is taken to know who takes part. None: `sampling` says it all.
         noise: "gaussian" or "laplace".
         in_shares: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
             that those who drop out or collude take theirs away.

@@ -133,3 +133,8 @@ class WithReplacement:
 
 
 Sampling = Everyone | FixedSize | Poisson | WithReplacement
+
+
+def takes_all(sampling: Sampling) -> bool:
+    """Whether every unit is in every draw, however that is said: `FixedSize(n, n)`, `Poisson(n, 1)`, ..."""
+    return sampling.rate == 1 and not (isinstance(sampling, Poisson) and sampling.can_be_cut)

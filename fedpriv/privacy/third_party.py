@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedpriv.privacy.curves import epsilon_of_mixture
+from fedpriv.privacy.known_cohort import participations
 from fedpriv.privacy.losses import pld_epsilon
+from fedpriv.privacy.reading import is_exact
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
@@ -16,12 +19,16 @@ BOUNDS = {
 
 
 def epsilons(releases: Sequence[Release], relation: str, delta: float) -> dict[str, float]:
-    """Accountant -> epsilon against a third party; positive, finite multipliers; not all of them `Everyone`.
+    """Accountant -> epsilon against a third party; positive, finite multipliers.
 
-    Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`.
+    Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`. For Gaussian noise
+    and draws that every unit is in, "PLD" is as in `known_cohort.epsilons`, for a unit moved by `relation`'s distance.
     """
     by_rdp = rdp_epsilon(releases, relation, delta)
-    found = {"PLD": pld_epsilon(releases, relation, delta)}
+    if is_exact(releases, relation):
+        found = {"PLD": epsilon_of_mixture(*participations(releases, relation), delta)}
+    else:
+        found = {"PLD": pld_epsilon(releases, relation, delta)}
     return found if by_rdp is None else found | {"RDP": by_rdp}
 
 

@@ -161,7 +161,7 @@ def with_empty_slots(population, size):
 
 def test_empty_slots_add_no_noise():
     """Only members' noise counts."""
-    certified = [
+    spent = [
         certified(
             ldp_fed_avg(MODEL.loss, sampler=of(20, 5), mechanism=gaussian(1.0, 2.0), **COMMON),
             4,
@@ -171,7 +171,7 @@ def test_empty_slots_add_no_noise():
         ).epsilon
         for of in (with_empty_slots, fixed_size)
     ]
-    assert certified[0] == certified[1]
+    assert spent[0] == spent[1]
 
 
 # Codecs

@@ -10,6 +10,7 @@ import pytest
 from small import assert_identical, classification, one_round
 
 from fedpriv import (
+    Federation,
     certify,
     consensus,
     dimension,
@@ -121,6 +122,20 @@ def test_clients_keep_their_number_of_submodels():
         found.append(a_round(algorithm)[0].params)
     assert_identical(found[0], found[1])
     assert distance(found[0], found[2]) > 1e-4
+
+
+def test_a_round_keeps_no_transcript():
+    """What travels is there for attacks; rounds of many exchanges need no more memory than those of few."""
+    d = 4000
+    federation = Federation.blank({"x": jnp.zeros(d)}, CLIENTS, 2)
+
+    def memory(exchanges):
+        options = EVERYONE | SPLIT | {"exchanges": consensus.constant(exchanges)}
+        algorithm = msp_fl(lambda w, example: w @ example["x"], **options)
+        given = jax.random.key(0), algorithm.init(jnp.zeros(d), federation), federation
+        return one_round(algorithm).lower(*given).compile().memory_analysis().temp_size_in_bytes
+
+    assert memory(40) - memory(2) < 4 * d  # one message
 
 
 def test_schedules_of_the_paper():

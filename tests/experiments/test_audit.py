@@ -14,6 +14,7 @@ from experiments import audit
 from experiments import config as configuration
 from experiments.audit_mechanisms import Audited, audit_mechanisms, refutes
 from experiments.audit_report import Report, text
+from experiments.audit_training import Canaried
 from experiments.config import Ledger, blank
 from fedpriv.privacy import Claim
 
@@ -137,6 +138,25 @@ def test_a_refuted_claim_is_said_in_words():
     said = text(Report(1e-5, mechanisms=[row]))
     refuted = f"REFUTED, for whoever sees every noisy step, epsilon is at least {row.least:.3g}"
     assert f"DP-SGD-WAV [third_party, server, server_secagg]: {refuted}" in said
+
+
+def test_an_estimate_above_the_certificate_is_said_to_refute_nothing():
+    """A coin's scores: nothing is there, and a small epsilon is exceeded by chance."""
+    (drawn, *_) = audit_mechanisms(overstated(20.0, 20.0), 1, 500, 0)
+    certificate = drawn.certificate
+    row = Canaried("dp_fed_avg", 40, 1, None, certificate, 0.0, certificate.epsilon + 0.5)
+    said = text(Report(1e-3, runs=[row]))
+    number = f"{row.estimate:.3g}"
+    assert f"{number} (no bound)" in next(
+        x for x in said.splitlines() if x.startswith("DP-FedAvg ")
+    )
+    assert f"the estimate, {number}, is above the certificate and does not refute it" in said
+    assert "is expected to be above small epsilons, which refutes nothing" in said
+    assert "THE CERTIFICATE IS REFUTED" not in said
+    below = row._replace(estimate=certificate.epsilon / 2)
+    assert "is above the certificate" not in text(Report(1e-3, runs=[below]))
+    wrong = row._replace(least=certificate.epsilon + 0.1)
+    assert "does not refute" not in text(Report(1e-3, runs=[wrong]))
 
 
 def claim(**changes) -> Claim:

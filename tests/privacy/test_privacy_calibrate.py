@@ -3,11 +3,11 @@
 import math
 
 import pytest
+from small import blank, certified, sgd, squared, start
 
 from fedpriv import (
     calibrate_noise,
     calibrate_rounds,
-    certify,
     dp_fed_avg,
     everyone,
     fed_avg,
@@ -17,26 +17,28 @@ from fedpriv import (
 )
 
 DELTA = 6000**-1.1
-COMMON = {"optimizer": None, "batches": full_batch()}
-
-
-def loss(params, example):
-    return 0.0
+COMMON = {"optimizer": sgd, "batches": full_batch()}
 
 
 def algorithm(sigma, sampler=None):
     sampler = sampler or poisson(6000, 1 / 60, 165)
-    return dp_fed_avg(loss, sampler=sampler, clip_norm=1.0, noise_multiplier=sigma, **COMMON)
+    return dp_fed_avg(squared, sampler=sampler, clip_norm=1.0, noise_multiplier=sigma, **COMMON)
+
+
+NINE = fed_avg(squared, sampler=fixed_size(9, 3), **COMMON)
+HERE = start(), blank(algorithm(1.0), 1)
+AT_TEN = start(), blank(algorithm(1.0, everyone(10)), 1)
+AT_NINE = start(), blank(NINE, 1)
 
 
 @pytest.mark.parametrize("view", ["third_party", "server", "server_secagg"])
 @pytest.mark.parametrize("honest", [1.0, 0.8])
 def test_noise(view, honest):
     target = {"epsilon": 2.0, "rounds": 50, "delta": DELTA, "view": view, "honest": honest}
-    sigma = calibrate_noise(algorithm, **target, tolerance=1e-3)
+    sigma = calibrate_noise(algorithm, *HERE, **target, tolerance=1e-3)
 
     def epsilon(sigma):
-        return certify(algorithm(sigma), 50, DELTA, view=view, honest=honest).epsilon
+        return certified(algorithm(sigma), 50, DELTA, view=view, honest=honest).epsilon
 
     assert epsilon(sigma) <= 2.0 < epsilon(sigma * (1 - 2e-3))
 
@@ -45,44 +47,46 @@ def test_noise_against_the_closed_form():
     """Everyone, one round: the analytic Gaussian mechanism of Balle and Wang."""
     from dp_accounting import get_sigma_gaussian
 
-    found = calibrate_noise(lambda s: algorithm(s, everyone(10)), epsilon=1.0, rounds=4, delta=1e-5)
+    found = calibrate_noise(
+        lambda s: algorithm(s, everyone(10)), *AT_TEN, epsilon=1.0, rounds=4, delta=1e-5
+    )
     exact = 2 * get_sigma_gaussian(1.0, 1e-5)
     assert exact <= found <= exact * (1 + 2e-4)
 
 
 def test_claimed_noise_gives_the_paper_s_sigma():
     """Table 4: epsilon 1.01 at sigma 1.4 (and q = 1 / 60)."""
-    sigma = calibrate_noise(algorithm, epsilon=1.008, rounds=180, delta=DELTA, claimed=True)
+    sigma = calibrate_noise(algorithm, *HERE, epsilon=1.008, rounds=180, delta=DELTA, claimed=True)
     assert sigma == pytest.approx(1.4, rel=1e-3)
 
 
 @pytest.mark.parametrize("claimed", [False, True])
 def test_rounds(claimed):
     private = algorithm(1.4)
-    rounds = calibrate_rounds(private, epsilon=1.0, delta=DELTA, claimed=claimed)
+    rounds = calibrate_rounds(private, *HERE, epsilon=1.0, delta=DELTA, claimed=claimed)
 
     def epsilon(rounds):
         if claimed:
             return private.claim(rounds, DELTA).epsilon
-        return certify(private, rounds, DELTA).epsilon
+        return certified(private, rounds, DELTA).epsilon
 
     assert epsilon(rounds) <= 1.0 < epsilon(rounds + 1)
     assert claimed == (rounds < 180)  # the claim of 180 rounds is 1.008
 
 
 def test_rounds_that_are_wanted_anyway_end_the_search():
-    assert calibrate_rounds(algorithm(1.4), epsilon=5.0, delta=DELTA, at_most=37) == 37
-    assert calibrate_rounds(algorithm(1.4), epsilon=5.0, delta=DELTA, at_most=1) == 1
-    few = calibrate_rounds(algorithm(1.4), epsilon=0.28, delta=DELTA, at_most=37)
-    assert few == calibrate_rounds(algorithm(1.4), epsilon=0.28, delta=DELTA) < 37
+    assert calibrate_rounds(algorithm(1.4), *HERE, epsilon=5.0, delta=DELTA, at_most=37) == 37
+    assert calibrate_rounds(algorithm(1.4), *HERE, epsilon=5.0, delta=DELTA, at_most=1) == 1
+    few = calibrate_rounds(algorithm(1.4), *HERE, epsilon=0.28, delta=DELTA, at_most=37)
+    assert few == calibrate_rounds(algorithm(1.4), *HERE, epsilon=0.28, delta=DELTA) < 37
 
 
 def noise(**changes):
-    calibrate_noise(algorithm, **{"epsilon": 1.0, "rounds": 5, "delta": DELTA} | changes)
+    calibrate_noise(algorithm, *HERE, **{"epsilon": 1.0, "rounds": 5, "delta": DELTA} | changes)
 
 
 def rounds(sigma=1.4, **changes):
-    calibrate_rounds(algorithm(sigma), **{"epsilon": 1.0, "delta": DELTA} | changes)
+    calibrate_rounds(algorithm(sigma), *HERE, **{"epsilon": 1.0, "delta": DELTA} | changes)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,8 @@ def rounds(sigma=1.4, **changes):
         ),
         (
             lambda: calibrate_noise(
-                lambda s: fed_avg(loss, sampler=fixed_size(9, 3), **COMMON),
+                lambda s: NINE,
+                *AT_NINE,
                 epsilon=1.0,
                 rounds=3,
                 delta=0.1,
@@ -112,20 +117,13 @@ def rounds(sigma=1.4, **changes):
         (lambda: rounds(sigma=0.0), r"epsilon = 1\.0: a single round costs inf"),
         (lambda: rounds(epsilon=-1.0), r"epsilon = -1\.0: give a target"),
         (
-            lambda: calibrate_noise(
-                fed_avg(loss, sampler=fixed_size(9, 3), **COMMON), epsilon=1.0, rounds=1, delta=0.1
-            ),
+            lambda: calibrate_noise(NINE, *AT_NINE, epsilon=1.0, rounds=1, delta=0.1),
             "make = 'Algorithm': give a function: noise -> algorithm",
         ),
         (lambda: rounds(at_most=0), r"at_most = 0: give an integer"),
         (lambda: rounds(sigma=9e5, view="server_secagg"), r"rounds do not reach it"),
         (
-            lambda: calibrate_rounds(
-                fed_avg(loss, sampler=fixed_size(9, 3), **COMMON),
-                epsilon=1.0,
-                delta=0.1,
-                claimed=True,
-            ),
+            lambda: calibrate_rounds(NINE, *AT_NINE, epsilon=1.0, delta=0.1, claimed=True),
             "claimed: this algorithm has no claim",
         ),
     ],

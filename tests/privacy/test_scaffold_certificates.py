@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 from scipy.stats import binom, norm
-from small import squared
+from small import certified, released, squared
 
-from fedpriv import certify, everyone, fixed_size, poisson, subsets
+from fedpriv import everyone, fixed_size, poisson, subsets
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.per_example import MedianClipping, per_example
 
@@ -41,44 +41,47 @@ def test_certificates_of_the_paper_s_setting():
     algorithm = dp_scaffold(steps, **options)
     assert algorithm.claim(400, DELTA).epsilon == pytest.approx(12.91, rel=1e-3)
     assert not algorithm.claim(400, DELTA).sound
-    found = {view: certify(algorithm, 400, DELTA, view=view) for view in ("third_party", "server")}
+    found = {
+        view: certified(algorithm, 400, DELTA, 4000, view=view)
+        for view in ("third_party", "server")
+    }
     assert found["third_party"].epsilon == found["server"].epsilon < 1
     assert (found["server"].unit, found["server"].relation) == ("record", "replace_one")
     always = dp_scaffold(steps, sampler=everyone(100))
-    assert certify(always, 400, DELTA).epsilon == pytest.approx(2.030, rel=1e-3)
+    assert certified(always, 400, DELTA, 4000).epsilon == pytest.approx(2.030, rel=1e-3)
     warm = dp_scaffold(steps, warm_start=20, **options)
-    assert certify(warm, 420, DELTA).epsilon > found["server"].epsilon
+    assert certified(warm, 420, DELTA, 4000).epsilon > found["server"].epsilon
 
 
 def test_one_step_without_control_variates_is_hidden_by_the_cohort():
     steps, options = paper(sigma=10.0, steps=1)
     views = ("third_party", "server_secagg", "server")
     third, behind, server = (
-        certify(record_fed_avg(steps, **options), 400, DELTA, view=v).epsilon for v in views
+        certified(record_fed_avg(steps, **options), 400, DELTA, 4000, view=v).epsilon for v in views
     )
     assert third == behind < server
-    honest = certify(record_fed_avg(steps, **options), 400, DELTA, honest=1 / 20).epsilon
+    honest = certified(record_fed_avg(steps, **options), 400, DELTA, 4000, honest=1 / 20).epsilon
     assert honest == pytest.approx(server, rel=1e-3)
     scaffold = dp_scaffold(steps, **options)
-    assert certify(scaffold, 400, DELTA).epsilon == pytest.approx(server)
+    assert certified(scaffold, 400, DELTA, 4000).epsilon == pytest.approx(server)
 
 
 def test_the_median_is_not_private():
     steps, options = paper()
     median = dp_scaffold(steps._replace(mechanism=MedianClipping(120.0)), **options)
-    certificate = certify(median, 10, DELTA)
+    certificate = certified(median, 10, DELTA, 4000)
     assert math.isinf(certificate.epsilon)
     assert "median of private gradients" in certificate.assumptions[0]
-    bare = certify(dp_scaffold(local(), sampler=fixed_size(CLIENTS, 2)), 10, DELTA)
+    bare = certified(dp_scaffold(local(), sampler=fixed_size(CLIENTS, 2)), 10, DELTA, RECORDS)
     assert bare.assumptions == ("not private: no noise is added",)
 
 
 def test_a_tensor_with_its_own_noise_shares_the_multiplier():
-    """Three tensors, each with noise of sigma_g: together as one of sigma_g / sqrt(3)."""
-    steps, options = paper(sigma=60.0, tensors=3)
-    joint, _ = paper(sigma=60.0 / math.sqrt(3))
-    assert certify(dp_scaffold(steps, **options), 400, DELTA).epsilon == pytest.approx(
-        certify(dp_scaffold(joint, **options), 400, DELTA).epsilon
+    """Two tensors, each with noise of sigma_g: together as one of sigma_g / sqrt(2)."""
+    steps, options = paper(sigma=60.0, tensors=2)
+    joint, _ = paper(sigma=60.0 / math.sqrt(2))
+    assert certified(dp_scaffold(steps, **options), 400, DELTA, 4000).epsilon == pytest.approx(
+        certified(dp_scaffold(joint, **options), 400, DELTA, 4000).epsilon
     )
 
 
@@ -92,19 +95,20 @@ def test_certificate_of_whole_clients():
         records=records, steps=steps, clip_norm=1.0, noise_multiplier=sigma, unit="client"
     )
     always = dp_scaffold(given, sampler=everyone(100))
-    (release, *_) = always.releases(rounds)
+    (release,) = released(always, rounds, 4000)["third_party"]
     assert (release.unit, release.multiplier) == ("client", pytest.approx(2 * sigma / 0.2))
     accountant = pld.PLDAccountant()
     event = dp_accounting.GaussianDpEvent(2 * sigma / 0.2)
     accountant.compose(dp_accounting.SelfComposedDpEvent(event, rounds * steps))
-    found = certify(always, rounds, DELTA)
+    found = certified(always, rounds, DELTA, 4000)
     assert found.epsilon == pytest.approx(accountant.get_epsilon(DELTA), rel=2e-3)
     assert (found.unit, found.relation) == ("client", "zero_out")
     sampled = dp_scaffold(given, sampler=fixed_size(100, 20))
-    assert certify(sampled, rounds, DELTA, view="server").epsilon < found.epsilon
+    assert certified(sampled, rounds, DELTA, 4000, view="server").epsilon < found.epsilon
     assert always.claim(rounds, DELTA) is None
     poissonian = given._replace(records=poisson(4000, 0.2, 1000))
-    (release, *_) = dp_scaffold(poissonian, sampler=everyone(100)).releases(rounds)
+    poissonian = dp_scaffold(poissonian, sampler=everyone(100))
+    (release,) = released(poissonian, rounds, 4000)["third_party"]
     assert release.multiplier == pytest.approx(
         2 * sigma * 4000 / 1000
     )  # up to 1000 records move it
@@ -116,12 +120,12 @@ def test_what_everyone_s_first_round_costs():
     given = local(records=everyone(4000), steps=steps, clip_norm=1.0, noise_multiplier=20.0)
     cohort = fixed_size(100, 20)
     first = dp_scaffold(given, warm_start=20, everyone_first=True, sampler=cohort)
-    found = certify(first, rounds, DELTA).epsilon
+    found = certified(first, rounds, DELTA, 4000).epsilon
     n = np.arange(rounds)
     mu = np.sqrt((n + 1) * steps) / 40.0
     curve = norm.cdf(mu / 2 - found / mu) - np.exp(found) * norm.cdf(-mu / 2 - found / mu)
     assert binom.pmf(n, rounds - 1, 0.2) @ curve == pytest.approx(DELTA, rel=1e-4)
-    assert certify(dp_scaffold(given, sampler=cohort), rounds, DELTA).epsilon < 0.98 * found
+    assert certified(dp_scaffold(given, sampler=cohort), rounds, DELTA, 4000).epsilon < 0.98 * found
 
 
 def test_a_claim_is_not_called_proved_where_the_formula_ignores_what_is_run():
@@ -143,7 +147,7 @@ def test_a_cohort_of_exact_subsets_counts_its_members_not_its_slots():
     """`subsets` draws with spare slots, which add no noise."""
     steps, _ = paper(sigma=10.0, steps=1)
     found = [
-        certify(record_fed_avg(steps, sampler=sampler), 400, DELTA).epsilon
+        certified(record_fed_avg(steps, sampler=sampler), 400, DELTA, 4000).epsilon
         for sampler in (subsets(100, 20), fixed_size(100, 20))
     ]
     assert found[0] == pytest.approx(found[1])

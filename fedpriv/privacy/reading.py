@@ -1,0 +1,72 @@
+"""What every accountant is given: releases that say the same event in one way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedpriv.privacy.release import UNITS, VIEWS, Release
+from fedpriv.privacy.sampling import Everyone, takes_all
+
+_SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
+
+
+def read(releases: Sequence[Release]) -> tuple[Release, ...]:
+    """The same releases without what no epsilon depends on, and with one name for one event.
+
+    A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, the repeats of all
+    rounds are rounds of one release each. Beside others, Gaussian releases that every unit is in become a few equal
+    ones of the same separation altogether, sqrt(sum_k 1 / multiplier_k^2) (Dong, Roth and Su 2022, Corollary 3.3),
+    whose losses a grid holds better than those of many small ones.
+
+    Args:
+        releases: positive, finite multipliers, at least one step.
+    """
+    plain = [_plain(release) for release in releases]
+    whole = [r for r in plain if _is_whole(r)]
+    if not whole or len(whole) == len(plain):
+        return tuple(plain)
+    return (_together(whole), *(r for r in plain if not _is_whole(r)))
+
+
+def is_exact(releases: Sequence[Release], relation: str) -> bool:
+    """Whether nothing but Gaussian noise is secret: the view knows every draw that somebody is left out of.
+
+    Args:
+        releases: as `read` gives them.
+        relation: "zero_out", where it knows all draws, or one under which `sampling` is secret.
+    """
+    known = relation == "zero_out"
+    return all(
+        r.noise == "gaussian" and (known or isinstance(r.sampling, Everyone)) for r in releases
+    )
+
+
+def _plain(release: Release) -> Release:
+    steps, repeats, known = release.steps, release.repeats, release.participation
+    if known is None or takes_all(known):
+        steps, repeats, known = steps * repeats, 1, None
+    drawn = release.sampling
+    return Release(
+        VIEWS[0],
+        UNITS[0],
+        release.multiplier,
+        Everyone(drawn.population) if takes_all(drawn) else drawn,
+        steps,
+        noise=release.noise,
+        repeats=repeats,
+        participation=known,
+    )
+
+
+def _is_whole(release: Release) -> bool:
+    everyone = isinstance(release.sampling, Everyone) and release.participation is None
+    return everyone and release.noise == "gaussian"
+
+
+def _together(whole: Sequence[Release]) -> Release:
+    squared = math.fsum(r.steps / r.multiplier**2 for r in whole)
+    pieces = min(sum(r.steps for r in whole), math.ceil(squared / _SMALL**2))
+    multiplier = math.sqrt(pieces / squared) * (1 - 1e-15)  # rounding never adds noise
+    return replace(whole[0], multiplier=multiplier, steps=pieces)

@@ -1,0 +1,282 @@
+"""Models of fewer or more bits, and JAX in 64 bits: rounds keep the model's types, and bounds hold in 32 bits."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import assert_close, assert_identical, assert_normal, classification, filled
+
+import fedpriv as fp
+from fedpriv import clipping, consensus, splitting
+from fedpriv.noise import haar_noise, isotropic
+from fedpriv.per_example_dense import per_example_dense
+from fedpriv.sparsification import top_k
+from fedpriv.strategy import Strategy, sum_over, use
+from fedpriv.vectors import flatten, unflatten, widened
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, PER_CLIENT, D = 6, 3, 15
+FEDERATION, TEST, MODEL = classification(CLIENTS, PER_CLIENT)
+COMMON = {
+    "sampler": fp.fixed_size(CLIENTS, 3),
+    "optimizer": lambda t: optax.sgd(0.1 * 0.9**t, momentum=0.5),
+    "batches": fp.epochs(1, 2),
+}
+BOUND = {"clip_norm": 0.5, "noise_multiplier": 0.3}
+SPLIT = {
+    "splitting": splitting.uniform(0.3),
+    "coupling": consensus.coupling(0.4, 0.1),
+    "exchanges": consensus.constant(3),
+    "submodels": (1, 2),
+}
+
+
+def records(gradients, optimizer=lambda t: optax.adam(0.1)):
+    return fp.LocalSteps(
+        gradients, fp.poisson(PER_CLIENT, 0.5, 3), 2, optimizer, fp.gaussian(0.5, 1.2)
+    )
+
+
+SAMPLER = {"sampler": COMMON["sampler"]}
+TOP_K = fp.select_top_k(0.4, fp.full_batch())
+ALGORITHMS = {
+    "fed_avg": fp.fed_avg(MODEL.loss, **COMMON),
+    "dp_fed_avg": fp.dp_fed_avg(MODEL.loss, **COMMON, **BOUND),
+    "dp_fed_avg, 8 bits": fp.dp_fed_avg(MODEL.loss, **COMMON, **BOUND, codec=fp.qsgd(8)),
+    "rand_k": fp.fed_smp(MODEL.loss, sparsifier=fp.select_rand_k(0.4), **COMMON, **BOUND),
+    "top_k": fp.fed_smp(MODEL.loss, sparsifier=TOP_K, **COMMON, **BOUND),
+    "adaptive": fp.adaptive_fed_avg(
+        MODEL.loss, quantile=0.5, count_noise=1.0, **COMMON, **BOUND, codec=fp.qsgd(4)
+    ),
+    "levels": fp.fed_avg(
+        MODEL.loss,
+        **COMMON,
+        mechanism=fp.mechanism(clipping.per_level(D), haar_noise(D), **BOUND),
+    ),
+    "changing": fp.fed_avg(
+        MODEL.loss,
+        **COMMON,
+        mechanism=fp.dynamic(fp.gaussian(0.5, 0.3), rounds=9, clip_decay=2.0),
+    ),
+    "dp_adam": fp.dp_sgd(records(fp.per_example(MODEL.loss, 1e-2)), **SAMPLER),
+    "dp_adam, closed form": fp.dp_sgd(records(per_example_dense(1e-2)), **SAMPLER),
+    "dp_scaffold": fp.dp_scaffold(
+        records(fp.per_example(MODEL.loss), lambda t: optax.sgd(0.1)), **SAMPLER
+    ),
+    "msp": fp.msp_fl(MODEL.loss, **COMMON, **SPLIT),
+    "mspdq": fp.mspdq_fl(MODEL.loss, bits=8, **COMMON, **SPLIT),
+    "ldp": fp.ldp_fed_avg(MODEL.loss, **COMMON, mechanism=fp.laplace(0.5, 0.1)),
+    "jopeq": fp.jopeq(MODEL.loss, **COMMON, bits=8, bound=0.1, epsilon=3.0, noise="t"),
+}
+
+
+SOME = ["top_k", "adaptive", "mspdq", "dp_adam, closed form"]
+
+
+def types(tree):
+    return jax.tree.map(lambda x: (x.shape, x.dtype), jax.tree.map(jnp.asarray, tree))
+
+
+def as_type(tree, kind):
+    return jax.tree.map(lambda x: x.astype(kind), tree)
+
+
+@functools.cache
+def one_round(name, kind, x64=False):
+    algorithm = ALGORITHMS[name]
+    params = as_type(filled(MODEL.init), kind)
+    state = jax.tree.map(jnp.asarray, algorithm.init(params, FEDERATION))
+    after, _ = jax.jit(fp.one_round(algorithm))(jax.random.key(1), state, FEDERATION)
+    assert types(after) == types(state)
+    moved = False
+    for one, other in zip(jax.tree.leaves(after.params), jax.tree.leaves(params), strict=True):
+        assert jnp.isfinite(one).all()
+        moved |= bool((one != other).any())
+    assert moved
+    return after.params
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(n, "bfloat16") for n in ALGORITHMS] + [(n, "float16") for n in SOME]
+)
+def test_a_round_of_a_model_of_16_bits(name, kind):
+    """What it becomes is what the same round makes of its numbers in 32 bits, up to the rounding of training."""
+    found = one_round(name, kind)
+    if name not in ("mspdq", "dp_fed_avg, 8 bits", "adaptive", "jopeq"):  # levels are drawn
+        assert_close(as_type(found, "float32"), one_round(name, "float32"), 0.1)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_round_where_jax_has_64_bits(name):
+    with jax.enable_x64(True):
+        one_round(name, "float32", True)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_round_of_a_model_of_64_bits(name):
+    with jax.enable_x64(True):
+        one_round(name, "float64", True)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_a_run_of_a_model_of_16_bits(kind):
+    history = fp.simulate(
+        ALGORITHMS["top_k"],
+        lambda key: as_type(MODEL.init(key), kind),
+        FEDERATION,
+        TEST,
+        score=MODEL.score,
+        rounds=2,
+    )
+    assert np.isfinite(history.loss).all()
+
+
+def test_a_run_where_jax_has_64_bits():
+    with jax.enable_x64(True):
+        history = fp.simulate(
+            ALGORITHMS["adaptive"], MODEL.init, FEDERATION, TEST, score=MODEL.score, rounds=2
+        )
+        assert np.isfinite(history.loss).all()
+
+
+CLIPPINGS = {
+    "flat": clipping.flat(),
+    "per_layer": clipping.per_layer(2),
+    "separately": clipping.separately(2),
+    "coefficients": clipping.coefficients(5000),
+    "per_level": clipping.per_level(5000),
+}
+MECHANISMS = {
+    name: fp.mechanism(used, isotropic(), clip_norm=0.01, noise_multiplier=1.0)
+    for name, used in CLIPPINGS.items()
+} | {"laplace": fp.laplace(0.01, 1.0)}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_a_bound_holds_in_32_bits(name, kind):
+    """In 16 bits 5000 entries would be rounded, or (float16 below 6e-8) doubled, and their squares not summed."""
+    rng = np.random.default_rng(0)
+    used = MECHANISMS[name]
+    for scale in (1e-6, 1e-3, 1.0, 100.0):
+        u = scale * rng.uniform(0.5, 1.5, 5000)
+        update = as_type({"a": jnp.asarray(u[:1000]), "b": jnp.asarray(u[1000:])}, kind)
+        bounded, norm = jax.jit(used.clip)(update)
+        assert {x.dtype for x in jax.tree.leaves(bounded)} == {np.dtype("float32")}
+        wide, wide_norm = jax.jit(used.clip)(as_type(update, "float32"))
+        assert_identical((bounded, norm), (wide, wide_norm))
+        order = 1 if name == "laplace" else 2
+        length = np.linalg.norm(np.concatenate(jax.tree.leaves(bounded)).astype(float), order)
+        reach = CLIPPINGS[name].length if order == 2 else 1.0
+        assert length <= 0.01 * reach * (1 + 1e-3)
+        if name in ("flat", "laplace"):
+            true = np.linalg.norm(np.asarray(flatten(update), np.float64), order)
+            assert norm == pytest.approx(true, rel=1e-4)
+            assert length == pytest.approx(min(0.01, true), rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_what_clients_contribute_is_bounded_in_32_bits(kind):
+    """As the sum of a round gets it, of updates 100 times too long; float32 is not what they were trained in."""
+    seen = []
+
+    def watched(update):
+        bounded, norm = used.clip(update)
+        jax.debug.callback(lambda *leaves: seen.append(leaves), *jax.tree.leaves(bounded))
+        return bounded, norm
+
+    used = fp.gaussian(1e-3, 1.0)
+    watching = used._replace(clip=watched)
+    sparse = fp.fed_avg_sparse(MODEL.loss, sparsifier=TOP_K, mechanism=watching, **COMMON)
+    for algorithm in (fp.fed_avg(MODEL.loss, mechanism=watching, **COMMON), sparse):
+        state = algorithm.init(as_type(filled(MODEL.init), kind), FEDERATION)
+        jax.block_until_ready(jax.jit(fp.one_round(algorithm))(jax.random.key(0), state, FEDERATION))
+        jax.effects_barrier()
+        assert len(seen) == 3
+        for leaves in seen:
+            assert {x.dtype for x in leaves} == {np.dtype("float32")}
+            flat = np.concatenate([np.ravel(x) for x in leaves]).astype(np.float64)
+            assert np.linalg.norm(flat) == pytest.approx(1e-3, rel=1e-3)
+        seen.clear()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_clipped_records_of_a_model_of_16_bits(closed, kind):
+    """Each by itself; the sum is in 32 bits until it has its noise."""
+    gradients = per_example_dense(1e-2) if closed else fp.per_example(MODEL.loss, 1e-2)
+    params = as_type(filled(MODEL.init), kind)
+    examples = jax.tree.map(lambda leaf: leaf[:8], FEDERATION.examples)
+    used = fp.gaussian(1e-3, 0.5)
+    of_batch = gradients(params, examples)
+    scales = used.scales(of_batch.norms)
+    for j in range(8):
+        alone = jax.tree.map(lambda s, j=j: jnp.where(jnp.arange(8) == j, s, 0.0), scales)
+        one = of_batch.weighted(alone)
+        assert {x.dtype for x in jax.tree.leaves(one)} == {np.dtype("float32")}
+        assert np.linalg.norm(np.asarray(flatten(one), float)) <= 1e-3 * (1 + 1e-3)
+    mean = fp.private_mean(gradients, used, 4.0)
+    found = mean(jax.random.key(0), params, examples, jnp.ones(8, bool))
+    assert types(found) == types(params)
+
+
+@pytest.mark.parametrize("clients", ["map", 3, "vmap"])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_sums_do_not_stop_where_16_bits_end(clients, kind):
+    """1 + 1 + ... stays 256 in bfloat16, 2048 in float16."""
+    n = 3000
+    ones = jnp.ones((n, 2), kind)
+    with use(Strategy(clients, 1)):
+        total, kept = jax.jit(lambda x: sum_over(lambda row: (row, row), jnp.arange(n) < n - 1, x))(
+            ones
+        )
+    np.testing.assert_array_equal(total, np.full(2, n - 1.0))
+    assert (total.dtype, kept.dtype) == (jnp.float32, jnp.dtype(kind))
+
+
+SUMS = {"a": (40, 50), "b": (1000,)}
+
+
+@pytest.mark.parametrize("make", [fp.gaussian, fp.laplace])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float32"])
+def test_noise_has_32_bits(make, kind):
+    zeros = {name: jnp.zeros(shape, kind) for name, shape in SUMS.items()}
+    key = jax.random.key(0)
+    noisy = make(0.5, 2.0).perturb(key, zeros)
+    values = np.concatenate([np.ravel(x) for x in jax.tree.leaves(noisy)])
+    assert values.dtype == np.float32
+    assert len(np.unique(values)) > 2990  # 16 bits have fewer
+    if make is fp.gaussian:
+        assert_normal(values, 1.0)
+    with jax.enable_x64(True):  # to the bit, whatever JAX's default
+        assert_identical(make(0.5, 2.0).perturb(key, zeros), noisy)
+
+
+def test_noise_is_as_wide_as_the_sum():
+    with jax.enable_x64(True):
+        for used in (fp.gaussian(0.5, 2.0), fp.laplace(0.5, 2.0)):
+            noisy = used.perturb(jax.random.key(0), jnp.zeros(3000, "float64"))
+            assert noisy.dtype == jnp.float64
+            assert (np.float32(noisy) != noisy).sum() > 2990
+
+
+def test_vectors_of_trees():
+    mixed = {"a": jnp.ones((2, 2), "bfloat16"), "b": jnp.arange(3.0), "c": jnp.ones(1, "float16")}
+    vector = flatten(mixed)
+    assert vector.dtype == jnp.float32
+    assert types(unflatten(vector, mixed)) == types(mixed)
+    assert_identical(unflatten(vector, mixed), mixed)
+    assert {x.dtype for x in jax.tree.leaves(widened(mixed))} == {np.dtype("float32")}
+    numbers = unflatten(jnp.arange(8), mixed)
+    assert {x.dtype for x in jax.tree.leaves(numbers)} == {np.dtype("int32")}  # they stay numbers
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float64"])
+def test_the_largest_of_other_types(kind):
+    with jax.enable_x64(kind == "float64"):
+        magnitude = jnp.asarray([3.0, 0.5, 7.0, 0.0, 2.0], kind)
+        np.testing.assert_array_equal(top_k(magnitude, 3), [0, 2, 4])
