@@ -10,6 +10,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import configs
-from fedpriv.certificate import Looked, looked_at
+from fedpriv.certificate import Looked
+from fedpriv.contract import check_launch
 from fedpriv.datasets import Dataset
 from fedpriv.federation import Federation
 from fedpriv.mechanisms import gaussian
@@ -193,10 +195,10 @@ class Ledger:
         """What is read off the algorithm's round, which is traced once.
 
         Raises:
-          ValueError: what `init` or the round refuses, or something private that gets past the releases.
+          ValueError: what `init` or the round is refused for, see `fedpriv.contract.check_launch`.
         """
         if name not in self.traced:
-            self.traced[name] = looked_at(*self.of(name))
+            self.traced[name] = check_launch(*self.of(name))
         return self.traced[name]
 
     def certify(
@@ -222,7 +224,8 @@ def image(*shape: int, dtype: Any = np.uint8) -> Example:
     return {"image": np.zeros(shape, dtype), "label": np.int32(0)}
 
 
-class Experiment(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Experiment:
     """What the launcher runs: the entries one after the other, on the same model and test set.
 
     Attributes:
@@ -241,7 +244,7 @@ class Experiment(NamedTuple):
     measure: Callable[[], Measure] | None = None
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def ledger(self) -> Ledger:
         """With the shapes of the data."""
         return Ledger(self.entries, self.delta, self.model.init, self.notes)

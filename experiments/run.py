@@ -33,7 +33,6 @@ from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.calibrate import calibrate_rounds
-from fedpriv.contract import check_launch
 from fedpriv.strategy import Strategy, split_cpu
 
 
@@ -181,9 +180,8 @@ def complain(text: str, joined: Processes) -> None:
 
 def check(experiment: Experiment) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
-    ledger = experiment.ledger
-    for name in ledger.entries:
-        check_launch(*ledger.of(name))
+    for name in experiment.entries:
+        experiment.ledger.looked(name)
 
 
 def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:

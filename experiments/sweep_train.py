@@ -218,7 +218,7 @@ class Interned:
             name: entry._replace(federations=[self._tree(f) for f in entry.federations])
             for name, entry in experiment.entries.items()
         }
-        return experiment._replace(entries=entries, test=self._tree(experiment.test))
+        return replace(experiment, entries=entries, test=self._tree(experiment.test))
 
     def _tree(self, tree: Any) -> Any:
         return jax.tree.map(self._one, tree)

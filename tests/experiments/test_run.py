@@ -313,6 +313,8 @@ def test_the_server_never_learns_less_than_through_secure_aggregation():
 
 LEAKY = '''"""Divides by the size of the cohort, which nobody may know."""
 
+from dataclasses import replace
+
 import jax
 
 from configs import quickstart
@@ -322,7 +324,7 @@ config = quickstart.config
 
 def build(config):
     experiment = quickstart.build(config)
-    return experiment._replace(entries={n: leaking(e) for n, e in experiment.entries.items()})
+    return replace(experiment, entries={n: leaking(e) for n, e in experiment.entries.items()})
 
 
 def leaking(entry):
