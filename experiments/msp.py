@@ -24,8 +24,13 @@ def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -
 
     Args:
       example: the shapes of one.
+
+    Raises:
+      ValueError: too few images.
     """
     records = images // config.clients
+    if records < 1:
+        raise ValueError(f"clients: {config.clients} exceeds the {images} images; choose fewer")
     entries = {
         name: blank(make(name, config, model, records), example, config.clients, records)
         for name in config.algorithms

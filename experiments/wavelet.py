@@ -30,8 +30,11 @@ def ledger(config: Wavelet, model: fp.models.Model, example: Example, images: in
 
     Args:
       example: the shapes of one.
+
+    Raises:
+      ValueError: too few images.
     """
-    records = (images - config.proxy) // config.clients
+    records = _records(config, images)
     like = fp.Federation.blank(example, config.clients, records)
     made = Maker(config, model, like, lambda _: 1.0)
     entries = {name: Entry(made.make(name), [like]) for name in config.algorithms}
@@ -45,11 +48,7 @@ def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experi
       ValueError: too few images.
     """
     total = len(data.train["label"])
-    records = (total - config.proxy) // config.clients
-    if records < 1:
-        raise ValueError(
-            f"proxy: {config.proxy} of {total} images leave none for {config.clients} clients"
-        )
+    records = _records(config, total)
     proxy, rest = fp.partition.hold_out(np.random.default_rng(0), np.arange(total), config.proxy)
     public = {k: jnp.asarray(v[proxy]) for k, v in data.train.items()}
 
@@ -63,6 +62,16 @@ def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experi
         name: Entry(made.make(name), dealt, _settings(made, name)) for name in config.algorithms
     }
     return Experiment(model, data.test, config.delta, entries, notes=NOTES)
+
+
+def _records(config: Wavelet, images: int) -> int:
+    """Of a client."""
+    records = (images - config.proxy) // config.clients
+    if records < 1:
+        raise ValueError(
+            f"proxy: {config.proxy} of {images} images leave none for {config.clients} clients"
+        )
+    return records
 
 
 def _settings(made: Maker, name: Name) -> dict[str, float]:

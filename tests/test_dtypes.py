@@ -90,7 +90,7 @@ def one_round(name, kind, x64=False):
     algorithm = ALGORITHMS[name]
     params = as_type(filled(MODEL.init), kind)
     state = jax.tree.map(jnp.asarray, algorithm.init(params, FEDERATION))
-    after, _ = jax.jit(algorithm.round)(jax.random.key(1), state, FEDERATION)
+    after, _ = jax.jit(fp.one_round(algorithm))(jax.random.key(1), state, FEDERATION)
     assert types(after) == types(state)
     moved = False
     for one, other in zip(jax.tree.leaves(after.params), jax.tree.leaves(params), strict=True):
@@ -194,7 +194,7 @@ def test_what_clients_contribute_is_bounded_in_32_bits(kind):
     sparse = fp.fed_avg_sparse(MODEL.loss, sparsifier=TOP_K, mechanism=watching, **COMMON)
     for algorithm in (fp.fed_avg(MODEL.loss, mechanism=watching, **COMMON), sparse):
         state = algorithm.init(as_type(filled(MODEL.init), kind), FEDERATION)
-        jax.block_until_ready(jax.jit(algorithm.round)(jax.random.key(0), state, FEDERATION))
+        jax.block_until_ready(jax.jit(fp.one_round(algorithm))(jax.random.key(0), state, FEDERATION))
         jax.effects_barrier()
         assert len(seen) == 3
         for leaves in seen:

@@ -184,6 +184,8 @@ def test_any_words_at_all(command, args):
             ["--jopeq.epsilon", "4.9e-188"],
             "jopeq.epsilon: 4.9e-188 is beyond float32",
         ),
+        ("mspdq_mnist", ["--clients", "100000"], "clients: 100000 exceeds the 60000 images"),
+        ("wavelet_mnist", ["--proxy", "70000"], "proxy: 70000 of 60000 images leave none"),
         ("mspdq_mnist", ["--contraction", "nan"], "contraction: nan is not in (0, 1)"),
         ("mspdq_mnist", ["--consensus-step", "inf"], "consensus_step: inf is not positive"),
         ("wavelet_mnist", ["--quantile", "nan"], "quantile: nan is not in (0, 1)"),
