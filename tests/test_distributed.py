@@ -63,7 +63,6 @@ def test_results_are_those_of_one_process(found):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
     """States to the bit; losses are summed in another program."""
     _, (result, _) = found
