@@ -194,7 +194,9 @@ def test_what_clients_contribute_is_bounded_in_32_bits(kind):
     sparse = fp.fed_avg_sparse(MODEL.loss, sparsifier=TOP_K, mechanism=watching, **COMMON)
     for algorithm in (fp.fed_avg(MODEL.loss, mechanism=watching, **COMMON), sparse):
         state = algorithm.init(as_type(filled(MODEL.init), kind), FEDERATION)
-        jax.block_until_ready(jax.jit(fp.one_round(algorithm))(jax.random.key(0), state, FEDERATION))
+        jax.block_until_ready(
+            jax.jit(fp.one_round(algorithm))(jax.random.key(0), state, FEDERATION)
+        )
         jax.effects_barrier()
         assert len(seen) == 3
         for leaves in seen:
