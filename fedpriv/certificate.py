@@ -81,8 +81,9 @@ class Looked(NamedTuple):
         """
         require_count("rounds", rounds, 0)
         found = certify_releases(self.releases(rounds), delta, view, honest=honest)
-        texts = (*found.assumptions, *self._assumed()) if self.algorithm.releases is None else ()
-        return replace(found, basis=self.basis, assumptions=texts or found.assumptions)
+        read = self.algorithm.releases is None and math.isfinite(found.epsilon)
+        texts = (*found.assumptions, *(self._assumed() if read else ()))
+        return replace(found, basis=self.basis, assumptions=texts)
 
     def _assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""

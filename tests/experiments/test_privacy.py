@@ -14,6 +14,7 @@ import pytest
 import fedpriv as fp
 from experiments import config as configuration
 from experiments import privacy, run
+from fedpriv.certificate import Looked
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -88,11 +89,13 @@ def test_the_table_names_everything_and_a_picture_is_drawn(capsys, tmp_path):
 def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path, monkeypatch):
     asked = []
 
+    certify = Looked.certify
+
     def spy(*args, **options):
         asked.append(options["honest"])
-        return fp.certify(*args, **options)
+        return certify(*args, **options)
 
-    monkeypatch.setattr("experiments.config.certify", spy)
+    monkeypatch.setattr(Looked, "certify", spy)
     options = ["--honest", 0.5, "--rounds", 4, "--algorithms", "rand_k", "--output", tmp_path]
     shown = ask(capsys, "quickstart", *options)
     assert set(asked) == {0.5}
