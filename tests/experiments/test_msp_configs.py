@@ -1,5 +1,6 @@
 """The experiments on model splitting, end to end on tiny prepared data sets."""
 
+import dataclasses
 import json
 import math
 
@@ -87,7 +88,7 @@ def test_the_noise_of_ldp():
     assert multiplier(made("ldp_fed_avg")) == pytest.approx(2 / 600 / 10)
     whole = made("ldp_fed_avg", ldp=Ldp(epsilon=10.0, sensitivity="client"))
     assert multiplier(whole) == pytest.approx(2 / 10)
-    server = whole._replace(delta=1e-9).certify("ldp_fed_avg", 1, view="server")
+    server = dataclasses.replace(whole, delta=1e-9).certify("ldp_fed_avg", 1, view="server")
     # One client zeroed out moves by C where one replaced moves by 2 C.
     assert server.epsilon <= 5.0 * (1 + 1e-6)
     gauss = made("ldp_fed_avg", ldp=Ldp(epsilon=1.0, noise="gaussian", sensitivity="client"))
