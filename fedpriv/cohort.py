@@ -13,7 +13,7 @@ from fedpriv import streams
 from fedpriv.codecs import UNCODED, Codec, Wire
 from fedpriv.dynamic import Dynamic
 from fedpriv.federation import Federation
-from fedpriv.mechanisms import Mechanism
+from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.shard import Shard
 from fedpriv.strategy import sum_over
@@ -130,7 +130,8 @@ class Cohort:
             else:
                 coded, found = codec.code(key, sent.message)
                 message, norm = used.clip(coded)
-            return message, (sent.own, {"mean_update_norm": norm, **found, **sent.diagnostics})
+            norms = {} if used is ALREADY_PRIVATE else {"mean_update_norm": norm}
+            return message, (sent.own, {**norms, **found, **sent.diagnostics})
 
         total, (new, seen) = self._over(one, clients_key, own)
         if not local:
@@ -178,8 +179,8 @@ class Cohort:
                 raise ValueError(
                     f"own: a leaf {list(jnp.shape(leaf))} has no row for each of {self.num_clients} clients"
                 )
-        of_calls = jax.random.fold_in(key, streams.COHORT)
-        clients_key, rest = jax.random.split(jax.random.fold_in(of_calls, self._calls))
+        of_call = jax.random.fold_in(key, streams.COHORT + self._calls)
+        clients_key, rest = jax.random.split(of_call)
         self._calls += 1
         return clients_key, rest
 

@@ -66,8 +66,8 @@ class Shard:
           records: draws a batch among the client's records; every client has to hold that population exactly. Its
             expected size is what the sum is divided by.
         """
-        of_calls = jax.random.fold_in(key, streams.RECORDS)
-        draw_key, noise_key = jax.random.split(jax.random.fold_in(of_calls, next(self._calls)))
+        of_call = jax.random.fold_in(key, streams.RECORDS + next(self._calls))
+        draw_key, noise_key = jax.random.split(of_call)
         drawn = records.draw(draw_key)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
