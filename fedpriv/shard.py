@@ -66,9 +66,12 @@ class Shard:
           records: draws a batch among the client's records; every client has to hold that population exactly. Its
             expected size is what the sum is divided by.
         """
-        of_call = jax.random.fold_in(key, streams.RECORDS + next(self._calls))
-        draw_key, noise_key = jax.random.split(of_call)
+        draw_key, noise_key = jax.random.split(self._of_call(key))
         drawn = records.draw(draw_key)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
         return mean(noise_key, params, batch, drawn.mask)
+
+    def _of_call(self, key: Key) -> Key:
+        """For the next private mean alone."""
+        return jax.random.fold_in(key, streams.RECORDS + next(self._calls))

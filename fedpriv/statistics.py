@@ -92,9 +92,10 @@ def check_mechanism(note: Note, seed: int) -> None:
     noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
     noise -= noise.mean(0)
     quietest = int(np.argmin(noise.std(0)))
+    scale = _FAR * float(np.max(jax.tree.leaves(used.clip_norm)))
     *far, least = (
-        np.asarray(flatten(used.clip(unflatten(u, zeros))[0]), np.float64)
-        for u in _far_away(d, float(np.max(jax.tree.leaves(used.clip_norm))), seed, quietest)
+        np.asarray(flatten(used.clip(unflatten(scale * u, zeros))[0]), np.float64)
+        for u in (*_directions(zeros, seed), jnp.zeros(d).at[quietest].set(1.0))
     )
     if used.noise == "laplace":
         reach = max(np.linalg.norm(u, ord=1) for u in (*far, least))
@@ -229,9 +230,12 @@ def _of_means(draws: int, tests: int) -> tuple[float, float]:
     return float(low / draws), float(high / draws)
 
 
-def _far_away(d: int, bound: float, seed: int, quietest: int) -> list[jax.Array]:
-    """Contributions far beyond the clip norm: in one coordinate, in all alike, at random, and where noise is least."""
-    scale = _FAR * bound
-    z = jax.random.normal(jax.random.key(seed + 1), (d,))
-    one = jnp.zeros(d)
-    return [one.at[0].set(scale), jnp.full(d, scale), scale * z, one.at[quietest].set(scale)]
+def _directions(like: PyTree, seed: int) -> list[jax.Array]:
+    """Of worst contributions: one coordinate, all alike, at random, and where noise of one key for all leaves cancels."""
+    leaves = jax.tree.leaves(like)
+    d, least = dimension(like), min(leaf.size for leaf in leaves)
+    against = [
+        jnp.zeros(leaf.size).at[:least].set((-1.0) ** i) for i, leaf in enumerate(leaves)
+    ]
+    one, z = jnp.zeros(d).at[0].set(1.0), jax.random.normal(jax.random.key(seed + 1), (d,))
+    return [one, jnp.ones(d), z, jnp.concatenate(against)]

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from fedpriv import streams
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
@@ -227,9 +226,7 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
             note.by_records = getattr(gradients, "by_records", False)
             bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
             bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
-            of_calls = jax.random.fold_in(key, streams.RECORDS)
-            own_key = jax.random.fold_in(of_calls, next(self._calls))
-            return tree_mark(notes, note, (mean, bound, own_key))[0]
+            return tree_mark(notes, note, (mean, bound, self._of_call(key)))[0]
 
     return WatchedShard
 

@@ -81,6 +81,12 @@ def by_hand(scale=SIGMA, clip=CLIP, noise_key=lambda key: key, times=1.0, **more
     return of_clients(round, **({"releases": declaring()} | more))
 
 
+def alike(key, total):
+    """Noise of one key for every tensor, so that differences between tensors are in clear."""
+    noise = jax.tree.map(lambda x: CLIP * SIGMA * jax.random.normal(key, x.shape), total)
+    return jax.tree.map(jnp.add, total, noise)
+
+
 def sparing(key, total):
     noise = CLIP * SIGMA * jax.random.normal(key, (D,)).at[5].set(0.0)
     return jax.tree.map(jnp.add, total, unflatten(noise, total))
@@ -365,6 +371,10 @@ FAULTS = {
     "a mechanism that spares a coordinate": (
         fed_avg(GAUSSIAN._replace(perturb=sparing)),
         "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0 times",
+    ),
+    "a mechanism with one key for all leaves": (
+        fed_avg(GAUSSIAN._replace(perturb=alike)),
+        "mechanism .*: it declares a multiplier of 1.4, but noise of at most .* the largest contr",
     ),
     "a schedule of one's own that is quieter": (
         fed_avg(Quieter()),
