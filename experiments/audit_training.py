@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.audit_mechanisms import refutes
 from experiments.config import Entry, Experiment, Ledger, Run
+from fedpriv.algorithm import Algorithm
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
@@ -21,7 +22,7 @@ from fedpriv.federation import Federation
 from fedpriv.privacy import Certificate, Claim, Release
 from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy
-from fedpriv.types import Algorithm, Example, State
+from fedpriv.types import Example, State
 
 MOST_RECORDS = 10_000
 """Whose losses are looked at, of members and of others."""

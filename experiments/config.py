@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import configs
+from fedpriv.algorithm import Algorithm
 from fedpriv.certificate import Looked
 from fedpriv.contract import check_launch
 from fedpriv.datasets import Dataset
@@ -27,7 +28,7 @@ from fedpriv.models import Model
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.simulate import Measure
 from fedpriv.strategy import Strategy
-from fedpriv.types import Algorithm, Example
+from fedpriv.types import Example
 
 MOST = 2**24  # of anything that is counted: beyond this, neither training nor accounting ends
 MOST_CLIENTS = 2**31 - 2

@@ -10,11 +10,12 @@ import numpy as np
 import optax
 
 import fedpriv as fp
+from fedpriv.algorithm import Algorithm
 from fedpriv.attacks.transcript import least_squares, unmixed
 from fedpriv.attacks.views import View, by_models
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.consensus import Norm
-from fedpriv.types import Algorithm, LossFn, Params
+from fedpriv.types import LossFn, Params
 from fedpriv.vectors import flatten
 
 RATE = 0.2

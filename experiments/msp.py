@@ -12,9 +12,10 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, blank, federations
 from experiments.msp_config import Msp, Name
+from fedpriv.algorithm import Algorithm
 from fedpriv.consensus import Exchanges, Norm
 from fedpriv.datasets import Dataset
-from fedpriv.types import Algorithm, Example
+from fedpriv.types import Example
 
 NOTES = ("no epsilon covers the choice of learning rates, clip norms and bounds on the test set",)
 

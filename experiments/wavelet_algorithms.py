@@ -10,8 +10,8 @@ import optax
 
 import fedpriv as fp
 from experiments.wavelet_config import Name, Wavelet
+from fedpriv.algorithm import Algorithm
 from fedpriv.algorithms.wavelet import Clip
-from fedpriv.types import Algorithm
 from fedpriv.vectors import dimension
 
 Clipped: TypeAlias = Literal["gradient", "coefficients", "levels", "update"]

@@ -14,6 +14,7 @@ from fedpriv import (
     splitting,
     wavelet,
 )
+from fedpriv.algorithm import Algorithm, ModelState, start
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
@@ -66,7 +67,6 @@ from fedpriv.simulate import simulate
 from fedpriv.strategy import Strategy, split_cpu
 from fedpriv.streaming import StreamedFederation
 from fedpriv.traced import LeakError
-from fedpriv.types import Algorithm, ModelState, start
 from fedpriv.vectors import dimension
 
 __all__ = [

@@ -10,7 +10,7 @@ from fedpriv.certificate import Looked, looked_at
 from fedpriv.privacy._checks import require, require_count, require_delta
 
 if TYPE_CHECKING:
-    from fedpriv.types import Algorithm
+    from fedpriv.algorithm import Algorithm
 
 _QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
 _MOST_ROUNDS = 2**24  # tried where none is given

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.algorithm import Algorithm
 from fedpriv.dynamic import Dynamic
 from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.per_example import MedianClipping, RecordMechanism
@@ -30,7 +31,6 @@ from fedpriv.privacy import (
 from fedpriv.privacy._checks import require_count
 from fedpriv.samplers import Sampler
 from fedpriv.traced import Holding, Note, Stage, check_constants, look, look_at_start
-from fedpriv.types import Algorithm
 
 
 class Looked(NamedTuple):

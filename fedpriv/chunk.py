@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedpriv.algorithm import Algorithm
 from fedpriv.compilation import compiled, on_its_own
 from fedpriv.federation import Federation
 from fedpriv.fitting import fitted
 from fedpriv.rounds import one_round
 from fedpriv.strategy import Strategy, spmd, sum_over, use
-from fedpriv.types import Algorithm, Example, Key, Metrics, Params, PyTree, State
+from fedpriv.types import Example, Key, Metrics, Params, PyTree, State
 
 if TYPE_CHECKING:
     from fedpriv.streaming import StreamedFederation

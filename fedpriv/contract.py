@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
+from fedpriv.algorithm import Algorithm
 from fedpriv.certificate import Looked, looked_at, retraced
 from fedpriv.codecs import Wire
 from fedpriv.federation import Federation
@@ -18,7 +19,7 @@ from fedpriv.flow import HEARD
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds import one_round
 from fedpriv.statistics import check_codec, check_declared, check_mechanism, check_sampler
-from fedpriv.types import Algorithm, Params, State
+from fedpriv.types import Params, State
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedpriv.algorithm import Algorithm
 from fedpriv.codecs import Wire
 from fedpriv.cohort import Cohort
 from fedpriv.samplers import Draw, Opening, Sampler
-from fedpriv.types import Algorithm, Key, Metrics, State
+from fedpriv.types import Key, Metrics, State
 from fedpriv.vectors import dimension
 
 

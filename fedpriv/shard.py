@@ -5,17 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
 from fedpriv import streams
 from fedpriv.per_example import Gradients, RecordMechanism, private_mean
+from fedpriv.samplers import Sampler
 from fedpriv.types import Example, Key, Params
-
-if TYPE_CHECKING:
-    from fedpriv.samplers import Sampler
 
 
 @dataclass

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv import distributed
+from fedpriv.algorithm import Algorithm
 from fedpriv.checkpoint import Checkpoints, Keeper
 from fedpriv.chunk import (
     Measure,
@@ -34,7 +35,7 @@ from fedpriv.progress import Progress, Snapshot
 from fedpriv.strategy import Strategy, default, use
 from fedpriv.streamed_run import one_per_seed, streamed_chunk
 from fedpriv.streaming import StreamedFederation
-from fedpriv.types import Algorithm, Example, Key, Params, State
+from fedpriv.types import Example, Key, Params, State
 
 
 class Chunks(NamedTuple):

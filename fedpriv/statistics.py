@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.algorithm import Algorithm
 from fedpriv.certificate import Looked
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
@@ -21,7 +22,7 @@ from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds import keys_of
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.traced import Note
-from fedpriv.types import Algorithm, Key, PyTree, State
+from fedpriv.types import Key, PyTree, State
 from fedpriv.vectors import dimension, flatten, unflatten
 
 FALSE_ALARM = 1e-6
@@ -231,11 +232,9 @@ def _of_means(draws: int, tests: int) -> tuple[float, float]:
 
 
 def _directions(like: PyTree, seed: int) -> list[jax.Array]:
-    """Of worst contributions: one coordinate, all alike, at random, and where noise of one key for all leaves cancels."""
+    """Of worst contributions: one coordinate, all, at random, and where noise of one key for all leaves cancels."""
     leaves = jax.tree.leaves(like)
     d, least = dimension(like), min(leaf.size for leaf in leaves)
-    against = [
-        jnp.zeros(leaf.size).at[:least].set((-1.0) ** i) for i, leaf in enumerate(leaves)
-    ]
+    against = [jnp.zeros(leaf.size).at[:least].set((-1.0) ** i) for i, leaf in enumerate(leaves)]
     one, z = jnp.zeros(d).at[0].set(1.0), jax.random.normal(jax.random.key(seed + 1), (d,))
     return [one, jnp.ones(d), z, jnp.concatenate(against)]

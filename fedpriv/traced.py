@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from fedpriv.algorithm import Algorithm
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
 from fedpriv.dynamic import Dynamic
@@ -28,7 +29,7 @@ from fedpriv.per_example import MedianClipping, RecordMechanism
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, Metrics, Params, PyTree, State
+from fedpriv.types import Key, Metrics, Params, PyTree, State
 
 
 class LeakError(ValueError):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.algorithm import Algorithm, start
 from fedpriv.codecs import UNCODED, Codec, Coded, Wire
 from fedpriv.cohort import Cohort
 from fedpriv.federation import Federation
@@ -20,7 +21,7 @@ from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism, gaussian, joint
 from fedpriv.samplers import Sampler
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params, start
+from fedpriv.types import Key, LossFn, Metrics, Params
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv import streams
+from fedpriv.algorithm import Algorithm, start, unclaimed
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.clipping import flat, separately
 from fedpriv.codecs import UNCODED, Codec, Wire
@@ -30,7 +31,7 @@ from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.private_steps import LocalSteps
 from fedpriv.samplers import Opening, Sampler, everyone
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, Metrics, Params, start, unclaimed
+from fedpriv.types import Key, Metrics, Params
 from fedpriv.vectors import dimension, unflatten
 
 ClipNorm: TypeAlias = float | Literal["median"]

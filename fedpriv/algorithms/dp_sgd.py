@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.algorithm import Algorithm, ModelState, start
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort, Sent
 from fedpriv.mechanisms import ALREADY_PRIVATE
 from fedpriv.private_steps import LocalSteps
 from fedpriv.samplers import Sampler
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, Metrics, ModelState, start
+from fedpriv.types import Key, Metrics
 
 
 def dp_sgd(

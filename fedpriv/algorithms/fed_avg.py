@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.algorithm import Algorithm, ModelState, start
 from fedpriv.algorithms._shared import claimed_by_fed_smp
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
@@ -32,7 +33,7 @@ from fedpriv.local import (
 from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.samplers import Sampler
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, start
+from fedpriv.types import Key, LossFn, Metrics, Params
 
 
 def fed_avg(

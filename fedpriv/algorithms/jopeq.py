@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv import streams
+from fedpriv.algorithm import Algorithm
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.codecs import Codec, Coded, Wire
 from fedpriv.lattice import Lattice, dithered, lattice_for
 from fedpriv.mechanisms import unprotected
 from fedpriv.privacy import jopeq_claim, t_epsilon
 from fedpriv.samplers import Sampler
-from fedpriv.types import Algorithm, Key, LossFn, PyTree
+from fedpriv.types import Key, LossFn, PyTree
 from fedpriv.vectors import flatten, unflatten
 
 _LARGEST_SINH = 700.0  # whose hyperbolic sine is a float

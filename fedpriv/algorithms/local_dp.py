@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.algorithm import Algorithm, ModelState, start
 from fedpriv.codecs import UNCODED, Codec
 from fedpriv.cohort import Cohort
 from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.mechanisms import Mechanism
 from fedpriv.samplers import Sampler
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, ModelState, Params, start
+from fedpriv.types import Key, LossFn, Metrics, Params
 
 
 def ldp_fed_avg(

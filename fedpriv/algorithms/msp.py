@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv import streams
+from fedpriv.algorithm import Algorithm, start
 from fedpriv.codecs import Wire
 from fedpriv.cohort import Cohort, Sent
 from fedpriv.consensus import (
@@ -36,7 +37,7 @@ from fedpriv.quantization import Quantized, quantize
 from fedpriv.samplers import Sampler
 from fedpriv.shard import Shard
 from fedpriv.splitting import Splitting, Submodels, invisible
-from fedpriv.types import Algorithm, Key, LossFn, Metrics, Params, start
+from fedpriv.types import Key, LossFn, Metrics, Params
 from fedpriv.vectors import flatten, unflatten
 
 _REASON = (

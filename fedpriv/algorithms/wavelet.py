@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from fedpriv.algorithm import Algorithm, unclaimed
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.clipping import Clipping, coefficients, flat, per_level
@@ -26,7 +27,7 @@ from fedpriv.per_example import Gradients, RecordMechanism, per_example, private
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
 from fedpriv.private_steps import LocalSteps
 from fedpriv.samplers import Sampler
-from fedpriv.types import Algorithm, Example, Key, LossFn, Params, unclaimed
+from fedpriv.types import Example, Key, LossFn, Params
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 """All coefficients together (Algorithm 1), those of each level (Section 4.3), or the gradient before the transform."""

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv import streams
+from fedpriv.algorithm import Algorithm
 from fedpriv.codecs import UNCODED, Codec, Coded
 from fedpriv.cohort import Client, Cohort, Sent, Summed, as_sent
 from fedpriv.federation import Federation
@@ -26,7 +27,7 @@ from fedpriv.mechanisms import ALREADY_PRIVATE
 from fedpriv.per_example import Gradients, PerExample
 from fedpriv.samplers import Draw, Sampler
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, Metrics, Params, PyTree, State
+from fedpriv.types import Key, Metrics, Params, PyTree, State
 from fedpriv.vectors import dimension, flatten, unflatten
 
 VIEWS = ("third_party", "server_secagg")

@@ -17,6 +17,7 @@ import optax
 from jax import lax
 
 from fedpriv import streams
+from fedpriv.algorithm import Algorithm
 from fedpriv.attacks.inversion import Reconstruction, invert
 from fedpriv.codecs import Codec
 from fedpriv.cohort import Cohort
@@ -24,7 +25,7 @@ from fedpriv.federation import Federation
 from fedpriv.rounds import keys_of
 from fedpriv.samplers import Draw
 from fedpriv.shard import Shard
-from fedpriv.types import Algorithm, Key, LossFn, Params, PyTree
+from fedpriv.types import Key, LossFn, Params, PyTree
 from fedpriv.vectors import dimension, flatten, unflatten
 
 
