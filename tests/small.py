@@ -111,7 +111,7 @@ class Keys(NamedTuple):
 def keys_of(key) -> Keys:
     """Those that a round derives from its key; a client's is `fold_in(keys_of(key).clients, id)`."""
     cohort, own = jax.random.split(key)
-    first = jax.random.fold_in(jax.random.fold_in(own, streams.COHORT), 0)
+    first = jax.random.fold_in(own, streams.COHORT)
     return Keys(cohort, *jax.random.split(first))
 
 
