@@ -18,8 +18,8 @@ from experiments.config import Experiment, Ledger, image
 from experiments.dp_scaffold import experiment
 from experiments.scaffold_images import Images, clients_of
 from fedpriv import datasets, models
-from fedpriv.datasets import Dataset, default_data_dir
-from fedpriv.datasets.images import load_images
+from fedpriv.data.datasets import Dataset, default_data_dir
+from fedpriv.data.datasets.images import load_images
 
 MODEL = models.classifier(models.LogisticRegression(47), (784, 1, 1))
 

@@ -17,7 +17,7 @@ from experiments.config import Experiment, Ledger, image
 from experiments.dp_scaffold import experiment
 from experiments.scaffold_images import Images, clients_of
 from fedpriv import datasets, models
-from fedpriv.datasets import Dataset
+from fedpriv.data.datasets import Dataset
 
 COMPONENTS = 60
 MODEL = models.classifier(models.MLP((200,), 10), (COMPONENTS, 1, 1))

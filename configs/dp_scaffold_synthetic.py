@@ -17,8 +17,8 @@ from experiments import dp_scaffold
 from experiments.config import Experiment, Ledger, image
 from experiments.dp_scaffold import DPScaffold, experiment
 from fedpriv import datasets, models
-from fedpriv.datasets import Dataset
-from fedpriv.datasets.synthetic import CLASSES, FEATURES
+from fedpriv.data.datasets import Dataset
+from fedpriv.data.datasets.synthetic import CLASSES, FEATURES
 
 MODEL = models.classifier(models.LogisticRegression(CLASSES), (FEATURES, 1, 1))
 

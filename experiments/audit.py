@@ -28,8 +28,8 @@ from experiments.command_line import config_name, listing, one_line, own_options
 from experiments.config import Run
 from experiments.record import new_folder, versions
 from experiments.run import check
-from fedpriv.history import DivergedError
-from fedpriv.strategy import split_cpu
+from fedpriv.devices.layout import split_cpu
+from fedpriv.engine.history import DivergedError
 
 PARTS = ("mechanism", "run", "membership")
 

@@ -13,8 +13,8 @@ from experiments.config import Ledger
 from experiments.ledger import Account, accounts
 from fedpriv.attacks.bounds import LowerBounds, lower_bounds
 from fedpriv.attacks.mechanism import draw_scores
-from fedpriv.certificate import Looked
-from fedpriv.mechanisms import Mechanism
+from fedpriv.certification.certificate import Looked
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Certificate, Claim, Release
 
 AFFORDABLE = 8e8

@@ -13,16 +13,16 @@ import numpy as np
 
 from experiments.audit_mechanisms import refutes
 from experiments.config import Entry, Experiment, Ledger, Run
-from fedpriv.algorithm import Algorithm
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
-from fedpriv.certificate import Looked
-from fedpriv.federation import Federation
+from fedpriv.certification.certificate import Looked
+from fedpriv.core.types import Example, State
+from fedpriv.data.federation import Federation
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate, Claim, Release
-from fedpriv.simulate import simulate
-from fedpriv.strategy import Strategy
-from fedpriv.types import Example, State
+from fedpriv.rounds.algorithm import Algorithm
 
 MOST_RECORDS = 10_000
 """Whose losses are looked at, of members and of others."""

@@ -49,7 +49,7 @@ from experiments.baselines.rivals import Rivals
 from experiments.command_line import Parser
 from experiments.timing import device_memory_mb, device_name, lines, seconds, show, spread
 from experiments.workloads import WORKLOADS, Workload, compiled_round, parameters
-from fedpriv.strategy import Strategy, cores, default, split_cpu
+from fedpriv.devices.layout import Strategy, cores, default, split_cpu
 
 PRODUCTS = 5  # matrix products per turn, of which the median counts
 PRODUCT = 2048  # rows and columns

@@ -18,17 +18,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import configs
-from fedpriv.algorithm import Algorithm
-from fedpriv.certificate import Looked
-from fedpriv.contract import check_launch
-from fedpriv.datasets import Dataset
-from fedpriv.federation import Federation
-from fedpriv.mechanisms import gaussian
-from fedpriv.models import Model
+from fedpriv.certification.certificate import Looked
+from fedpriv.certification.checks import check_launch
+from fedpriv.core.types import Example
+from fedpriv.data.datasets import Dataset
+from fedpriv.data.federation import Federation
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.simulate import Measure
+from fedpriv.mechanisms.mechanisms import gaussian
+from fedpriv.models.networks import Model
 from fedpriv.privacy import Certificate, Claim
-from fedpriv.simulate import Measure
-from fedpriv.strategy import Strategy
-from fedpriv.types import Example
+from fedpriv.rounds.algorithm import Algorithm
 
 MOST = 2**24  # of anything that is counted: beyond this, neither training nor accounting ends
 MOST_CLIENTS = 2**31 - 2
@@ -322,7 +322,7 @@ def strategy(layout: Layout) -> Strategy:
     """The layout with its defaults filled in; starts the backend."""
     import jax
 
-    from fedpriv.strategy import default
+    from fedpriv.devices.layout import default
 
     standard = default()
     return Strategy(

@@ -24,11 +24,11 @@ from experiments.config import (
     positive,
     probability,
 )
-from fedpriv.algorithm import Algorithm
-from fedpriv.datasets import Dataset
-from fedpriv.per_example import Gradients
-from fedpriv.simulate import Measure
-from fedpriv.types import Example
+from fedpriv.core.types import Example
+from fedpriv.data.datasets import Dataset
+from fedpriv.engine.simulate import Measure
+from fedpriv.mechanisms.per_example import Gradients
+from fedpriv.rounds.algorithm import Algorithm
 
 Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
 

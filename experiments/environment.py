@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fedpriv.strategy import Strategy
+from fedpriv.devices.layout import Strategy
 
 PACKAGES = (
     "fedpriv",

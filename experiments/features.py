@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpriv._optional import of_package
+from fedpriv.core.optional_imports import of_package
 
 
 def standardised(x: np.ndarray, train: np.ndarray) -> np.ndarray:

@@ -25,11 +25,11 @@ from experiments.config import (
     positive,
     probability,
 )
-from fedpriv.algorithm import Algorithm
-from fedpriv.datasets import Dataset, MissingDataError
-from fedpriv.models import Weights
-from fedpriv.simulate import Measure, evaluate
-from fedpriv.types import Example, LossFn
+from fedpriv.core.types import Example, LossFn
+from fedpriv.data.datasets import Dataset, MissingDataError
+from fedpriv.engine.simulate import Measure, evaluate
+from fedpriv.models.networks import Weights
+from fedpriv.rounds.algorithm import Algorithm
 
 Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
 

@@ -24,10 +24,10 @@ from experiments.inversion_attack import Attacked, attacker, views
 from experiments.inversion_views import Reading, Seen, Victims, draw_victims, jopeq, read, split
 from experiments.msp_config import Jopeq, Ldp, Msp, Name
 from experiments.record import plain
-from fedpriv.algorithm import Algorithm
 from fedpriv.attacks.scores import mse
-from fedpriv.datasets import Dataset
-from fedpriv.types import LossFn
+from fedpriv.core.types import LossFn
+from fedpriv.data.datasets import Dataset
+from fedpriv.rounds.algorithm import Algorithm
 
 FACTORS = (0.3, 0.5, 0.7)
 EPSILONS = (1.0, 3.0, 10.0, 30.0)

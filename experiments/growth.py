@@ -33,7 +33,7 @@ from experiments.growth_point import Name, Point, measured
 from experiments.growth_slope import TOLERANCE, as_json, of_turns, of_values
 from experiments.growth_table import table
 from experiments.timing import device_name, spread
-from fedpriv.strategy import cores
+from fedpriv.devices.layout import cores
 
 
 class Axis(NamedTuple):

@@ -77,8 +77,8 @@ def here(point: Point, turns: int) -> dict[str, Any]:
     import jax
 
     from experiments.compilation_cache import disable
-    from fedpriv.rounds import one_round
-    from fedpriv.strategy import Strategy, use
+    from fedpriv.devices.layout import Strategy, use
+    from fedpriv.rounds.one_round import one_round
 
     disable()
     key = jax.block_until_ready(jax.random.key(1))
@@ -155,7 +155,7 @@ def built(point: Point) -> tuple[Any, Any, Any]:
 
 def network(parameters: int) -> Any:
     """An MLP of about so many parameters, a hidden unit at least."""
-    from fedpriv.models import MLP
+    from fedpriv.models.networks import MLP
 
     per_unit = SIDE**2 + 1 + CLASSES
     return MLP((max(1, round((parameters - CLASSES) / per_unit)),), CLASSES)

@@ -17,12 +17,12 @@ import fedpriv
 from experiments.baselines import comparison
 from experiments.baselines.rivals import Rivals, medians
 from experiments.timing import device_name, lines, seconds, show, spread
-from fedpriv.clipping import coefficients, flat
-from fedpriv.mechanisms import gaussian, mechanism
-from fedpriv.noise import haar_noise
-from fedpriv.per_example import per_example, private_mean
-from fedpriv.strategy import cores
-from fedpriv.wavelet import haar, inverse_haar
+from fedpriv.devices.layout import cores
+from fedpriv.mechanisms.clipping import coefficients, flat
+from fedpriv.mechanisms.haar import haar, inverse_haar
+from fedpriv.mechanisms.mechanisms import gaussian, mechanism
+from fedpriv.mechanisms.noise import haar_noise
+from fedpriv.mechanisms.per_example import per_example, private_mean
 
 Runs: TypeAlias = dict[str, Callable[[], Any]]
 

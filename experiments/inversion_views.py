@@ -10,13 +10,13 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from fedpriv.algorithm import Algorithm
+from fedpriv.algorithms.consensus import Norm
 from fedpriv.attacks.transcript import least_squares, unmixed
 from fedpriv.attacks.views import View, by_models
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.consensus import Norm
-from fedpriv.types import LossFn, Params
-from fedpriv.vectors import flatten
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.trees import flatten
+from fedpriv.core.types import LossFn, Params
+from fedpriv.rounds.algorithm import Algorithm
 
 RATE = 0.2
 """The clients' step size, the first of the MSPDQ paper's 1 / (5 (t + 1))."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.files import write_text
 from experiments.plain import plain, spread
-from fedpriv.history import Evaluation
+from fedpriv.engine.history import Evaluation
 from fedpriv.privacy import Certificate, Claim
 
 

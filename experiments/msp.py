@@ -12,10 +12,10 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, blank, federations
 from experiments.msp_config import Msp, Name
-from fedpriv.algorithm import Algorithm
-from fedpriv.consensus import Exchanges, Norm
-from fedpriv.datasets import Dataset
-from fedpriv.types import Example
+from fedpriv.algorithms.consensus import Exchanges, Norm
+from fedpriv.core.types import Example
+from fedpriv.data.datasets import Dataset
+from fedpriv.rounds.algorithm import Algorithm
 
 NOTES = ("no epsilon covers the choice of learning rates, clip norms and bounds on the test set",)
 

@@ -19,7 +19,7 @@ from experiments import config as configuration
 from experiments.command_line import config_name, listing, one_line, own_options, parse
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
-from fedpriv.calibrate import calibrate_noise, calibrate_rounds
+from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
 from fedpriv.privacy import VIEWS
 
 

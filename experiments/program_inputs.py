@@ -14,7 +14,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal
 from jax.sharding import PartitionSpec
 
 from experiments.program_numbers import Position, inner
-from fedpriv.interpret import bind
+from fedpriv.core.jaxprs import bind
 
 Values = dict[Position, Any]
 

@@ -16,7 +16,7 @@ from experiments.lines import JsonLines, record
 from experiments.plain import plain, spread
 from experiments.resume import CHECKPOINTS
 from experiments.sinks import Sink, guarded
-from fedpriv.history import Evaluation, History
+from fedpriv.engine.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 METRICS = "metrics.jsonl"

@@ -16,8 +16,8 @@ from experiments import lines
 from experiments.command_line import Parser, config_name, one_line, own_options, parse
 from experiments.config import Run
 from experiments.plain import plain
-from fedpriv.checkpoint import differences
-from fedpriv.history import History
+from fedpriv.engine.checkpoint import differences
+from fedpriv.engine.history import History
 
 FREE = ("output", "data_dir", "checkpoint", "record")  # do not change what is found
 CHECKPOINTS = "checkpoints"

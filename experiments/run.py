@@ -32,8 +32,8 @@ from experiments.resume import Earlier, how_ended
 from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
-from fedpriv.calibrate import calibrate_rounds
-from fedpriv.strategy import Strategy, split_cpu
+from fedpriv.certification.calibration import calibrate_rounds
+from fedpriv.devices.layout import Strategy, split_cpu
 
 
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import fedpriv as fp
 from experiments.dp_scaffold import DPScaffold
 from experiments.features import projected, standardised, unit_norm
-from fedpriv.datasets import Dataset
+from fedpriv.data.datasets import Dataset
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.files import replacing
-from fedpriv.history import Evaluation, History
+from fedpriv.engine.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate
 
 NAMES = {

@@ -27,8 +27,8 @@ from experiments.record import plain
 from experiments.run import check, planned_rounds
 from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.sweep_train import Interned, Prepared, Sweep
-from fedpriv.distributed import slurm_step
-from fedpriv.strategy import split_cpu
+from fedpriv.devices.distributed import slurm_step
+from fedpriv.devices.layout import split_cpu
 
 EPILOG = """\
 field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in

@@ -18,10 +18,10 @@ from experiments.record import Recorder
 from experiments.shared_jit import Program, SharedJit
 from experiments.sweep_grid import Point, cleared
 from experiments.training import simulated, train_one
-from fedpriv.compilation import compiling_with
-from fedpriv.fitting import fitted, trial_layout
-from fedpriv.history import DivergedError, Evaluation, History
-from fedpriv.strategy import Strategy
+from fedpriv.devices.compilation import compiling_with
+from fedpriv.devices.layout import Strategy
+from fedpriv.devices.memory import fitted, trial_layout
+from fedpriv.engine.history import DivergedError, Evaluation, History
 
 Simulation = Callable[..., History]
 

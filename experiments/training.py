@@ -19,10 +19,10 @@ from experiments.processes import Processes
 from experiments.record import Privacy, Recorder
 from experiments.resume import CHECKPOINTS, fixed
 from experiments.show import Progress, picture, table
-from fedpriv.checkpoint import Checkpoints, OtherRunError
-from fedpriv.history import DivergedError, Evaluation, History
-from fedpriv.simulate import simulate
-from fedpriv.strategy import Strategy
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
+from fedpriv.engine.history import DivergedError, Evaluation, History
+from fedpriv.engine.simulate import simulate
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from experiments.command_line import Parser, listing, one_line, parse
 from experiments.config import Run, positive
 from experiments.record import plain
 from experiments.run import check
-from fedpriv.datasets import Dataset
-from fedpriv.history import DivergedError
-from fedpriv.simulate import simulate
-from fedpriv.strategy import Strategy, split_cpu
+from fedpriv.data.datasets import Dataset
+from fedpriv.devices.layout import Strategy, split_cpu
+from fedpriv.engine.history import DivergedError
+from fedpriv.engine.simulate import simulate
 
 VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5

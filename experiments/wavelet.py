@@ -14,9 +14,9 @@ import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, federations
 from experiments.wavelet_algorithms import Clipped, Maker
 from experiments.wavelet_config import Name, Wavelet
-from fedpriv.datasets import Dataset
-from fedpriv.types import Example
-from fedpriv.vectors import dimension
+from fedpriv.core.trees import dimension
+from fedpriv.core.types import Example
+from fedpriv.data.datasets import Dataset
 
 NOTES = (
     "no epsilon covers the choice of step sizes and schedules on the test set",

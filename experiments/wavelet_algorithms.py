@@ -10,9 +10,9 @@ import optax
 
 import fedpriv as fp
 from experiments.wavelet_config import Name, Wavelet
-from fedpriv.algorithm import Algorithm
 from fedpriv.algorithms.wavelet import Clip
-from fedpriv.vectors import dimension
+from fedpriv.core.trees import dimension
+from fedpriv.rounds.algorithm import Algorithm
 
 Clipped: TypeAlias = Literal["gradient", "coefficients", "levels", "update"]
 """What a clip norm is for."""

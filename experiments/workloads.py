@@ -12,8 +12,8 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
 import fedpriv
-from fedpriv.fitting import fitted
-from fedpriv.strategy import Strategy, side_by_side, spmd, use
+from fedpriv.devices.layout import Strategy, side_by_side, spmd, use
+from fedpriv.devices.memory import fitted
 
 
 class Workload(Protocol):

@@ -1,20 +1,7 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
-from fedpriv import (
-    attacks,
-    clipping,
-    consensus,
-    datasets,
-    distributed,
-    measures,
-    models,
-    noise,
-    partition,
-    quantization,
-    splitting,
-    wavelet,
-)
-from fedpriv.algorithm import Algorithm, ModelState, start
+from fedpriv import attacks, models
+from fedpriv.algorithms import consensus, splitting
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
@@ -23,19 +10,28 @@ from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, s
 from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.algorithms.msp import msp_fl, mspdq_fl
+from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
-from fedpriv.calibrate import calibrate_noise, calibrate_rounds
-from fedpriv.certificate import certify, looked_at
-from fedpriv.checkpoint import Checkpoints
-from fedpriv.client_files import write_clients
-from fedpriv.codecs import Codec, Wire, fixed_interval, qsgd
-from fedpriv.cohort import Cohort, Sent, Summed
-from fedpriv.contract import check_algorithm
-from fedpriv.dynamic import Dynamic, dynamic
-from fedpriv.federation import Federation
-from fedpriv.history import DivergedError, Evaluation, History
-from fedpriv.local import epochs, full_batch, mean_grad, steps, train
-from fedpriv.mechanisms import (
+from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
+from fedpriv.certification.certificate import certify, looked_at
+from fedpriv.certification.checks import check_algorithm
+from fedpriv.certification.notes import LeakError
+from fedpriv.compression import quantization
+from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd
+from fedpriv.core.trees import dimension
+from fedpriv.data import datasets, partition
+from fedpriv.data.client_files import write_clients
+from fedpriv.data.federation import Federation
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.devices import distributed
+from fedpriv.devices.layout import Strategy, split_cpu
+from fedpriv.engine import measures
+from fedpriv.engine.checkpoint import Checkpoints
+from fedpriv.engine.history import DivergedError, Evaluation, History
+from fedpriv.engine.simulate import simulate
+from fedpriv.mechanisms import clipping, noise
+from fedpriv.mechanisms import haar as wavelet
+from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
     UNPROTECTED,
     Mechanism,
@@ -45,14 +41,16 @@ from fedpriv.mechanisms import (
     mechanism,
     unprotected,
 )
-from fedpriv.per_example import MedianClipping, PerExample, per_example, private_mean
-from fedpriv.per_example_dense import per_example_dense
+from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example, private_mean
+from fedpriv.mechanisms.per_example_dense import per_example_dense
+from fedpriv.mechanisms.schedules import Dynamic, dynamic
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
-from fedpriv.private_steps import LocalSteps
-from fedpriv.proxy import median_norm, median_update_norm
-from fedpriv.records import subsets
-from fedpriv.rounds import one_round
-from fedpriv.samplers import (
+from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.cohort import Cohort, Sent, Summed
+from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
+from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.samplers import (
     Draw,
     Opening,
     Sampler,
@@ -62,12 +60,8 @@ from fedpriv.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.shard import Shard
-from fedpriv.simulate import simulate
-from fedpriv.strategy import Strategy, split_cpu
-from fedpriv.streaming import StreamedFederation
-from fedpriv.traced import LeakError
-from fedpriv.vectors import dimension
+from fedpriv.rounds.shard import Shard
+from fedpriv.rounds.subset_sampling import subsets
 
 __all__ = [
     "ALREADY_PRIVATE",

@@ -11,7 +11,7 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedpriv.strategy import split_cpu
+from fedpriv.devices.layout import split_cpu
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 jax.config.update("jax_enable_compilation_cache", False)

@@ -8,8 +8,8 @@ import optax
 from small import classification
 
 import fedpriv as fp
-from fedpriv.sparsification import rand_k
-from fedpriv.vectors import dimension, flatten, gather, scatter, unflatten
+from fedpriv.compression.sparsification import rand_k
+from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
 
 CLIENTS, RECORDS = 6, 3
 FEDERATION, TEST, MODEL = classification(CLIENTS, RECORDS)

@@ -11,8 +11,8 @@ import numpy as np
 from experiments import config as configuration
 from experiments.config import Experiment
 from experiments.record import Privacy, Recorder
-from fedpriv.history import Evaluation, History
-from fedpriv.models import Model
+from fedpriv.engine.history import Evaluation, History
+from fedpriv.models.networks import Model
 
 VOID = {"meta", "input", "br", "wbr"}
 

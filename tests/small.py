@@ -11,7 +11,8 @@ import optax
 from scipy import stats
 
 import fedpriv as fp
-from fedpriv import Federation, models, streams
+from fedpriv import Federation, models
+from fedpriv.core import random_streams
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
@@ -111,7 +112,7 @@ class Keys(NamedTuple):
 def keys_of(key) -> Keys:
     """Those that a round derives from its key; a client's is `fold_in(keys_of(key).clients, id)`."""
     cohort, own = jax.random.split(key)
-    first = jax.random.fold_in(own, streams.COHORT)
+    first = jax.random.fold_in(own, random_streams.COHORT)
     return Keys(cohort, *jax.random.split(first))
 
 

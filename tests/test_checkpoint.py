@@ -190,7 +190,7 @@ def test_a_streamed_run_goes_on(tmp_path):
 
 def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
     """Free memory may be another one when the run goes on."""
-    fit, free = fp.Strategy("fit"), "fedpriv.fitting.free_memory"
+    fit, free = fp.Strategy("fit"), "fedpriv.devices.memory.free_memory"
     monkeypatch.setattr(free, lambda: 2**40)
     expected, _ = run(strategy=fit)
     run(folder=tmp_path, strategy=fit, stop=4)

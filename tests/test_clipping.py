@@ -10,11 +10,11 @@ from haar import haar
 from small import assert_close, assert_identical
 
 from fedpriv import mechanism
-from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
-from fedpriv.noise import haar_noise
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
+from fedpriv.mechanisms.haar import padded_length
+from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.privacy import haar_multiplier, whitened_multiplier
-from fedpriv.vectors import flatten
-from fedpriv.wavelet import padded_length
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

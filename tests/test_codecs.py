@@ -7,8 +7,8 @@ import pytest
 from small import z_bound
 
 from fedpriv import Wire, fixed_interval, qsgd
-from fedpriv.codecs import UNCODED
-from fedpriv.vectors import dimension
+from fedpriv.compression.codecs import UNCODED
+from fedpriv.core.trees import dimension
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -36,8 +36,8 @@ from fedpriv import (
     unprotected,
     with_replacement,
 )
+from fedpriv.core.types import PyTree
 from fedpriv.privacy import Everyone, FixedSize, Poisson
-from fedpriv.types import PyTree
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

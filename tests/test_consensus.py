@@ -10,7 +10,7 @@ from scipy import stats
 from small import FALSE_ALARM
 
 from fedpriv import consensus, splitting
-from fedpriv.consensus import (
+from fedpriv.algorithms.consensus import (
     agree,
     check_coupling,
     coupling,
@@ -19,7 +19,7 @@ from fedpriv.consensus import (
     full_precision,
     interval_scale,
 )
-from fedpriv.splitting import Submodels
+from fedpriv.algorithms.splitting import Submodels
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

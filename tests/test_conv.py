@@ -11,7 +11,7 @@ from jax import lax
 from jax.extend.core import jaxprs_in_params
 from small import assert_close
 
-from fedpriv.conv import conv_general_dilated, conv_same
+from fedpriv.models.conv import conv_general_dilated, conv_same
 
 DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 

@@ -26,7 +26,7 @@ from fedpriv import (
     simulate,
     train,
 )
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.core.trees import dimension, flatten, unflatten
 
 
 class Memory(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 import prepared
 import pytest
 
-from fedpriv.datasets import (
+from fedpriv.data.datasets import (
     NAMES,
     CorruptDataError,
     MissingDataError,

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpriv.dense import dot_general
-from fedpriv.strategy import Strategy, use
+from fedpriv.devices.layout import Strategy, use
+from fedpriv.models.dense import dot_general
 
 I, O = 1024, 256  # noqa: E741
 DIMENSIONS = (((0,), (0,)), ((), ()))

@@ -9,7 +9,7 @@ from small import assert_close
 from trained import numbers, trained
 
 import fedpriv as fp
-from fedpriv.distributed import initialize
+from fedpriv.devices.distributed import initialize
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -11,11 +11,11 @@ from small import assert_close, assert_identical, assert_normal, classification,
 
 import fedpriv as fp
 from fedpriv import clipping, consensus, splitting
-from fedpriv.noise import haar_noise, isotropic
-from fedpriv.per_example_dense import per_example_dense
-from fedpriv.sparsification import top_k
-from fedpriv.strategy import Strategy, sum_over, use
-from fedpriv.vectors import flatten, unflatten, widened
+from fedpriv.compression.sparsification import top_k
+from fedpriv.core.trees import flatten, unflatten, widened
+from fedpriv.devices.layout import Strategy, sum_over, use
+from fedpriv.mechanisms.noise import haar_noise, isotropic
+from fedpriv.mechanisms.per_example_dense import per_example_dense
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -33,8 +33,8 @@ from fedpriv import (
     mechanism,
     poisson,
 )
-from fedpriv.clipping import flat
-from fedpriv.noise import haar_noise
+from fedpriv.mechanisms.clipping import flat
+from fedpriv.mechanisms.noise import haar_noise
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedpriv import dynamic, gaussian, laplace, models, per_example, per_example_dense, private_mean
-from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
-from fedpriv.mechanisms import LEAST_CLIP
+from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
+from fedpriv.mechanisms.mechanisms import LEAST_CLIP
 
 # Compiled as for users: XLA's rewriting of divisions is part of what is tested.
 

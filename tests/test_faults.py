@@ -33,9 +33,9 @@ from own_algorithms import (
 )
 
 import fedpriv as fp
+from fedpriv.compression.sparsification import top_k
+from fedpriv.core.trees import flatten, unflatten
 from fedpriv.privacy import Poisson
-from fedpriv.sparsification import top_k
-from fedpriv.vectors import flatten, unflatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

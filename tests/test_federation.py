@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpriv.federation import Federation, stack
+from fedpriv.data.federation import Federation, stack
 
 
 def examples(count=6):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from fedpriv import Strategy
-from fedpriv.fitting import fitted, free_memory
-from fedpriv.strategy import spmd, sum_over, use
+from fedpriv.devices.layout import spmd, sum_over, use
+from fedpriv.devices.memory import fitted, free_memory
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from small import FALSE_ALARM
 
-from fedpriv.lattice import dithered, hexagonal, lattice_for, scalar
+from fedpriv.compression.lattice import dithered, hexagonal, lattice_for, scalar
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

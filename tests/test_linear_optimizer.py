@@ -7,8 +7,8 @@ import optax
 import pytest
 from small import assert_close
 
-from fedpriv.interpret import NotInterpretedError
-from fedpriv.linear_optimizer import Coefficients, LinearOptimizer
+from fedpriv.core.jaxprs import NotInterpretedError
+from fedpriv.rounds.linear_optimizer import Coefficients, LinearOptimizer
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

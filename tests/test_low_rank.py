@@ -21,9 +21,9 @@ from fedpriv import (
     one_round,
     train,
 )
-from fedpriv.local import Plan
-from fedpriv.low_rank import low_rank_steps
-from fedpriv.strategy import spmd, use
+from fedpriv.devices.layout import spmd, use
+from fedpriv.rounds.local_training import Plan
+from fedpriv.rounds.low_rank import low_rank_steps
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

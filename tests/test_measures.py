@@ -7,7 +7,7 @@ import pytest
 from small import gradient, records, regression, squared, start, vector
 
 from fedpriv import ModelState, everyone, fed_avg, full_batch, measures, simulate
-from fedpriv.strategy import Strategy
+from fedpriv.devices.layout import Strategy
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -29,7 +29,7 @@ def by_hand(theta):
 
 @pytest.mark.parametrize("clients", ["map", 2, "vmap"])
 def test_heterogeneity(clients):
-    from fedpriv.strategy import use
+    from fedpriv.devices.layout import use
 
     state = ModelState(start(), jnp.int32(0))
     with use(Strategy(clients)):

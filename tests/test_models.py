@@ -11,8 +11,8 @@ from flax import nnx
 from small import assert_close, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
-from fedpriv.strategy import use
-from fedpriv.vectors import dimension
+from fedpriv.core.trees import as_float, dimension
+from fedpriv.devices.layout import use
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_score(tiny_cnn):
 
 def test_bytes_are_scaled_and_floats_are_not():
     image = jnp.arange(256, dtype=jnp.uint8)
-    np.testing.assert_allclose(models.as_float(image), np.arange(256) / 255, rtol=1e-6)
-    assert models.as_float(image).dtype == jnp.float32
-    np.testing.assert_array_equal(models.as_float(1000 * jnp.ones(3)), 1000)
+    np.testing.assert_allclose(as_float(image), np.arange(256) / 255, rtol=1e-6)
+    assert as_float(image).dtype == jnp.float32
+    np.testing.assert_array_equal(as_float(1000 * jnp.ones(3)), 1000)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.partition import dirichlet, hold_out, iid, natural, shards, similar
+from fedpriv.data.partition import dirichlet, hold_out, iid, natural, shards, similar
 
 short = settings(max_examples=50, deadline=None)
 

@@ -10,12 +10,12 @@ from jax_privacy import clipping
 from small import assert_close, assert_normal, filled
 
 from fedpriv import models
-from fedpriv.clipping import separately
-from fedpriv.mechanisms import gaussian, mechanism
-from fedpriv.noise import isotropic
-from fedpriv.per_example import MedianClipping, per_example, private_mean
-from fedpriv.per_example_dense import per_example_dense
-from fedpriv.vectors import flatten
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.clipping import separately
+from fedpriv.mechanisms.mechanisms import gaussian, mechanism
+from fedpriv.mechanisms.noise import isotropic
+from fedpriv.mechanisms.per_example import MedianClipping, per_example, private_mean
+from fedpriv.mechanisms.per_example_dense import per_example_dense
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 OLD_NAMES = "ignore:optax.*:DeprecationWarning"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small import assert_identical
 
-from fedpriv.pooling import max_pool_2x2
+from fedpriv.models.pooling import max_pool_2x2
 
 
 def flax_pool(x):

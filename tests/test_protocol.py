@@ -47,8 +47,8 @@ from fedpriv import (
     subsets,
     with_replacement,
 )
-from fedpriv.clipping import coefficients, flat
-from fedpriv.noise import haar_noise
+from fedpriv.mechanisms.clipping import coefficients, flat
+from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

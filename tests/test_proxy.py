@@ -18,7 +18,7 @@ from fedpriv import (
     per_example,
     per_example_dense,
 )
-from fedpriv.clipping import coefficients, flat, per_layer, per_level
+from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small import z_bound
 
-from fedpriv.quantization import quantize
+from fedpriv.compression.quantization import quantize
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -37,8 +37,8 @@ from fedpriv import (
     poisson,
     simulate,
 )
-from fedpriv.datasets import Dataset
-from fedpriv.strategy import use
+from fedpriv.data.datasets import Dataset
+from fedpriv.devices.layout import use
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -374,7 +374,7 @@ def test_errors_of_what_does_not_fit(sampler, federations, message):
 
 
 def test_no_strategy_is_left_in_force():
-    from fedpriv.strategy import current
+    from fedpriv.devices.layout import current
 
     with use(Strategy(3)), pytest.raises(ValueError, match="made for 4"):
         simulate(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small import assert_uniform
 
-from fedpriv.sparsification import largest, rand_k, top_k
+from fedpriv.compression.sparsification import largest, rand_k, top_k
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

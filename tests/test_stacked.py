@@ -8,8 +8,8 @@ import pytest
 from small import assert_close
 
 from fedpriv import gaussian, models, per_example, private_mean
-from fedpriv.stacked import Stacked
-from fedpriv.stacked_gradients import stacked_gradients
+from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
+from fedpriv.mechanisms.outer_products import Stacked
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -18,7 +18,7 @@ from fedpriv import (
     one_round,
     select_rand_k,
 )
-from fedpriv.strategy import current, default, spmd, sum_over, use
+from fedpriv.devices.layout import current, default, spmd, sum_over, use
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

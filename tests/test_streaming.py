@@ -22,7 +22,7 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.attacks import canaries
-from fedpriv.chunk import numbered_round
+from fedpriv.engine.training_loop import numbered_round
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -334,7 +334,7 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
         t = jax.pure_callback(ending, jax.ShapeDtypeStruct((), jnp.int32), t)
         return after._replace(round=t + 1), seen
 
-    monkeypatch.setattr(importlib.import_module("fedpriv.simulate"), "numbered_round", noted)
+    monkeypatch.setattr(importlib.import_module("fedpriv.engine.simulate"), "numbered_round", noted)
     run(
         plain,
         hooked(FEDERATION, reading),

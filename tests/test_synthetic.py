@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from small import FALSE_ALARM
 
-from fedpriv.datasets import synthetic
+from fedpriv.data.datasets import synthetic
 
 
 def raw(alpha, beta, **changes):

@@ -6,7 +6,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from small import assert_identical
 
-from fedpriv.vectors import dimension, flatten, gather, scatter, unflatten
+from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
 
 TREE = {
     "b": jnp.float32(7),

@@ -7,7 +7,14 @@ import pytest
 from haar import haar as matrix_of
 from scipy.stats import chi2
 
-from fedpriv.wavelet import haar, haar_norm, inverse_haar, padded_length, variance_left, weights
+from fedpriv.mechanisms.haar import (
+    haar,
+    haar_norm,
+    inverse_haar,
+    padded_length,
+    variance_left,
+    weights,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 FORMS = ["averaging", "orthonormal"]

@@ -11,7 +11,7 @@ import numpy as np
 from small import regression, sgd, squared, start
 
 import fedpriv as fp
-from fedpriv.strategy import default
+from fedpriv.devices.layout import default
 
 CLIENTS, COHORT = 7, 5
 

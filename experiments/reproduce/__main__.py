@@ -26,7 +26,7 @@ from experiments.reproduce.item import Item, Scale, Training, Work
 from experiments.reproduce.perform import perform
 from experiments.reproduce.shelf import Shelf, shelves, status
 from experiments.show import columns
-from fedpriv.distributed import slurm_step
+from fedpriv.devices.distributed import slurm_step
 
 DEFAULT_OUTPUT = Path("runs/reproduce")
 

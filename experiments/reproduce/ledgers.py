@@ -9,7 +9,7 @@ from typing import Any
 from experiments.compare import RunFolder
 from experiments.reproduce.accounting import certificate_of, claim_of, ledger_for
 from experiments.reproduce.item import Computation, Read, Scale, Training, Value, folder_name
-from fedpriv.calibrate import calibrate_rounds
+from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.privacy import VIEWS
 
 

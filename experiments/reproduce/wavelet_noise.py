@@ -42,7 +42,7 @@ def table_2() -> Item:
 
 def _coefficient(level: int, kind: str, at: int) -> Value:
     """Means of a level are those of the transform of blocks; details lie beside each other, coarsest first."""
-    from fedpriv.wavelet import haar
+    from fedpriv.mechanisms.haar import haar
 
     count = 2**level
     if kind == "mean":
@@ -52,7 +52,7 @@ def _coefficient(level: int, kind: str, at: int) -> Value:
 
 
 def _weight(at: int) -> Value:
-    from fedpriv.wavelet import weights
+    from fedpriv.mechanisms.haar import weights
 
     ours = weights(len(EXAMPLE))
     return Value(float(np.concatenate([ours[:1], ours[:0:-1]])[at]))
@@ -114,7 +114,7 @@ def _difference(run: RunFolder) -> Value:
 
 
 def _exact() -> Value:
-    from fedpriv.wavelet import padded_length, variance_left, weights
+    from fedpriv.mechanisms.haar import padded_length, variance_left, weights
 
     m = padded_length(DIMENSION)
     return Value(float(variance_left(weights(m) ** -2.0)[0]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedpriv.mechanisms import Mechanism
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Claim, fed_smp_claim
-from fedpriv.samplers import Sampler
+from fedpriv.rounds.samplers import Sampler
 
 
 def claimed_by_fed_smp(

@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithm import Algorithm, start
-from fedpriv.codecs import UNCODED, Codec, Coded, Wire
-from fedpriv.cohort import Cohort
-from fedpriv.federation import Federation
-from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
-from fedpriv.mechanisms import Mechanism, gaussian, joint
-from fedpriv.samplers import Sampler
-from fedpriv.shard import Shard
-from fedpriv.types import Key, LossFn, Metrics, Params
+from fedpriv.compression.codecs import UNCODED, Codec, Coded, Wire
+from fedpriv.core.types import Key, LossFn, Metrics, Params
+from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
+from fedpriv.rounds.algorithm import Algorithm, start
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 

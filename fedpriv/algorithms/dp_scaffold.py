@@ -16,23 +16,23 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv import streams
-from fedpriv.algorithm import Algorithm, start, unclaimed
 from fedpriv.algorithms.dp_sgd import dp_sgd
-from fedpriv.clipping import flat, separately
-from fedpriv.codecs import UNCODED, Codec, Wire
-from fedpriv.cohort import Cohort, Sent
-from fedpriv.dynamic import Dynamic
-from fedpriv.federation import Federation
-from fedpriv.mechanisms import ALREADY_PRIVATE, Mechanism, gaussian, mechanism
-from fedpriv.noise import isotropic
-from fedpriv.per_example import Gradients, MedianClipping
+from fedpriv.compression.codecs import UNCODED, Codec, Wire
+from fedpriv.core import random_streams
+from fedpriv.core.trees import dimension, unflatten
+from fedpriv.core.types import Key, Metrics, Params
+from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.clipping import flat, separately
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, gaussian, mechanism
+from fedpriv.mechanisms.noise import isotropic
+from fedpriv.mechanisms.per_example import Gradients, MedianClipping
+from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
-from fedpriv.private_steps import LocalSteps
-from fedpriv.samplers import Opening, Sampler, everyone
-from fedpriv.shard import Shard
-from fedpriv.types import Key, Metrics, Params
-from fedpriv.vectors import dimension, unflatten
+from fedpriv.rounds.algorithm import Algorithm, start, unclaimed
+from fedpriv.rounds.cohort import Cohort, Sent
+from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.samplers import Opening, Sampler, everyone
+from fedpriv.rounds.shard import Shard
 
 ClipNorm: TypeAlias = float | Literal["median"]
 
@@ -165,7 +165,7 @@ def dp_scaffold(
             # Line 16: c_i - c + (x - y_K) / (K eta_l) is the mean of the K noisy gradients.
             coded, of_dy = codec.code(key, dy)
             dy = jax.tree.map(lambda q: jnp.where(moving, q, 0.0), coded)  # else it is not sent
-            control_key = jax.random.fold_in(key, streams.CONTROL_VARIATE)
+            control_key = jax.random.fold_in(key, random_streams.CONTROL_VARIATE)
             dc, of_dc = codec.code(control_key, mean - c_i)
             sent = jax.tree.map(lambda a, b: jnp.where(moving, (a + b) / 2, b), of_dy, of_dc)
             # The client keeps what the server decodes, so that c stays the mean of the c_i.

@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithm import Algorithm, ModelState, start
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Cohort, Sent
-from fedpriv.mechanisms import ALREADY_PRIVATE
-from fedpriv.private_steps import LocalSteps
-from fedpriv.samplers import Sampler
-from fedpriv.shard import Shard
-from fedpriv.types import Key, Metrics
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.types import Key, Metrics
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.cohort import Cohort, Sent
+from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
 
 
 def dp_sgd(

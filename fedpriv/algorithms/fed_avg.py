@@ -16,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithm import Algorithm, ModelState, start
 from fedpriv.algorithms._shared import claimed_by_fed_smp
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Cohort
-from fedpriv.dynamic import Dynamic
-from fedpriv.local import (
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.types import Key, LossFn, Metrics, Params
+from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
+from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_training import (
     Batches,
     GradFn,
     Schedule,
@@ -30,10 +32,8 @@ from fedpriv.local import (
     mean_grad,
     train,
 )
-from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian
-from fedpriv.samplers import Sampler
-from fedpriv.shard import Shard
-from fedpriv.types import Key, LossFn, Metrics, Params
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
 
 
 def fed_avg(

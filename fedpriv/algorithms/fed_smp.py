@@ -14,19 +14,26 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithm import Algorithm, ModelState, start
 from fedpriv.algorithms._shared import claimed_by_fed_smp
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Cohort
-from fedpriv.dynamic import Dynamic
-from fedpriv.federation import Federation
-from fedpriv.local import Batches, GradFn, Schedule, check_schedule, mean_grad, train
-from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian
-from fedpriv.samplers import Sampler
-from fedpriv.shard import Shard
-from fedpriv.sparsification import rand_k, top_k
-from fedpriv.types import Key, LossFn, Metrics, Params
-from fedpriv.vectors import dimension, flatten, gather, scatter
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.compression.sparsification import rand_k, top_k
+from fedpriv.core.trees import dimension, flatten, gather, scatter
+from fedpriv.core.types import Key, LossFn, Metrics, Params
+from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
+from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_training import (
+    Batches,
+    GradFn,
+    Schedule,
+    check_schedule,
+    mean_grad,
+    train,
+)
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
 
 
 class Sparsifier(NamedTuple):

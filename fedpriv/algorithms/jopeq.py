@@ -15,16 +15,16 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv import streams
-from fedpriv.algorithm import Algorithm
 from fedpriv.algorithms.fed_avg import fed_avg
-from fedpriv.codecs import Codec, Coded, Wire
-from fedpriv.lattice import Lattice, dithered, lattice_for
-from fedpriv.mechanisms import unprotected
+from fedpriv.compression.codecs import Codec, Coded, Wire
+from fedpriv.compression.lattice import Lattice, dithered, lattice_for
+from fedpriv.core import random_streams
+from fedpriv.core.trees import flatten, unflatten
+from fedpriv.core.types import Key, LossFn, PyTree
+from fedpriv.mechanisms.mechanisms import unprotected
 from fedpriv.privacy import jopeq_claim, t_epsilon
-from fedpriv.samplers import Sampler
-from fedpriv.types import Key, LossFn, PyTree
-from fedpriv.vectors import flatten, unflatten
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.samplers import Sampler
 
 _LARGEST_SINH = 700.0  # whose hyperbolic sine is a float
 
@@ -173,7 +173,7 @@ def jopeq(
 
     def code(key: Key, update: PyTree) -> Coded:
         values = flatten(update)
-        decoded, outside = private.apply(jax.random.fold_in(key, streams.DITHER), values)
+        decoded, outside = private.apply(jax.random.fold_in(key, random_streams.DITHER), values)
         decoded = jnp.where(jnp.isfinite(values), decoded, jnp.nan)  # diverged models stay visible
         diagnostics = {"clipped": jnp.mean(~(jnp.abs(values) <= bound)), "saturated": outside}
         return Coded(unflatten(decoded, update), diagnostics)

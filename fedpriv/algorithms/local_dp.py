@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithm import Algorithm, ModelState, start
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.cohort import Cohort
-from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
-from fedpriv.mechanisms import Mechanism
-from fedpriv.samplers import Sampler
-from fedpriv.shard import Shard
-from fedpriv.types import Key, LossFn, Metrics, Params
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.types import Key, LossFn, Metrics, Params
+from fedpriv.mechanisms.mechanisms import Mechanism
+from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
 
 
 def ldp_fed_avg(

@@ -15,11 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv import streams
-from fedpriv.algorithm import Algorithm, start
-from fedpriv.codecs import Wire
-from fedpriv.cohort import Cohort, Sent
-from fedpriv.consensus import (
+from fedpriv.algorithms.consensus import (
     Consensus,
     Coupling,
     Exchanges,
@@ -30,15 +26,19 @@ from fedpriv.consensus import (
     dynamic,
     full_precision,
 )
-from fedpriv.federation import Federation
-from fedpriv.local import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.algorithms.splitting import Splitting, Submodels, invisible
+from fedpriv.compression.codecs import Wire
+from fedpriv.compression.quantization import Quantized, quantize
+from fedpriv.core import random_streams
+from fedpriv.core.trees import flatten, unflatten
+from fedpriv.core.types import Key, LossFn, Metrics, Params
+from fedpriv.data.federation import Federation
 from fedpriv.privacy import Poisson, mspdq_claim
-from fedpriv.quantization import Quantized, quantize
-from fedpriv.samplers import Sampler
-from fedpriv.shard import Shard
-from fedpriv.splitting import Splitting, Submodels, invisible
-from fedpriv.types import Key, LossFn, Metrics, Params
-from fedpriv.vectors import flatten, unflatten
+from fedpriv.rounds.algorithm import Algorithm, start
+from fedpriv.rounds.cohort import Cohort, Sent
+from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
 
 _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
@@ -128,7 +128,7 @@ def msp_fl(
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> MspState:
-        key = jax.random.fold_in(jax.random.key(secret), streams.SUBMODELS)
+        key = jax.random.fold_in(jax.random.key(secret), random_streams.SUBMODELS)
         numbers = jax.random.randint(key, (federation.num_clients,), low, high + 1)
         return MspState(*start(params, federation), numbers)
 

@@ -15,19 +15,19 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fedpriv.algorithm import Algorithm, unclaimed
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
-from fedpriv.clipping import Clipping, coefficients, flat, per_level
-from fedpriv.codecs import UNCODED, Codec
-from fedpriv.local import Batches, GradFn, Schedule
-from fedpriv.mechanisms import UNPROTECTED, Mechanism, gaussian, mechanism
-from fedpriv.noise import Noise, haar_noise
-from fedpriv.per_example import Gradients, RecordMechanism, per_example, private_mean
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
+from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian, mechanism
+from fedpriv.mechanisms.noise import Noise, haar_noise
+from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, per_example, private_mean
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
-from fedpriv.private_steps import LocalSteps
-from fedpriv.samplers import Sampler
-from fedpriv.types import Example, Key, LossFn, Params
+from fedpriv.rounds.algorithm import Algorithm, unclaimed
+from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.local_training import Batches, GradFn, Schedule
+from fedpriv.rounds.samplers import Sampler
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 """All coefficients together (Algorithm 1), those of each level (Section 4.3), or the gradient before the transform."""

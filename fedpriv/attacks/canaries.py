@@ -18,17 +18,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv import streams
-from fedpriv.algorithm import Algorithm
-from fedpriv.codecs import UNCODED, Codec, Coded
-from fedpriv.cohort import Client, Cohort, Sent, Summed, as_sent
-from fedpriv.federation import Federation
-from fedpriv.mechanisms import ALREADY_PRIVATE
-from fedpriv.per_example import Gradients, PerExample
-from fedpriv.samplers import Draw, Sampler
-from fedpriv.shard import Shard
-from fedpriv.types import Key, Metrics, Params, PyTree, State
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.compression.codecs import UNCODED, Codec, Coded
+from fedpriv.core import random_streams
+from fedpriv.core.trees import dimension, flatten, unflatten
+from fedpriv.core.types import Key, Metrics, Params, PyTree, State
+from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.mechanisms.per_example import Gradients, PerExample
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.cohort import Client, Cohort, Sent, Summed, as_sent
+from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.shard import Shard
 
 VIEWS = ("third_party", "server_secagg")
 """Whose scores are kept: of whom sees the models alone, and of whom also knows the cohorts."""
@@ -87,7 +87,9 @@ def with_canaries(
         return CanaryState(inner.params, inner.round, inner, absent, jnp.zeros((2, count)))
 
     def round(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
-        coins = jax.random.bernoulli(jax.random.fold_in(key, streams.CANARIES), 0.5, (count,))
+        coins = jax.random.bernoulli(
+            jax.random.fold_in(key, random_streams.CANARIES), 0.5, (count,)
+        )
         present = jnp.where(state.round == 0, coins, state.present)
         canaries = Canaries(jax.random.key(seed), present, 100 * clip_norm, per_client)
 

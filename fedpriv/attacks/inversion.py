@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.types import Key, PyTree
+from fedpriv.core.types import Key, PyTree
 
 
 class Reconstruction(NamedTuple):

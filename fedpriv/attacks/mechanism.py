@@ -15,11 +15,11 @@ import numpy as np
 import optax
 from jax import lax
 
-from fedpriv.mechanisms import Mechanism
+from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.sampling import Poisson, Sampling, WithReplacement
-from fedpriv.types import Key, PyTree
 
 _CHUNK = 2**18  # coordinates side by side
 

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax import lax
 
-from fedpriv._optional import of_package
-from fedpriv.types import Example, LossFn, Params
+from fedpriv.core.optional_imports import of_package
+from fedpriv.core.types import Example, LossFn, Params
 
 
 class Membership(NamedTuple):

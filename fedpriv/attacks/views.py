@@ -16,17 +16,17 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv import streams
-from fedpriv.algorithm import Algorithm
 from fedpriv.attacks.inversion import Reconstruction, invert
-from fedpriv.codecs import Codec
-from fedpriv.cohort import Cohort
-from fedpriv.federation import Federation
-from fedpriv.rounds import keys_of
-from fedpriv.samplers import Draw
-from fedpriv.shard import Shard
-from fedpriv.types import Key, LossFn, Params, PyTree
-from fedpriv.vectors import dimension, flatten, unflatten
+from fedpriv.compression.codecs import Codec
+from fedpriv.core import random_streams
+from fedpriv.core.trees import dimension, flatten, unflatten
+from fedpriv.core.types import Key, LossFn, Params, PyTree
+from fedpriv.data.federation import Federation
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.one_round import keys_of
+from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.shard import Shard
 
 
 class View(NamedTuple):
@@ -102,7 +102,7 @@ class Listening(Cohort):
     def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
         used = mechanism.in_round(self.round)
         if used.noise == "gaussian" and not codec.lossy and not local:
-            own_key = jax.random.fold_in(key, streams.OWN_NOISE)
+            own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
             self.messages[-1] = _with_shares(own_key, self.messages[-1], self._drawn, used.perturb)
         if not self._added:
             return total

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import ModuleType
 
 from fedpriv.privacy import known_cohort, third_party
-from fedpriv.privacy._checks import require, require_delta
+from fedpriv.privacy.arguments import require, require_delta
 from fedpriv.privacy.reading import is_exact, read
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedpriv.privacy._checks import require, require_count
+from fedpriv.privacy.arguments import require, require_count
 
 
 @dataclass(frozen=True)

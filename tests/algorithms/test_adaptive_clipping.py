@@ -26,11 +26,11 @@ from fedpriv import (
     poisson,
 )
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg, update_noise
-from fedpriv.clipping import flat, per_layer
-from fedpriv.noise import haar_noise
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.clipping import flat, per_layer
+from fedpriv.mechanisms.haar import haar, weights
+from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.privacy import VIEWS, joint_multiplier
-from fedpriv.vectors import flatten
-from fedpriv.wavelet import haar, weights
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -37,8 +37,8 @@ from fedpriv.algorithms.dp_scaffold import (
     dp_scaffold_steps,
     record_fed_avg,
 )
-from fedpriv.per_example import per_example
-from fedpriv.vectors import flatten
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.per_example import per_example
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -31,9 +31,9 @@ from fedpriv import (
     poisson,
     with_replacement,
 )
-from fedpriv.clipping import per_level
-from fedpriv.noise import isotropic
-from fedpriv.vectors import flatten
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.clipping import per_level
+from fedpriv.mechanisms.noise import isotropic
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

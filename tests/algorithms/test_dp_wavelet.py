@@ -31,8 +31,8 @@ from fedpriv import (
     wavelet_mechanism,
 )
 from fedpriv.algorithms.wavelet import clipped_mean
+from fedpriv.core.trees import flatten, unflatten
 from fedpriv.privacy import wavelet_claim
-from fedpriv.vectors import flatten, unflatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -35,7 +35,7 @@ from fedpriv import (
     select_top_k,
     steps,
 )
-from fedpriv.vectors import flatten
+from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

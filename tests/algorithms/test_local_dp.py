@@ -37,11 +37,11 @@ from fedpriv import (
     qsgd,
     select_rand_k,
     simulate,
-    streams,
     with_replacement,
 )
 from fedpriv.algorithms.local_dp import ldp_fed_avg
-from fedpriv.codecs import UNCODED
+from fedpriv.compression.codecs import UNCODED
+from fedpriv.core import random_streams
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -287,7 +287,7 @@ def test_other_ways_of_drawing_cannot_be_mixed_with_replacement():
 
 def test_streams_of_keys_do_not_meet():
     """`split(key, n)[i]` is `fold_in(key, i)`: the constants are beyond all such i."""
-    constants = [value for name, value in vars(streams).items() if name.isupper()]
+    constants = [value for name, value in vars(random_streams).items() if name.isupper()]
     assert len(set(constants)) == len(constants) >= 5
     assert all(2**31 <= value < 2**32 for value in constants)
 

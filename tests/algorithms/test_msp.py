@@ -27,7 +27,7 @@ from fedpriv import (
     with_replacement,
 )
 from fedpriv.algorithms import msp
-from fedpriv.consensus import coupling, fixed
+from fedpriv.algorithms.consensus import coupling, fixed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

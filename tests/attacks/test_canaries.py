@@ -11,7 +11,7 @@ from small import assert_normal, classification
 import fedpriv as fp
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import Canaries, NoPlaceError, with_canaries
-from fedpriv.vectors import flatten, unflatten
+from fedpriv.core.trees import flatten, unflatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

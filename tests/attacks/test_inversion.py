@@ -10,7 +10,7 @@ from scipy.ndimage import correlate1d
 from fedpriv import datasets
 from fedpriv.attacks.inversion import infer_label, invert
 from fedpriv.attacks.scores import mse, psnr, ssim
-from fedpriv.models import SigmoidLeNet, classifier
+from fedpriv.models.networks import SigmoidLeNet, classifier
 
 MODEL = classifier(SigmoidLeNet(10), (8, 8, 1))
 PARAMS = MODEL.init(jax.random.key(0))

@@ -11,9 +11,9 @@ from scipy import stats
 
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism import Scores, draw_scores
-from fedpriv.clipping import coefficients, flat, per_layer, per_level, separately
-from fedpriv.mechanisms import gaussian, joint, laplace, mechanism
-from fedpriv.noise import haar_noise, isotropic
+from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
+from fedpriv.mechanisms.mechanisms import gaussian, joint, laplace, mechanism
+from fedpriv.mechanisms.noise import haar_noise, isotropic
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -22,7 +22,7 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
-from fedpriv.privacy.claims.wavelet import wavelet_claim
+from fedpriv.privacy.claims.wavelet_claim import wavelet_claim
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -9,10 +9,18 @@ from small import classification
 
 import fedpriv as fp
 from fedpriv import splitting
+from fedpriv.algorithms.consensus import (
+    DECAYS,
+    agree,
+    constant,
+    coupling,
+    dynamic,
+    fixed,
+    full_precision,
+)
+from fedpriv.algorithms.splitting import Submodels
 from fedpriv.attacks.transcript import least_squares, state_sum, unmixed
-from fedpriv.consensus import DECAYS, agree, constant, coupling, dynamic, fixed, full_precision
-from fedpriv.quantization import Quantized
-from fedpriv.splitting import Submodels
+from fedpriv.compression.quantization import Quantized
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

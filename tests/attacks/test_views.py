@@ -18,7 +18,7 @@ from fedpriv.attacks.views import (
     local_update,
     server_view,
 )
-from fedpriv.vectors import flatten
+from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -11,9 +11,9 @@ import pytest
 import fedpriv
 from experiments.haar_speed import Transform
 from experiments.workloads import Images, Records
-from fedpriv.mechanisms import gaussian
-from fedpriv.per_example import per_example, private_mean
-from fedpriv.wavelet import haar, inverse_haar
+from fedpriv.mechanisms.haar import haar, inverse_haar
+from fedpriv.mechanisms.mechanisms import gaussian
+from fedpriv.mechanisms.per_example import per_example, private_mean
 
 torch = pytest.importorskip("torch")
 

@@ -13,9 +13,9 @@ from experiments import benchmark, haar_speed
 from experiments.baselines import environments, rivals
 from experiments.benchmark import main, table
 from experiments.workloads import WORKLOADS, Images, Records, compiled_round, parameters
+from fedpriv.devices.layout import Strategy
+from fedpriv.mechanisms.haar import haar, inverse_haar, padded_length
 from fedpriv.privacy.sampling import FixedSize
-from fedpriv.strategy import Strategy
-from fedpriv.wavelet import haar, inverse_haar, padded_length
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

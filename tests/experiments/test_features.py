@@ -5,7 +5,7 @@ import pytest
 
 from experiments.features import projected, standardised, unit_norm
 from experiments.scaffold_images import Images, clients_of
-from fedpriv.datasets import Dataset
+from fedpriv.data.datasets import Dataset
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (30, 5)) * [1, 10, 0, 1, 1] + 1

@@ -8,7 +8,7 @@ import pytest
 from experiments import figure6, inversion
 from experiments.inversion_views import all_seen, draw_victims, read
 from fedpriv import datasets
-from fedpriv.vectors import dimension
+from fedpriv.core.trees import dimension
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SMALL = ["--data", "digits", "--victims", "2"]

@@ -14,7 +14,7 @@ import pytest
 import fedpriv as fp
 from experiments import config as configuration
 from experiments import privacy, run
-from fedpriv.certificate import Looked
+from fedpriv.certification.certificate import Looked
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -206,7 +206,7 @@ def test_rounds_that_are_done_again_stay_spent(folder):
 
 @pytest.mark.slow
 def test_other_data_is_refused_in_a_line(folder, whole, monkeypatch, capsys):
-    simulation = importlib.import_module("fedpriv.simulate")  # the function hides it
+    simulation = importlib.import_module("fedpriv.engine.simulate")  # the function hides it
     identity = simulation.identity
     with monkeypatch.context() as patch:
         patch.setattr(simulation, "identity", lambda *args: identity(*args) | {"data": "another"})

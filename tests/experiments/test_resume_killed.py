@@ -71,7 +71,7 @@ def test_killed_at_random_moments(tmp_path, cached, long_run):
 DYING = """
 import os, signal, sys, threading, time
 from experiments.run import main
-from fedpriv.checkpoint import Keeper
+from fedpriv.engine.checkpoint import Keeper
 save, calls = Keeper._save, []
 def dying(keeper, snapshot):
     calls.append(snapshot)

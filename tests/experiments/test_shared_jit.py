@@ -9,9 +9,9 @@ from jax.sharding import PartitionSpec
 
 from experiments.program_numbers import numbers
 from experiments.shared_jit import SharedJit
-from fedpriv.conv import conv_general_dilated
-from fedpriv.dense import dot_general
-from fedpriv.strategy import Strategy, spmd, sum_over, use
+from fedpriv.devices.layout import Strategy, spmd, sum_over, use
+from fedpriv.models.conv import conv_general_dilated
+from fedpriv.models.dense import dot_general
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
 

@@ -10,7 +10,8 @@ import pytest
 
 from experiments import compare, run, sweep, sweep_train
 from experiments.sweep_grid import ended
-from fedpriv import fitting, privacy
+from fedpriv import privacy
+from fedpriv.devices import memory as device_memory
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -217,7 +218,7 @@ def test_what_changes_shapes_is_compiled_again(tmp_path, capsys):
 def test_the_width_that_fits_is_found_once_and_shared(tmp_path, capsys, monkeypatch):
     """A trial and the program of that width, however many points, and both are counted."""
     memory = iter([2**40])  # asked for a second time, it would end in an error
-    monkeypatch.setattr(fitting, "free_memory", lambda: next(memory))
+    monkeypatch.setattr(device_memory, "free_memory", lambda: next(memory))
     compiled, compile_ = [], jax.stages.Lowered.compile
 
     def counting(lowered, *args, **kwargs):

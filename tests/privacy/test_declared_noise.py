@@ -33,10 +33,10 @@ from fedpriv import (
     select_top_k,
 )
 from fedpriv.algorithms.adaptive_clipping import update_noise
-from fedpriv.clipping import coefficients, flat, per_level
-from fedpriv.noise import haar_noise
-from fedpriv.vectors import dimension, flatten
-from fedpriv.wavelet import padded_length, variance_left, weights
+from fedpriv.core.trees import dimension, flatten
+from fedpriv.mechanisms.clipping import coefficients, flat, per_level
+from fedpriv.mechanisms.haar import padded_length, variance_left, weights
+from fedpriv.mechanisms.noise import haar_noise
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -11,7 +11,7 @@ from small import certified, released, squared
 
 from fedpriv import everyone, fixed_size, poisson, subsets
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
-from fedpriv.per_example import MedianClipping, per_example
+from fedpriv.mechanisms.per_example import MedianClipping, per_example
 
 CLIENTS, RECORDS = 5, 6
 

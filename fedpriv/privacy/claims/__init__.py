@@ -4,11 +4,11 @@ One file per paper. A `Claim` says whether the formula gives the paper's printed
 (`reproduced`), whether it is proved for the run at hand (`sound`), and why.
 """
 
-from fedpriv.privacy.claims.dp_scaffold import dp_scaffold_claim
-from fedpriv.privacy.claims.fed_smp import fed_smp_claim
-from fedpriv.privacy.claims.jopeq import jopeq_claim, t_epsilon
-from fedpriv.privacy.claims.msp import msp_laplace_claim, mspdq_claim
-from fedpriv.privacy.claims.wavelet import haar_multiplier, wavelet_claim
+from fedpriv.privacy.claims.dp_scaffold_claim import dp_scaffold_claim
+from fedpriv.privacy.claims.fed_smp_claim import fed_smp_claim
+from fedpriv.privacy.claims.jopeq_claim import jopeq_claim, t_epsilon
+from fedpriv.privacy.claims.msp_claim import msp_laplace_claim, mspdq_claim
+from fedpriv.privacy.claims.wavelet_claim import haar_multiplier, wavelet_claim
 
 __all__ = [
     "dp_scaffold_claim",

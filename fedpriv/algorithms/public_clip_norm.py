@@ -1,0 +1,90 @@
+"""A clip norm from public data, fixed from then on.
+
+K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach": the median of the
+norms on a public proxy data set, computed in the initial rounds only. It costs no privacy as long as the examples are
+public; the median of private norms is `MedianClipping`, which is not private.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.clipping import Clipping, flat, over_tensors
+from fedpriv.mechanisms.per_example import Gradients
+from fedpriv.rounds.cohort import over_clients
+from fedpriv.rounds.local_training import Batches, mean_grad, train
+from fedpriv.rounds.samplers import everyone
+from fedpriv.rounds.shard import Shard
+
+
+def median_norm(
+    gradients: Gradients,
+    params: Params,
+    examples: Example,
+    clipping: Clipping | None = None,
+    *,
+    chunk: int = 64,
+) -> jax.Array:
+    """f32[]: the median over public examples of the norm that `clipping` goes by; NaN if a norm is NaN.
+
+    Args:
+      gradients: of single records, as in `LocalSteps`.
+      params: at which the gradients are taken, usually the initial model.
+      examples: leaves [n, ...]; those of a federation are `examples` at its rows `public`.
+      clipping: by default that of the whole gradient's l2 norm.
+      chunk: examples side by side; memory grows with it, not with n.
+
+    Raises:
+      ValueError: no example, or a chunk below 1.
+    """
+    count = jax.tree.leaves(examples)[0].shape[0]
+    if count < 1:
+        raise ValueError("examples: there is none; give public examples")
+    if chunk < 1:
+        raise ValueError(f"chunk: {chunk} is not at least 1")
+
+    def norms(rows: jax.Array) -> jax.Array:
+        batch = gradients(params, jax.tree.map(lambda leaf: leaf[rows], examples))
+        if clipping is None or clipping.scales is not None:  # goes by the tensors' norms
+            return over_tensors(batch.norms)
+        return jax.vmap(lambda g: clipping.clip(g, math.inf)[1])(batch.each())
+
+    width = min(chunk, count)
+    rows = jnp.arange(-(-count // width) * width).reshape(-1, width)
+    return jnp.median(lax.map(norms, jnp.minimum(rows, count - 1)).reshape(-1)[:count])
+
+
+def median_update_norm(
+    key: Key,
+    loss: LossFn,
+    params: Params,
+    proxies: Federation,
+    *,
+    optimizer: optax.GradientTransformation,
+    batches: Batches,
+    clipping: Clipping | None = None,
+) -> jax.Array:
+    """f32[]: the median norm of the updates that training gives on public pseudo-clients; NaN if a norm is NaN.
+
+    Args:
+      loss: of one example.
+      proxies: public examples divided into clients of the federation's size, whose updates these stand for.
+      optimizer, batches: the clients' own.
+      clipping: whose norm, as in `median_norm`.
+    """
+    clip = (clipping or flat()).clip
+    grad = mean_grad(loss)
+
+    def norm(key: Key, shard: Shard) -> tuple:
+        trained = train(key, params, shard, grad=grad, optimizer=optimizer, batches=batches)
+        return (), clip(jax.tree.map(jnp.subtract, params, trained), math.inf)[1]
+
+    drawn = everyone(proxies.num_clients).draw(key)
+    return jnp.median(over_clients(norm, key, drawn, proxies)[1])

@@ -1,0 +1,112 @@
+"""Model splitting: a client's model becomes one visible submodel and m invisible ones, of known mean.
+
+Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
+Learning" (MSP-FL, MSPDQ-FL); section and equation numbers from there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.types import Key
+from fedpriv.privacy import Claim, msp_laplace_claim
+
+
+class Submodels(NamedTuple):
+    """A cohort's submodels.
+
+    Attributes:
+      visible: f32[M, d], a_i.
+      invisible: f32[M, m_max, d], b_{i,n}; zeros beyond a client's m_i.
+      real: bool[M, m_max], which there are.
+    """
+
+    visible: jax.Array
+    invisible: jax.Array
+    real: jax.Array
+
+
+class Splitting(NamedTuple):
+    """How the visible submodel is drawn.
+
+    Attributes:
+      draw: (key, w: f32[d], m: i32[]) -> a[0]: f32[d].
+      claim: the paper's epsilon, or None.
+    """
+
+    draw: Callable[[Key, jax.Array, jax.Array], jax.Array]
+    claim: Claim | None = None
+
+
+def uniform(factor: float) -> Splitting:
+    """a[0] ~ U[eps w, (1 + m - eps) w], each entry by itself (Remark 1), eps the splitting factor.
+
+    Its mean is (1 + m) w / 2, which is w for m = 1 only: Remark 1 cites Lemma 8 for all m, whose proof is for m =
+    1. The sum is exact whatever a[0].
+
+    Raises:
+      ValueError: a factor outside [0, 1).
+    """
+    if not 0 <= factor < 1:
+        raise ValueError(f"factor: {factor} is not in [0, 1)")
+
+    def draw(key: Key, w: jax.Array, m: jax.Array) -> jax.Array:
+        return w * jax.random.uniform(key, w.shape, w.dtype, factor, 1 + m - factor)
+
+    return Splitting(draw)
+
+
+def laplace(sensitivity: float, epsilon: float) -> Splitting:
+    """MSP + Lap: a[0] ~ Laplace(w, Delta_1 / eps_DP) (eq. 16), with the claim of Proposition 1.
+
+    Args:
+      sensitivity: Delta_1, in the l1 norm.
+      epsilon: eps_DP, pure epsilon in nats.
+
+    Raises:
+      ValueError: a sensitivity Delta_1 or an epsilon that is not positive and finite.
+    """
+    _require_positive("sensitivity", sensitivity)
+    claim = msp_laplace_claim(epsilon)
+    scale = sensitivity / epsilon
+
+    def draw(key: Key, w: jax.Array, m: jax.Array) -> jax.Array:
+        return w + scale * jax.random.laplace(key, w.shape, w.dtype)
+
+    return Splitting(draw, claim)
+
+
+def gaussian(std: float) -> Splitting:
+    """a[0] ~ N(w, std^2), std the standard deviation of each entry (ours, to compare with).
+
+    Raises:
+      ValueError: a standard deviation that is not positive and finite.
+    """
+    _require_positive("std", std)
+    return Splitting(lambda key, w, m: w + std * jax.random.normal(key, w.shape, w.dtype))
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name}: {value} is not positive and finite")
+
+
+def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: int) -> jax.Array:
+    """f32[most, d]: b_1..b_m random about their mean, with sum (1 + m) w - a, then zeros.
+
+    The paper leaves all but the sum open: here every entry is moved by a uniform part of w that cancels in the sum.
+
+    Args:
+      w: f32[d], the model.
+      a: f32[d], its visible submodel.
+      m: i32[] in 1..most.
+    """
+    real = (jnp.arange(most) < m)[:, None]
+    u = jnp.where(real, jax.random.uniform(key, (most, *w.shape), w.dtype, -1, 1), 0.0)
+    spread = jnp.where(real, u - jnp.sum(u, 0) / m, 0.0)
+    return jnp.where(real, ((1 + m) * w - a) / m + spread * w, 0.0)

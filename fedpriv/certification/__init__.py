@@ -1,0 +1,1 @@
+"""From a traced round to a certificate, and the checks of an algorithm."""

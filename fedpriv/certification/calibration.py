@@ -1,0 +1,178 @@
+"""Calibration: the noise, or the number of rounds, that a target epsilon allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fedpriv.certification.certificate import Looked, looked_at
+from fedpriv.privacy.arguments import require, require_count, require_delta
+
+if TYPE_CHECKING:
+    from fedpriv.rounds.algorithm import Algorithm
+
+_QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
+_MOST_ROUNDS = 2**24  # tried where none is given
+_FINEST = 1e-9
+
+
+def calibrate_noise(
+    make: Callable[[float], Algorithm],
+    params: Any,
+    federation: Any,
+    *,
+    epsilon: float,
+    rounds: int,
+    delta: float,
+    view: str = "third_party",
+    honest: float = 1.0,
+    claimed: bool = False,
+    tolerance: float = 1e-4,
+) -> float:
+    """Smallest noise multiplier for which `rounds` rounds cost at most `epsilon`.
+
+    Args:
+        make: noise multiplier -> algorithm, such as `lambda sigma: dp_fed_avg(..., noise_multiplier=sigma)`.
+        params, federation: as in `certify`.
+        epsilon: target, above 0, in nats.
+        rounds: number of rounds T.
+        delta: probability, in (0, 1).
+        view, honest: as in `certify`.
+        claimed: by the paper's formula instead of a certificate (view and honest are then ignored).
+        tolerance: relative, of the answer; it is on the safe side.
+
+    Raises:
+        ValueError: no function is given; the target cannot be reached with any multiplier up to 1e6, or is met by any
+            from 1e-3 on; as `certify`.
+        LeakError: as `certify`.
+    """
+    _check(epsilon, delta)
+    require(callable(make), "make", type(make).__name__, "give a function: noise -> algorithm")
+    require_count("rounds", rounds, 1)
+    require(
+        _FINEST <= tolerance < 1, "tolerance", tolerance, f"give a relative one in [{_FINEST:g}, 1)"
+    )
+
+    epsilon_of = _priced(params, federation, delta, view, honest, claimed)
+
+    def excess(log_noise: float) -> float:
+        """Above 0 where the noise is too little."""
+        found = epsilon_of(make(math.exp(log_noise)), rounds)
+        return min(max(math.log(max(found, 1e-300) / epsilon), -99.0), 99.0)
+
+    low, high = _bracket(excess, epsilon)
+    root = _root(excess, low, high, tolerance / 4)
+    while excess(root) > 0:
+        root += tolerance / 4
+    return math.exp(root)
+
+
+def _bracket(excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
+    """(too little, enough) noise, as logarithms."""
+    low, high, least, most = -0.5, 1.0, math.log(_QUIETEST), math.log(_LOUDEST)
+    while excess(high) > 0:
+        remedy = f"cannot be reached even with a noise multiplier of {_LOUDEST:g}; raise it"
+        require(high < most, "epsilon", epsilon, remedy)
+        low, high = high, min(high + 2, most)
+    while excess(low) <= 0:
+        remedy = f"is met by any noise multiplier from {_QUIETEST:g} on; lower it, or let `make` use its argument"
+        require(low > least, "epsilon", epsilon, remedy)
+        low, high = max(low - 2, least), low
+    return low, high
+
+
+def _root(excess: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
+    from scipy.optimize import brentq
+
+    return float(brentq(excess, low, high, xtol=tolerance))
+
+
+def calibrate_rounds(
+    algorithm: Algorithm,
+    params: Any,
+    federation: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    view: str = "third_party",
+    honest: float = 1.0,
+    claimed: bool = False,
+    at_most: int | None = None,
+) -> int:
+    """Largest number of rounds that costs at most `epsilon`, and at most `at_most`.
+
+    Args:
+        algorithm: its epsilon may not fall with the number of rounds.
+        params, federation: as in `certify`.
+        epsilon: target, above 0, in nats.
+        delta: probability, in (0, 1).
+        view, honest, claimed: as in `calibrate_noise`.
+        at_most: rounds that are wanted anyway; reaching them ends the search.
+
+    Raises:
+        ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds
+            reaches it; as `certify`.
+        LeakError: as `certify`.
+    """
+    _check(epsilon, delta)
+    most = _MOST_ROUNDS if at_most is None else at_most
+    require_count("at_most", most, 1)
+
+    epsilon_of = _priced(params, federation, delta, view, honest, claimed)
+
+    def allowed(rounds: int) -> bool:
+        return epsilon_of(algorithm, rounds) <= epsilon
+
+    first = epsilon_of(algorithm, 1)
+    require(
+        first <= epsilon,
+        "epsilon",
+        epsilon,
+        f"a single round costs {first:.4g}; raise it or the noise",
+    )
+    done = _largest(allowed, most)
+    remedy = f"{done} rounds do not reach it; there is nothing to find"
+    require(at_most is not None or done < most, "epsilon", epsilon, remedy)
+    return done
+
+
+def _largest(allowed: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` that is allowed, given that 1 is and that larger ones are not once one is not."""
+    done, over = 1, 2
+    while over <= most and allowed(over):
+        done, over = over, 2 * over
+    if over > most:
+        if allowed(most):
+            return most
+        over = most
+    while over - done > 1:
+        middle = (done + over) // 2
+        done, over = (middle, over) if allowed(middle) else (done, middle)
+    return done
+
+
+def _priced(
+    params: Any, federation: Any, delta: float, view: str, honest: float, claimed: bool
+) -> Callable[[Algorithm, int], float]:
+    """(algorithm, rounds) -> epsilon."""
+    last: list[Looked] = []
+
+    def epsilon(algorithm: Algorithm, rounds: int) -> float:
+        if not claimed:
+            if not last or last[0].algorithm is not algorithm:
+                last[:] = [looked_at(algorithm, params, federation)]
+            return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
+        claim = algorithm.claim(rounds, delta)
+        if claim is None:
+            raise ValueError(
+                "claimed: this algorithm has no claim of its own; calibrate the certificate"
+            )
+        return claim.epsilon
+
+    return epsilon
+
+
+def _check(epsilon: float, delta: float) -> None:
+    require(0 < epsilon < math.inf, "epsilon", epsilon, "give a target above 0, in nats")
+    require_delta(delta)

@@ -1,0 +1,222 @@
+"""From an algorithm to a certificate, by a trace of its round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.certification.beginning import check_constants, look_at_start
+from fedpriv.certification.look import Stage, look
+from fedpriv.certification.notes import Holding
+from fedpriv.certification.releases import constructed, pieces, seen
+from fedpriv.privacy import (
+    Certificate,
+    Release,
+    certify_releases,
+)
+from fedpriv.privacy.arguments import require_count
+from fedpriv.rounds.algorithm import Algorithm
+
+
+class Looked(NamedTuple):
+    """What was read off an algorithm's round.
+
+    Attributes:
+      algorithm: whose.
+      holding: what it was traced for.
+      stages: the releases with each of its samplers.
+      before: shapes of the state that a round is given.
+      after: shapes of (state, metrics) that it gives back.
+    """
+
+    algorithm: Algorithm
+    holding: Holding
+    stages: tuple[Stage, ...]
+    before: Any
+    after: Any
+
+    def releases(self, rounds: int) -> tuple[Release, ...]:
+        """What each view sees of so many rounds.
+
+        Raises:
+          ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
+            noise that do not go together.
+        """
+        if self.algorithm.releases is not None:
+            return tuple(self.algorithm.releases(rounds))
+        parts = self.algorithm.sampler.stages(rounds)
+        found, begun = [], 0
+        for (length, sampler), stage in zip(parts, self.stages, strict=True):
+            for steps, first in pieces(stage, begun, begun + length):
+                found += seen(stage, sampler, self.algorithm.unit, steps, first)
+            begun += length
+        return tuple(r for r in found if r.steps) or tuple(found)
+
+    def certify(
+        self, rounds: int, delta: float, *, view: str = "third_party", honest: float = 1.0
+    ) -> Certificate:
+        """As `certify`, of the round as it was traced.
+
+        Args:
+            rounds, view, honest: as `certify`.
+            delta: probability, in (0, 1).
+
+        Raises:
+            ValueError: for rounds, delta, a view or a fraction that is not allowed.
+        """
+        require_count("rounds", rounds, 0)
+        found = certify_releases(self.releases(rounds), delta, view, honest=honest)
+        read = self.algorithm.releases is None and math.isfinite(found.epsilon)
+        texts = (*found.assumptions, *(self._assumed() if read else ()))
+        return replace(found, basis=self.basis, assumptions=texts)
+
+    def _assumed(self) -> tuple[str, ...]:
+        """What the traced program does not show."""
+        closed = {
+            str(np.shape(c))
+            for stage in self.stages
+            for c in stage.constants
+            if np.size(c) > 1 and jnp.issubdtype(jnp.result_type(c), jnp.inexact)
+        }
+        texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
+        if closed:
+            shapes = ", ".join(sorted(closed))
+            texts.append(f"the arrays that the round closes over ({shapes}) do not depend on data")
+        return tuple(texts)
+
+    @property
+    def basis(self) -> str:
+        """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
+        if self.algorithm.releases is not None:
+            return "declared"
+        notes = [n for s in self.stages for n in (*s.sums, *s.means)]
+        samplers = [s for _, s in self.algorithm.sampler.stages(2)]
+        samplers += [n.records for n in notes if n.records is not None]
+        proved = all(constructed(n) for n in notes) and all(s.constructed for s in samplers)
+        return "constructed" if proved else "declared"
+
+
+def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+    """Traces the algorithm's round.
+
+    Args:
+      params: the model, its shapes, or key -> model.
+      federation: what it trains on, or one of the same shapes (`Federation.blank`).
+
+    Raises:
+      ValueError: the round releases what it does not bound, or what cannot be counted; a sampler for another number of
+        clients or of records.
+      LeakError: something private gets past the releases of a round, or into the initial state.
+    """
+    if hasattr(federation, "empty"):  # streamed
+        federation = federation.empty()
+    holding = Holding(
+        federation.num_clients, federation.capacity, _like(federation), federation.public.shape[-1]
+    )
+    for _, sampler in algorithm.sampler.stages(2):
+        population = sampler.accounting.population
+        if population != holding.num_clients:
+            raise ValueError(
+                f"sampler: made for {population} clients, but the federation has {holding.num_clients}; give both the "
+                "same number"
+            )
+    model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
+    state = jax.eval_shape(lambda model: algorithm.init(model, federation), model)
+    for name in ("params", "round"):
+        if not hasattr(state, name):
+            raise ValueError(f"init: the state has no field `{name}`")
+    found = _traced(algorithm, holding, state)
+    look_at_start(algorithm, model, federation)
+    for stage in found.stages:
+        _check_records(stage, np.asarray(federation.size))
+        check_constants(stage.constants, federation)
+    return found
+
+
+def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
+    stages: list[Stage] = []
+    out: Any = None
+    held: Any = None
+    before: Any = ()
+    while held != before:  # what clients keep in the first rounds is there in the later ones
+        stages, before = [], held
+        for _, sampler in algorithm.sampler.stages(2):
+            stage, out, held = look(algorithm, sampler, holding, state, held)
+            stages.append(stage)
+        if len(stages) == 1:
+            break
+    return Looked(algorithm, holding, tuple(stages), state, out)
+
+
+def retraced(looked: Looked) -> tuple[Stage, ...]:
+    """The stages, from another trace.
+
+    Raises:
+      ValueError: as `looked_at`.
+      LeakError: as `looked_at`.
+    """
+    return _traced(looked.algorithm, looked.holding, looked.before).stages
+
+
+def _like(federation: Any) -> Any:
+    """A client's records, in shapes."""
+    held = getattr(federation, "held", None)
+    cut = 2 if held is not None else 1
+    room = (federation.capacity,)
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((*room, *leaf.shape[cut:]), leaf.dtype),
+        federation.examples if held is None else held,
+    )
+
+
+def _check_records(stage: Stage, sizes: np.ndarray) -> None:
+    for note in stage.means:
+        assert note.records is not None
+        expected = note.records.accounting.population
+        if (sizes != expected).any():
+            odd = int(np.argmax((sizes != expected).reshape(-1)))
+            raise ValueError(
+                f"records: drawn among {expected} of each client, but client {odd % sizes.shape[-1]} holds "
+                f"{sizes.reshape(-1)[odd]}; give every client {expected}"
+            )
+
+
+def certify(
+    algorithm: Algorithm,
+    params: Any,
+    federation: Any,
+    rounds: int,
+    delta: float,
+    *,
+    view: str = "third_party",
+    honest: float = 1.0,
+) -> Certificate:
+    """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`.
+
+    What is seen is read off the algorithm's round, which is traced for these shapes: the certificate is *constructed*.
+    Where the algorithm brings `releases`, or a mechanism made by hand, it is *declared*.
+
+    Formal guarantees: see `certify_releases`.
+
+    Args:
+        algorithm: what trains.
+        params: the model, its shapes, or key -> model.
+        federation: what it trains on, or one of the same shapes (`Federation.blank`).
+        rounds: number of rounds T, 0 or more.
+        delta: probability, in (0, 1).
+        view: "third_party" (every global model), "server" (every message, knows the cohort) or
+            "server_secagg" (the cohort's sums, knows the cohort).
+        honest: fraction of each cohort that adds its share of the noise and keeps it to itself;
+            the others drop out or collude.
+
+    Raises:
+        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`.
+        LeakError: something private gets past the releases of a round: what, and in which line.
+    """
+    looked = looked_at(algorithm, params, federation)
+    return looked.certify(rounds, delta, view=view, honest=honest)

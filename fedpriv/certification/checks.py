@@ -1,0 +1,232 @@
+"""What an `Algorithm` owes the laboratory: cheap checks before every run, thorough ones for tests of new algorithms."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import jaxpr_as_fun
+from jax.interpreters import partial_eval
+
+from fedpriv.certification.certificate import Looked, looked_at, retraced
+from fedpriv.certification.flow import HEARD
+from fedpriv.certification.measurements import (
+    check_codec,
+    check_declared,
+    check_mechanism,
+    check_sampler,
+)
+from fedpriv.compression.codecs import Wire
+from fedpriv.core.types import Params, State
+from fedpriv.data.federation import Federation
+from fedpriv.privacy import VIEWS, Claim, Release
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.one_round import one_round
+
+_ROUNDS, _DELTA = 2, 1e-3
+_KNOWN = {"uplink", "downlink", "diagnostics"}
+
+
+def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+    """The checks that `simulate` makes before the first round; they trace the round, and run nothing of it.
+
+    Checked: the state begins with the model and round 0, keeps its shapes and types, and counts its rounds; metrics
+    are complete and known; nothing private reaches state or metrics past the releases.
+
+    Args:
+      params, federation: as `looked_at`.
+
+    Raises:
+      ValueError: what does not hold, in one line.
+      LeakError: something private gets past the releases of a round: what, and in which line.
+    """
+    looked = looked_at(algorithm, params, federation)
+    model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
+    same = _kinds(looked.before.params) == _kinds(model)
+    _require(same, "init: `params` is not the model that was given")
+    after, metrics = looked.after
+    for (path, was), became in zip(
+        jax.tree.leaves_with_path(looked.before), jax.tree.leaves(after), strict=True
+    ):
+        _require(
+            _kind(became) == _kind(was),
+            f"round: the state changes: {jax.tree_util.keystr(path)} was {_kind(was)} and became {_kind(became)}; "
+            "give back what `init` gave",
+        )
+    _check_metrics(metrics)
+    _check_counter(looked)
+    return looked
+
+
+def check_algorithm(
+    algorithm: Algorithm, params: Params, federation: Federation, *, seed: int = 1
+) -> None:
+    """Runs a few rounds of `algorithm` and asks for its privacy.
+
+    Beyond the checks before a run: a round is a function of its arguments alone, needs nothing from the host, and
+    leaves the model finite; every view gets a certificate. Samplers, mechanisms made by hand and declared releases are
+    measured: how often clients are drawn, how far a clipped contribution reaches, how loud the noise is. A correct
+    algorithm fails one of these tests with probability 1e-6.
+
+    Args:
+      params: an initial model.
+      federation: a small one, of as many clients as the algorithm was made for.
+      seed: of the rounds.
+
+    Raises:
+      ValueError: what does not hold, in one line.
+      LeakError: something private gets past the releases of a round: what, and in which line.
+    """
+    looked = check_launch(algorithm, params, federation)
+    _check_twice(looked)
+    state = jax.tree.map(jnp.asarray, algorithm.init(params, federation))
+    _require(_identical(state.params, params), "init: `params` is not the model that was given")
+    _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
+    run, key = jax.jit(one_round(algorithm)), jax.random.key(seed)
+    after, metrics = run(key, state, federation)
+    _require(
+        _identical((after, metrics), _without_the_host(run, key, state, federation)),
+        "round: the same key gives another result; draw everything from the key",
+    )
+    _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
+    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
+    _require(finite, "round: the model is NaN or infinite after it")
+    _check_keys(looked, state, seed)
+    _check_privacy(looked)
+    notes = [note for stage in looked.stages for note in (*stage.sums, *stage.means)]
+    samplers = [sampler for _, sampler in algorithm.sampler.stages(2)]
+    for sampler in (*samplers, *(note.records for note in notes if note.records)):
+        check_sampler(sampler, seed)
+    for note in notes:
+        check_mechanism(note, seed)
+        check_codec(note, seed)
+    if algorithm.releases is not None:
+        check_declared(algorithm, looked, state, federation)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def _identical(one: Any, other: Any) -> bool:
+    def same(a: Any, b: Any) -> bool:
+        if jnp.issubdtype(jnp.asarray(a).dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        return np.array_equal(a, b, equal_nan=True)
+
+    return all(jax.tree.leaves(jax.tree.map(same, one, other)))
+
+
+def _kinds(tree: Any) -> list[str]:
+    return [str(jax.tree.structure(tree)), *map(_kind, jax.tree.leaves(tree))]
+
+
+def _kind(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
+
+
+def _check_metrics(metrics: Any) -> None:
+    remedy = (
+        "give back the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
+    )
+    _require("uplink" in metrics, f"metrics: there is no 'uplink'; {remedy}")
+    unknown = sorted(set(metrics) - _KNOWN)
+    _require(not unknown, f"metrics: {unknown} belong under 'diagnostics'")
+    for way in {"uplink", "downlink"} & set(metrics):
+        wire = metrics[way]
+        _require(isinstance(wire, Wire), f"metrics: {way!r} is not a `Wire`; {remedy}")
+        whole = all(jnp.issubdtype(jnp.result_type(n), jnp.integer) for n in wire)
+        _require(whole, f"metrics: {way!r} is not of whole numbers; round them")
+    for name, value in metrics.get("diagnostics", {}).items():
+        _require(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
+
+
+def _check_counter(looked: Looked) -> None:
+    """Computes the counter alone, where that takes a few equations."""
+    leaves, program = jax.tree.leaves_with_path(looked.before), looked.stages[-1].program
+    name = jax.tree_util.keystr
+    (place,) = [i for i, (path, _) in enumerate(leaves) if name(path) == ".round"]
+    used = [i == place for i in range(len(program.jaxpr.outvars))]
+    counter, needed = partial_eval.dce_jaxpr(program.jaxpr, used)
+    if len(counter.eqns) > 100 or counter.constvars or sum(needed) != needed[1 + place]:
+        return  # by other means; a full check runs it
+    _require(bool(needed[1 + place]), "round: the state's `round` must go up by 1")
+    count = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))
+    for now in (5, 10**6 + 5):
+        (after,) = count(jnp.asarray(now, leaves[place][1].dtype))
+        _require(int(after) == now + 1, "round: the state's `round` must go up by 1")
+
+
+def _check_twice(looked: Looked) -> None:
+    """Traced again, a round that counts on the host, or draws there, is another program."""
+    for before, after in zip(looked.stages, retraced(looked), strict=True):
+        same = _text(before.program) == _text(after.program) and all(
+            np.array_equal(a, b) for a, b in zip(before.constants, after.constants, strict=True)
+        )
+        _require(
+            same,
+            "round: traced again it is another program; it counts or draws on the host (np.random, a global): take "
+            "numbers from its key and its state",
+        )
+
+
+def _text(program: Any) -> str:
+    return re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))
+
+
+def _without_the_host(run: Any, *args: Any) -> Any:
+    with jax.transfer_guard("disallow"):
+        try:
+            return run(*args)
+        except jax.errors.JaxRuntimeError as error:
+            raise ValueError(
+                f"round: it moves data between host and device ({str(error).splitlines()[0]})"
+            ) from None
+
+
+def _check_keys(looked: Looked, state: State, seed: int) -> None:
+    """Runs the round as it was traced, in which one client stands for all, and collects the keys of its noises."""
+    root, leaves = jax.random.key(seed), jax.tree.leaves(state)
+    for stage in looked.stages:
+        run = jax.jit(jaxpr_as_fun(stage.program))
+        HEARD.clear()
+        for t in range(2):
+            out = run(jax.random.fold_in(root, t), *leaves, jnp.int32(t))
+            leaves = out[: len(leaves)]
+        jax.block_until_ready(leaves)
+        jax.effects_barrier()
+        _require(
+            len(set(HEARD)) == len(HEARD),
+            "round: two of its noises are drawn from one key, so that their difference has none; derive a key for each "
+            "(fold_in(key, i + j) is the same for many i and j)",
+        )
+
+
+def _check_privacy(looked: Looked) -> None:
+    releases = looked.releases(_ROUNDS)
+    _require(all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`")
+    _require(
+        looked.releases(_ROUNDS) == releases,
+        "releases: they changed when they were asked for again; they must not depend on the data",
+    )
+    for view in VIEWS:
+        seen = sum(release.steps for release in releases if release.view == view)
+        _require(
+            seen >= _ROUNDS,
+            f"releases: of {_ROUNDS} rounds {view} is told of {seen}; tell each of `fp.VIEWS` of all",
+        )
+    for release in releases:
+        _require(
+            release.multiplier > 0 or bool(release.reason),
+            f"releases: the multiplier towards {release.view} is 0 without a reason",
+        )
+    for view in VIEWS:
+        nothing = looked.certify(0, _DELTA, view=view).epsilon
+        _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
+        looked.certify(_ROUNDS, _DELTA, view=view)
+    claim = looked.algorithm.claim(_ROUNDS, _DELTA)
+    _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

@@ -1,0 +1,137 @@
+"""What a round releases, read off its program; and that nothing else leaves the clients.
+
+The round is traced with a cohort in which one client stands for all. Marks in the traced program say where private data
+come from and where a mechanism has perturbed them. So releases are counted as often as they are computed, and labels of
+private data are followed (`fedpriv.flow`): one that reaches the state or the metrics past all releases is a leak.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from fedpriv.certification.beginning import constants
+from fedpriv.certification.flow import NONE, follow, programs, where
+from fedpriv.certification.notes import (
+    FROM_KEY,
+    Held,
+    Holding,
+    LeakError,
+    Note,
+    Notes,
+    noisy,
+    of,
+)
+from fedpriv.certification.rules import Rules, leak
+from fedpriv.certification.watched import Watched, in_one_line
+from fedpriv.core.types import Key, Metrics, PyTree, State
+from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.samplers import Sampler
+
+
+class Stage(NamedTuple):
+    """What a round with one sampler releases.
+
+    Attributes:
+      sums, means: the cohort's sums, and the private means of a client's records.
+      alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
+      constants: arrays that the round closes over.
+      program: the traced round, (key, state, rounds done) -> (state, metrics), its leaves.
+    """
+
+    sums: tuple[Note, ...]
+    means: tuple[Note, ...]
+    alone: bool
+    constants: tuple[Any, ...]
+    program: ClosedJaxpr
+
+
+def look(
+    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State, held: Any = None
+) -> tuple[Stage, Any, Any]:
+    """(the releases of `algorithm.round` with cohorts of `sampler`, shapes of (state, metrics)).
+
+    Args:
+      state: shapes.
+
+    Raises:
+      LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
+      ValueError: an error in the round, which is said with its line; calls of the host.
+    """
+    notes: Notes = []
+
+    def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics]:
+        given = algorithm.round(key, state, Watched(t, holding, sampler, notes))
+        # A state of two fields would unpack as well, so that the metrics are looked at.
+        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
+            raise ValueError("round: it does not give back (state, metrics) with a dict of metrics")
+        if _structure(given[0]) != _structure(state):
+            raise ValueError("round: the state changes its structure; give back what `init` gave")
+        return given
+
+    key = jax.eval_shape(jax.random.key, 0)
+    try:
+        traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+    except Exception as error:
+        if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
+            raise
+        raise ValueError(in_one_line(error)) from None
+    _check_host(traced.jaxpr)
+    rules = Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
+    leaves = jax.tree_util.tree_leaves_with_path(out)
+    states = len(jax.tree.leaves(state))
+    held, before = held or [NONE] * states, None
+    while held != before:  # what clients keep comes back in the next round
+        for note in notes:
+            note.times = 0
+        given = [frozenset({FROM_KEY}), *held, NONE]
+        found = follow(traced.jaxpr, given, rules.marked, rules.step)
+        held, before = [h | of(Held, x) for h, x in zip(held, found, strict=False)], held
+    for (path, _), labels, var in zip(leaves, found, traced.jaxpr.outvars, strict=True):
+        name = _name(path)
+        if name.startswith("metrics") and "diagnostics" in name:
+            continue
+        theirs = path[0].idx == 0 and getattr(path[1], "name", "") not in ("params", "round")
+        leaked = rules.private(labels) | (NONE if theirs else of(Held, labels))
+        if leaked:
+            made = [where(eqn) for eqn in traced.jaxpr.eqns if var in eqn.outvars]
+            raise LeakError(leak(name, leaked, made))
+    sums = tuple(n for n in notes if n.kind == "sum" and n.times)
+    means = tuple(n for n in notes if n.kind == "mean" and n.times)
+    return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out, held
+
+
+def _check_host(jaxpr: Jaxpr) -> None:
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("pure_callback", "io_callback"):
+            raise ValueError(
+                f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
+            )
+        if eqn.primitive.name in ("new_ref", "empty_ref", "swap", "addupdate", "run_state"):
+            raise ValueError(
+                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
+            )
+        for inner in programs(eqn):
+            _check_host(inner)
+
+
+def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
+    """Whether the certificate counts on nobody's knowing who takes part."""
+    drawn = sampler.accounting
+    if unit == "record" or isinstance(drawn, Everyone | WithReplacement):
+        return False
+    sums = [n for n in notes if n.kind == "sum" and noisy(n)]
+    return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
+
+
+def _structure(tree: PyTree) -> Any:
+    return jax.tree.structure(tree)
+
+
+def _name(path: Any) -> str:
+    root = ("state", "metrics")[path[0].idx]
+    return root + jax.tree_util.keystr(path[1:])

@@ -1,0 +1,240 @@
+"""Measurements of what a program cannot prove of itself: how samplers draw, mechanisms clip, and how loud noise is.
+
+For what is made by hand. A correct one is refused with probability 1e-6 at most, all its tests together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedpriv.certification.certificate import Looked
+from fedpriv.certification.notes import Note
+from fedpriv.core.trees import dimension, flatten, unflatten
+from fedpriv.core.types import Key, PyTree, State
+from fedpriv.mechanisms.mechanisms import Mechanism
+from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.one_round import keys_of
+from fedpriv.rounds.samplers import Draw, Sampler
+
+FALSE_ALARM = 1e-6
+_DRAWS = 2000  # of samplers and noise
+_MOST_NUMBERS = 10**8  # of noise at a time
+_FAR = 1e3  # times the clip norm: what a worst contribution is before it is clipped
+_ROUNDING = 1e-3  # relative, of clip norms
+
+
+def check_sampler(sampler: Sampler, seed: int) -> None:
+    """Raises ValueError: a sampler made by hand draws somebody, or a pair, more often than its accounting says."""
+    if sampler.constructed:
+        return
+    from scipy.stats import binom
+
+    told, n = sampler.accounting, sampler.accounting.population
+    draws: Draw = jax.jit(jax.vmap(sampler.draw))(jax.random.split(jax.random.key(seed), _DRAWS))
+    there = np.zeros((_DRAWS, n + 1))
+    ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
+    np.add.at(there, (np.arange(_DRAWS)[:, None], ids), 1)
+    there = there[:, :n]
+    fixed = isinstance(told, FixedSize | Everyone)
+    wrong_size = fixed and (there.sum(1) != told.most).any()
+    if not isinstance(told, WithReplacement) and (there.max() > 1 or wrong_size):
+        raise ValueError(
+            f"sampler: some of its draws are no {told}; make draw and accounting together, as `fp.poisson` does"
+        )
+    once = there > 0
+    pair = (
+        told.rate * (told.most - 1) / max(n - 1, 1) if isinstance(told, FixedSize) else told.rate**2
+    )
+    together = once.T.astype(float) @ once
+    rates = np.where(np.eye(n), told.rate, 1.0 if isinstance(told, WithReplacement) else pair)
+    excess = together - binom.isf(FALSE_ALARM / n**2, _DRAWS, rates)
+    if excess.max() > 0:
+        i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        whom = f"client or record {i}" if i == j else f"{i} and {j} together"
+        raise ValueError(
+            f"sampler: {whom} is in {together[i, j] / _DRAWS:.3g} of the draws, but the accounting says "
+            f"{rates[i, j]:.3g}; make draw and accounting together, as `fp.poisson` does"
+        )
+
+
+def check_codec(note: Note, seed: int) -> None:
+    """Raises ValueError: a codec that says it is not lossy changes messages."""
+    if note.codec.lossy or note.codec.known:
+        return
+    keys = jax.random.split(jax.random.key(seed), 2)
+    z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(note.like)),))
+    message = unflatten(z, note.like)
+    decoded = note.codec.code(keys[1], message).message
+    if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
+        raise ValueError(
+            f"codec ({note.line}): what is decoded is not what was sent, but it says lossy=False; say True"
+        )
+
+
+def check_mechanism(note: Note, seed: int) -> None:
+    """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says."""
+    used: Any = note.mechanism.in_round(0)  # type: ignore[union-attr]
+    told = note.mechanism.stages(1)[-1][1]  # type: ignore[union-attr]
+    if not told > 0 or (isinstance(note.mechanism, Mechanism | Dynamic) and used.constructed):
+        return
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
+    d = dimension(zeros)
+    draws = int(np.clip(_MOST_NUMBERS // d, 100, _DRAWS))
+    keys = jax.random.split(jax.random.key(seed), draws)
+    noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
+    noise -= noise.mean(0)
+    quietest = int(np.argmin(noise.std(0)))
+    scale = _FAR * float(np.max(jax.tree.leaves(used.clip_norm)))
+    *far, least = (
+        np.asarray(flatten(used.clip(unflatten(scale * u, zeros))[0]), np.float64)
+        for u in (*_directions(zeros, seed), jnp.zeros(d).at[quietest].set(1.0))
+    )
+    if used.noise == "laplace":
+        reach = max(np.linalg.norm(u, ord=1) for u in (*far, least))
+        quiet, last = np.abs(noise).mean() / reach, np.abs(noise[:, quietest]).mean() / reach
+        bounds, loud = _of_means, quiet
+    else:
+        quiet, last = min(_loudness(noise, u) for u in far), _loudness(noise, least)
+        bounds, loud = _of_deviations, min(quiet, last)
+    low, high = bounds(draws, 8)
+    what = f"mechanism ({note.line})"
+    _compare(what, quiet, loud, float(told), low, high)
+    _compare(what, last, 0.0, float(told), bounds(draws, 8 * d)[0], high)  # the least of d
+
+
+def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:
+    """Raises ValueError: what releases declare by hand is not what the round draws and perturbs.
+
+    Whole clients are measured: how far one moves the model, and how far noise does where nobody takes part.
+    """
+    drawn = algorithm.sampler.stages(2)[-1][1]
+    own = algorithm._replace(releases=None)
+    derived = {r.view: r for r in looked._replace(algorithm=own).releases(1)}
+    for release in looked.releases(1):
+        told = release.participation or release.sampling
+        if release.unit != algorithm.unit or told != drawn.accounting:
+            raise ValueError(
+                f"releases: {release.view} is told of a {release.unit} in {told}, but the round protects a "
+                f"{algorithm.unit} in {drawn.accounting}; declare that"
+            )
+        known = derived[release.view].multiplier
+        if 0 < known < release.multiplier * (1 - _ROUNDING):
+            raise ValueError(
+                f"releases: {release.view} is told of a multiplier of {release.multiplier:.4g}, but the round's own is "
+                f"{known:.4g}; leave out `releases`"
+            )
+        if known == 0 < release.multiplier and (release.view, release.unit) == (
+            "third_party",
+            "client",
+        ):
+            _measure(algorithm, drawn, state, federation, release)
+
+
+class _Pushed(Cohort):
+    """A cohort with `extra` added to the sum of its messages."""
+
+    extra: PyTree = None
+
+    def _shown(self, total: PyTree, *_: Any) -> PyTree:
+        return total if self.extra is None else jax.tree.map(jnp.add, total, self.extra(total))
+
+
+def _measure(
+    algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, release: Release
+) -> None:
+    """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
+    draw_key, own_key = keys_of(jax.random.key(0))
+    drawn = sampler.draw(draw_key)
+    nobody = jnp.zeros(len(drawn.mask), bool)
+    alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
+
+    def moved(key: Key, state: State, mask: jax.Array, extra: Any = None) -> jax.Array:
+        cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
+        cohort.extra = extra
+        after, _ = algorithm.round(key, state, cohort)
+        return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
+
+    noise = jax.jit(lambda key: lax.map(lambda k: moved(k, state, nobody), key))(
+        jax.random.split(own_key, _DRAWS)
+    )
+    noise = np.asarray(noise - noise.mean(0), np.float64)
+    of_client = jax.jit(lambda s: moved(own_key, s, alone) - moved(own_key, s, nobody))
+    far = [
+        of_client(state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params)))
+        for scale in (1.0, 1e2, 1e4)  # models whose gradients are far larger
+    ]
+    low, high = _of_deviations(_DRAWS, 8)
+    if release.mechanism is None:
+        high = math.inf  # who knows how far a client could move the model
+    else:
+        bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
+
+        def at_the_bound(total: PyTree) -> PyTree:
+            d = dimension(total)
+            return unflatten(jnp.full(d, bound / math.sqrt(d)), total)
+
+        pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
+        far.append(pushed)
+    each = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
+    measured = min(each, default=math.inf)
+    _compare("releases", measured, measured, release.multiplier, low, high)
+
+
+def _compare(
+    what: str, quiet: float, loud: float, declared: float, low: float, high: float
+) -> None:
+    if quiet < low * declared * (1 - _ROUNDING):
+        raise ValueError(
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {quiet:.3g} times the "
+            "largest contribution was measured; add the noise, clip, or declare less"
+        )
+    if math.isfinite(high) and loud > high * declared * (1 + _ROUNDING):
+        raise ValueError(
+            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {loud:.3g} times the largest "
+            "contribution was measured; declare what is there"
+        )
+
+
+def _loudness(noise: np.ndarray, u: np.ndarray) -> float:
+    """Deviation of noise (f64[draws, d]) along u over its length: at least the multiplier of hiding u.
+
+    By Cauchy and Schwarz, (u'u)^2 <= (u' S u)(u' S^-1 u) for any covariance S.
+    """
+    square = float(u @ u)
+    return float(np.sqrt(np.mean((noise @ u) ** 2))) / square if square else math.inf
+
+
+def _of_deviations(draws: int, tests: int) -> tuple[float, float]:
+    """Between which the deviation of so many normals over the true one lies."""
+    from scipy.stats import chi2
+
+    tail = FALSE_ALARM / tests
+    low, high = chi2.ppf(tail, draws - 1), chi2.isf(tail, draws - 1)
+    return math.sqrt(low / draws), math.sqrt(high / draws)
+
+
+def _of_means(draws: int, tests: int) -> tuple[float, float]:
+    """Between which the mean of so many exponentials over the true one lies."""
+    from scipy.stats import gamma
+
+    tail = FALSE_ALARM / tests
+    low, high = gamma.ppf(tail, draws - 1), gamma.isf(tail, draws)
+    return float(low / draws), float(high / draws)
+
+
+def _directions(like: PyTree, seed: int) -> list[jax.Array]:
+    """Of worst contributions: one coordinate, all, at random, and where noise of one key for all leaves cancels."""
+    leaves = jax.tree.leaves(like)
+    d, least = dimension(like), min(leaf.size for leaf in leaves)
+    against = [jnp.zeros(leaf.size).at[:least].set((-1.0) ** i) for i, leaf in enumerate(leaves)]
+    one, z = jnp.zeros(d).at[0].set(1.0), jax.random.normal(jax.random.key(seed + 1), (d,))
+    return [one, jnp.ones(d), z, jnp.concatenate(against)]

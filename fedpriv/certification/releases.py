@@ -1,0 +1,223 @@
+"""What each view sees of a run, read off its traced rounds.
+
+Views: a third party sees every global model; a server every message; a server behind secure aggregation their sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedpriv.certification.look import Stage
+from fedpriv.certification.notes import Note
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
+from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism
+from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy import (
+    VIEWS,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    WithReplacement,
+)
+from fedpriv.rounds.samplers import Sampler
+
+
+def constructed(note: Note) -> bool:
+    """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
+    used: Any = note.mechanism
+    start = used.start if type(used) is Dynamic else used
+    if type(start) is MedianClipping or (type(start) is Mechanism and start.multiplier == 0):
+        return True
+    told = note.codec.lossy or note.codec.known
+    return type(start) is Mechanism and start.constructed and told and note.by_records
+
+
+def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
+    """(number of rounds, the first of them) of each part of [begin, end) in which no mechanism changes."""
+    cuts = {begin, end}
+    for note in (*stage.sums, *stage.means):
+        ends = np.cumsum([steps for steps, _ in _parts(note, end)])
+        cuts |= {int(cut) for cut in ends if begin < cut < end}
+    marks = sorted(cuts)
+    return list(zip(np.diff(marks).tolist(), marks, strict=False)) or [(0, begin)]
+
+
+def _parts(note: Note, rounds: int) -> tuple[tuple[int, float], ...]:
+    assert note.mechanism is not None
+    return note.mechanism.stages(rounds)
+
+
+def _multiplier(note: Note, t: int) -> float:
+    """Of a single release in round t."""
+    try:
+        return float(_parts(note, t + 1)[-1][1])
+    except jax.errors.ConcretizationTypeError:
+        raise ValueError(
+            f"mechanism: its multiplier is computed in the round ({note.line}), so that nothing can be certified; give "
+            "a number, or `fp.dynamic` for one that changes"
+        ) from None
+
+
+def seen(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
+    """What each view sees of rounds that are alike."""
+    sums = [note for note in stage.sums if note.mechanism is not ALREADY_PRIVATE]
+    if sums and stage.means and any(_multiplier(n, first) > 0 for n in sums):
+        raise ValueError(
+            f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
+        )
+    if sums:
+        return _of_clients(sums, sampler, unit, steps, first)
+    if stage.means:
+        return _of_records(stage, sampler, unit, steps, first)
+    return [Release(view, unit, math.inf, sampler.accounting, steps) for view in VIEWS]
+
+
+def _of_clients(
+    notes: Sequence[Note], sampler: Sampler, unit: str, steps: int, first: int
+) -> list[Release]:
+    """Perturbed sums of the messages of one cohort, all together one release.
+
+    The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
+    each with its own share only: at worst 1 / s of it for the largest s. Messages that a codec rounds carry no noise,
+    which the server adds to their sum: nothing hides them from it. A client that is drawn with replacement may fill all
+    places of a round, and moves the sum by as many clip norms.
+    """
+    drawn, reason = sampler.accounting, _reason(notes, first)
+    kinds = {note.mechanism.noise for note in notes if _multiplier(note, first) > 0}  # type: ignore[union-attr]
+    if len({note.local for note in notes}) > 1 or len(kinds) > 1:
+        raise ValueError(
+            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({notes[0].line}, "
+            f"{notes[-1].line}); give all the same"
+        )
+    noise = kinds.pop() if kinds else "gaussian"
+    power = 2 if noise == "gaussian" else 1
+    multiplier = _together([(_multiplier(n, first), n.times) for n in notes], power)
+    lossy = any(note.codec.lossy for note in notes)
+    common = {"noise": noise, "mechanism": _drawable(notes, first)}
+
+    def release(view: str, m: float, in_shares: bool, reason: str, **more: Any) -> Release:
+        given: dict[str, Any] = (
+            {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+        )
+        return Release(view, unit, m, steps=steps, **given)
+
+    if notes[0].local and multiplier > 0:
+        shown = isinstance(drawn, Poisson)  # as if the view knew who takes part
+        full = isinstance(drawn, FixedSize | Everyone)
+        hidden: dict[str, Any] = {}
+        if shown:
+            hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
+        summed = noise == "gaussian" and full and not lossy
+        loud = math.sqrt(drawn.most) if summed else 1.0
+        return [
+            release(
+                view,
+                multiplier * (loud if view != "server" else 1),
+                summed and view != "server",
+                "",
+                **hidden,
+            )
+            for view in VIEWS
+        ]
+    if isinstance(drawn, WithReplacement):
+        multiplier /= drawn.most
+    if lossy and multiplier > 0:
+        bare = (0.0, False, "the server adds the noise, after it has decoded messages")
+        by_server = release("third_party", multiplier, False, reason, by_server=True)
+        return [by_server, release("server", *bare), release("server_secagg", *bare)]
+    share = (multiplier / math.sqrt(drawn.most), False, reason)
+    if noise == "laplace" and multiplier > 0:
+        share = (0.0, False, "a client's share of Laplace noise is not Laplace")
+    whole = (multiplier, True, reason)
+    return [
+        release("third_party", *whole),
+        release("server", *share),
+        release("server_secagg", *whole),
+    ]
+
+
+def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
+    """Of releases of one cohort, each so many times: sensitivities add up in l2 (power 2), or l1."""
+    each = [(m, times) for m, times in multipliers if times]
+    if any(m == 0 for m, _ in each):
+        return 0.0
+    if len(each) == 1 and each[0][1] == 1:
+        return each[0][0]
+    return float(sum(times * m**-power for m, times in each) ** (-1 / power))
+
+
+def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
+    """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
+
+    The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
+    keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone`, a third party, or a
+    server that sees sums, sees no more than that, with the noise of all its members. A whole client is in each of its
+    own steps: no sampling of records hides it.
+    """
+    groups: dict[Any, list[Note]] = {}
+    for note in stage.means:
+        assert note.records is not None
+        kind = note.records.accounting, id(note.mechanism)
+        groups.setdefault(kind, []).append(note)
+    if len(groups) > 1 and sampler.accounting.rate < 1:
+        raise ValueError(
+            f"round: private means of two kinds in one round ({stage.means[0].line}, {stage.means[-1].line}); with "
+            "sampled clients give one sampler of records and one mechanism"
+        )
+    found = []
+    fixed = isinstance(sampler.accounting, FixedSize | Everyone)
+    for (records, _), notes in groups.items():
+        used: RecordMechanism = notes[0].mechanism  # type: ignore[assignment]
+        whole = unit == "client"
+        most = records.most if whole or isinstance(records, WithReplacement) else 1
+        own = _multiplier(notes[0], first) / most
+        for view in VIEWS:
+            shared = (
+                stage.alone
+                and fixed
+                and not whole
+                and view != "server"
+                and used.noise == "gaussian"
+            )
+            found.append(
+                Release(
+                    view,
+                    unit,
+                    own * math.sqrt(sampler.accounting.most) if shared else own,
+                    Everyone(records.population) if whole else records,
+                    steps,
+                    noise=used.noise,
+                    in_shares=shared,
+                    repeats=sum(note.times for note in notes),
+                    participation=sampler.accounting,
+                    reason="" if own > 0 else used.reason,
+                    mechanism=_drawable(notes[:1], first),
+                )
+            )
+    return found
+
+
+def _reason(notes: Sequence[Note], first: int) -> str:
+    """Why nothing is hidden, if nothing is."""
+    bare = [note.mechanism.reason for note in notes if _multiplier(note, first) == 0]  # type: ignore[union-attr]
+    return "; ".join(dict.fromkeys(bare))
+
+
+def _drawable(notes: Sequence[Note], first: int) -> Mechanism | None:
+    """The mechanism for audits, where there is one."""
+    used = notes[0].mechanism.in_round(first) if len(notes) == 1 else None  # type: ignore[union-attr]
+    return _static(used) if isinstance(used, Mechanism) else None
+
+
+def _static(used: Mechanism) -> Mechanism:
+    """With a clip norm of 1 where it is computed in the round."""
+    if used.parts:
+        return joint(*map(_static, used.parts))
+    traced = any(isinstance(c, jax.core.Tracer) for c in jax.tree.leaves(used.clip_norm))
+    return used.at(1.0, used.noise_multiplier) if traced and used.at else used

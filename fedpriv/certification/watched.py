@@ -1,0 +1,167 @@
+"""The cohort of a round that is looked at: one client stands for all, and marks say what is private and released."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.certification.flow import MARK
+from fedpriv.certification.notes import (
+    TAKING_PART,
+    Holding,
+    Note,
+    Notes,
+    Private,
+    tree_mark,
+)
+from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.types import Key, Metrics, Params, PyTree
+from fedpriv.mechanisms.mechanisms import unprotected
+from fedpriv.mechanisms.per_example import RecordMechanism
+from fedpriv.privacy.sampling import Poisson
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.shard import Shard
+
+
+class Watched(Cohort):
+    """The cohort of a round that is looked at, after `round` (i32[]) others."""
+
+    def __init__(self, round: jax.Array, holding: Holding, sampler: Sampler, notes: Notes):
+        super().__init__(round, holding, Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)), sampler)
+        self._notes = notes
+        self._call = -1
+
+    @property
+    def size(self) -> jax.Array:
+        """i32[], marked where it says who takes part."""
+        if not isinstance(self._sampler.accounting, Poisson):
+            return jnp.int32(self._sampler.slots)
+        line = user_line()
+        note = Note("source", line, label=Private(TAKING_PART, -1, line))
+        return tree_mark(self._notes, note, jnp.int32(0))
+
+    @property
+    def public(self) -> Shard:
+        """Stand-ins for the public examples."""
+        count, like = self._federation.public, self._federation.like
+        examples = jax.tree.map(lambda s: jnp.zeros((count, *s.shape[1:]), s.dtype), like)
+        return Shard(examples, jnp.int32(count), self.round)
+
+    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+        notes, line = self._notes, user_line()
+        call = self._call = len(notes)
+        source = Note("source", line, label=Private("a client's data", call, line))
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
+        examples, size = tree_mark(notes, source, (zeros, jnp.int32(1)))
+        key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
+        given = tree_mark(notes, Note("own", line, call, source.label), own)
+        rows = jax.tree.map(lambda leaf: leaf[0], given)
+        shard = watched_shard(notes, call)(examples, size, self.round)
+        total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
+        return total, jax.tree.map(lambda leaf: leaf[None], kept)
+
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
+        note = Note(
+            "sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total)
+        )
+        return tree_mark(self._notes, note, (total, key))[0]
+
+    def _metrics(self, wire: Any, seen: Any) -> Metrics:
+        line = user_line()
+        label = Private(TAKING_PART, -1, line)
+        marked = tree_mark(self._notes, Note("seen", line, label=label), dict(seen))
+        return super()._metrics(wire, marked)
+
+    def _agreed(
+        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
+    ) -> PyTree:
+        slots = self._sampler.slots
+        everyones = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
+        )
+        return self._shown(protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False)
+
+    def _stored(self, own: PyTree, new: PyTree) -> PyTree:
+        stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
+        note = Note("store", user_line(), self._call)
+        return tree_mark(self._notes, note, (own, stored))[1]  # the rows of all others stay
+
+
+def _shapes(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+
+
+def watched_shard(notes: Notes, call: int) -> type[Shard]:
+    """The shard of the client of a cohort's call."""
+
+    class WatchedShard(Shard):
+        def private_mean(
+            self,
+            key: Key,
+            gradients: Any,
+            params: Params,
+            *,
+            records: Sampler,
+            mechanism: RecordMechanism,
+        ) -> Params:
+            line = user_line()
+            batch = Note("source", line, label=Private("records of a batch", len(notes), line))
+            own = tree_mark(notes, batch, jax.tree.map(jnp.zeros_like, self.examples))
+            mean = Shard(own, jnp.int32(0), self.round).private_mean(
+                key, gradients, params, records=records, mechanism=mechanism
+            )
+            like = _shapes(params)
+            note = Note("mean", line, call, batch.label, mechanism, records=records, like=like)
+            note.by_records = getattr(gradients, "by_records", False)
+            bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
+            bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
+            return tree_mark(notes, note, (mean, bound, self._of_call(key)))[0]
+
+    return WatchedShard
+
+
+def in_one_line(error: Exception) -> str:
+    """What went wrong in a round, and in which line of it."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(JAX)
+    ]
+    if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
+        return str(error)
+    if isinstance(error, NotImplementedError) and MARK.name in str(error):
+        return (
+            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
+            "them in a loop"
+        )
+    users = [f for f in frames if not f.filename.startswith(_HERE)] or frames
+    place = f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}"
+    text = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"round: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
+
+
+_HERE = os.path.dirname(os.path.dirname(__file__))
+_OURS = (
+    "rounds/cohort",
+    "rounds/shard",
+    "rounds/one_round",
+    "certification/watched",
+    "certification/look",
+)
+_ENGINE = {os.path.join(_HERE, *f"{name}.py".split("/")) for name in _OURS}
+JAX = os.path.dirname(jax.__file__)
+
+
+def user_line() -> str:
+    """File and line of what called the cohort."""
+    frame: Any = sys._getframe(1)
+    while frame and (
+        frame.f_code.co_filename in _ENGINE or frame.f_code.co_filename.startswith(JAX)
+    ):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "?"

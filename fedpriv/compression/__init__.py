@@ -1,0 +1,1 @@
+"""What travels, and in how many bits."""

@@ -1,0 +1,52 @@
+"""Stochastic quantization: numbers become one of 2^B levels, right on average."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.types import Key
+
+
+class Quantized(NamedTuple):
+    """What a receiver knows, and what was lost.
+
+    Attributes:
+      values: f32, the levels' values, in the shape of the input.
+      codes: i32, the levels' numbers in 0..2^B - 1, which is what travels.
+      outside: bool, where the input lay outside the interval and became the nearest level.
+    """
+
+    values: jax.Array
+    codes: jax.Array
+    outside: jax.Array
+
+
+def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: int) -> Quantized:
+    """Q of Wang et al., eq. 18: the level below or above, with probabilities that make it unbiased inside [low, high].
+
+    2^B levels, evenly from low to high; the paper's formula, which has signs, is for an interval that begins at 0. The
+    error is below (high - low) / (2^B - 1), its variance at most a quarter of that squared (eq. 19, Lemma 11).
+
+    Args:
+      x: f32[...].
+      low, high: f32[...], ends of the interval, broadcast against x; an empty one (low = high) has one level.
+      bits: B.
+    """
+    most = 2**bits - 1
+    step = (high - low) / most
+    inside = jnp.clip(x, low, high)
+    # A level number is exact in float32, with two bits or more for its fraction.
+    position = jnp.where(step > 0, (inside - low) / jnp.where(step > 0, step, 1.0), 0.0)
+    codes = jnp.floor(position + jax.random.uniform(key, x.shape, position.dtype))
+    codes = jnp.clip(codes, 0, most).astype(jnp.int32)
+    values = jnp.where(jnp.isfinite(x), low + codes * step, jnp.nan)  # diverged models stay visible
+    return Quantized(values, codes, inside != x)
+
+
+def check_bits(bits: int, least: int = 1) -> None:
+    """Raises ValueError: bits outside least..22 (in float32 more levels would be rounded with a bias)."""
+    if not least <= bits <= 22:
+        raise ValueError(f"bits: {bits} is not in {least}..22")

@@ -1,0 +1,72 @@
+"""A model as one vector, and some of its coordinates.
+
+Models keep the types of their leaves. What is computed of all of them has at least 32 bits: a vector, a sum, its noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.types import PyTree
+
+
+def dimension(tree: PyTree) -> int:
+    """Number of coordinates d of a pytree."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def widened(tree: PyTree) -> PyTree:
+    """The tree with its bfloat16 and float16 leaves as f32, so that norms and sums keep their digits."""
+    return jax.tree.map(lambda x: x.astype(width(x)) if _is_real(x) else x, tree)
+
+
+def width(tree: PyTree) -> Any:
+    """The type that holds all leaves: float32, or float64 if one of them is."""
+    return jnp.result_type(jnp.float32, *map(_type, jax.tree.leaves(tree)))
+
+
+def _type(leaf: jax.Array) -> Any:
+    """The leaf's type as JAX computes with it."""
+    return jax.dtypes.canonicalize_dtype(leaf.dtype)
+
+
+def _is_real(leaf: jax.Array) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def flatten(tree: PyTree) -> jax.Array:
+    """f32[d]: the leaves one after the other, as `jax.flatten_util.ravel_pytree` orders them."""
+    leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(widened(tree))]
+    return jnp.concatenate(leaves)
+
+
+def unflatten(vector: jax.Array, like: PyTree) -> PyTree:
+    """The inverse of `flatten`: f32[d] in the shapes of `like`, and real numbers in the types of its leaves."""
+    leaves, treedef = jax.tree.flatten(like)
+    parts, start = [], 0
+    for leaf in leaves:
+        part = vector[start : start + leaf.size].reshape(leaf.shape)
+        both = _is_real(part) and _is_real(leaf)
+        parts.append(part.astype(_type(leaf)) if both else part)
+        start += leaf.size
+    return jax.tree.unflatten(treedef, parts)
+
+
+def gather(tree: PyTree, kept: jax.Array) -> jax.Array:
+    """f32[k]: the coordinates `kept` (i32[k]) of the flattened tree."""
+    return flatten(tree)[kept]
+
+
+def scatter(values: jax.Array, kept: jax.Array, like: PyTree) -> PyTree:
+    """A tree in the shapes of `like` with `values` (f32[k]) at the coordinates `kept` and exactly 0 elsewhere."""
+    vector = jnp.zeros(dimension(like), values.dtype)
+    vector = vector.at[kept].set(values, unique_indices=True, indices_are_sorted=True)
+    return unflatten(vector, like)
+
+
+def as_float(image: jax.Array) -> jax.Array:
+    """u8[...] of 0..255 become f32[...] of 0..1; floats stay as they are."""
+    return image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image

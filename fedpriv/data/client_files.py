@@ -1,0 +1,131 @@
+"""Files of examples sorted by client, written one client at a time: for federations that are larger than memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import jax
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import ArrayLike
+
+from fedpriv.data.validation import check_lengths, converted
+
+_SIZES = "sizes"
+
+
+def write_clients(
+    folder: str | os.PathLike[str],
+    clients: Iterable[Mapping[str, ArrayLike]],
+    *,
+    public: Mapping[str, ArrayLike] | None = None,
+) -> None:
+    """Writes NAME.npy for each array of the clients' examples, and sizes.npy, for `StreamedFederation.from_folder`.
+
+    Of a partition of arrays, `clients` are `({name: a[rows] for name, a in examples.items()} for rows in partition)`.
+
+    Args:
+      folder: is made if it is not there; files in it are not overwritten.
+      clients: dicts of arrays [records, ...] with the same names, shapes and data types; 64-bit ones become 32-bit.
+      public: the server's examples, likewise.
+
+    Raises:
+      ValueError: a folder that has files of that kind, no client, or one without records, with other arrays than the
+        first client has, or with values that are NaN, infinite or beyond 32 bits.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.glob("*.npy")):
+        raise ValueError(f"{folder}: there are .npy files in it; give an empty folder")
+    sizes, files = [], _Files(folder)
+    with files:
+        for i, examples in enumerate(clients):
+            sizes.append(files.append(examples, f"clients[{i}]"))
+        if not sizes:
+            raise ValueError("clients: there are none; give the examples of each")
+        if public is not None:
+            files.append(public, "public")
+    np.save(
+        folder / f"{_SIZES}.npy", np.array(sizes, np.int64)
+    )  # last: its absence marks what was broken off
+
+
+class _Files:
+    """Arrays that grow along their first axis: NumPy's header has room for its length, which is written at the end."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._open: dict[str, tuple[BinaryIO, np.dtype, tuple[int, ...]]] = {}
+        self._rows = 0
+
+    def append(self, examples: Mapping[str, ArrayLike], whose: str) -> int:
+        """Writes somebody's examples; how many they are."""
+        try:
+            count = check_lengths(dict(examples))
+            arrays = jax.tree_util.tree_map_with_path(
+                lambda path, leaf: converted(path, np.asarray(leaf)), dict(examples)
+            )
+        except ValueError as error:
+            raise ValueError(f"{whose}: {error}") from None
+        if count == 0:
+            raise ValueError(f"{whose} has no records; leave it out")
+        if not self._open:
+            self._create(arrays)
+        self._check(arrays, whose)
+        for name, (file, _, _) in self._open.items():
+            arrays[name].tofile(file)
+        self._rows += count
+        return count
+
+    def _create(self, arrays: dict[str, np.ndarray]) -> None:
+        if _SIZES in arrays:
+            raise ValueError(f"examples[{_SIZES!r}]: the name is taken; give it another one")
+        for name, array in arrays.items():
+            if not name or name.startswith(".") or set(name) & set("/\\\0"):
+                raise ValueError(f"examples[{name!r}]: is no name of a file; give it another one")
+            if array.dtype.kind not in "biuf":
+                raise ValueError(
+                    f"examples[{name!r}]: NumPy's files have no {array.dtype}; give float32"
+                )
+            file = (self._folder / f"{name}.npy").open("w+b")
+            self._open[name] = file, array.dtype, array.shape[1:]
+            self._header(name)
+
+    def _header(self, name: str) -> None:
+        file, dtype, shape = self._open[name]
+        file.seek(0)
+        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False}
+        npy.write_array_header_1_0(file, header | {"shape": (self._rows, *shape)})
+
+    def _check(self, arrays: dict[str, np.ndarray], whose: str) -> None:
+        ours = {name: (dtype, shape) for name, (_, dtype, shape) in self._open.items()}
+        theirs = {name: (array.dtype, array.shape[1:]) for name, array in arrays.items()}
+        if ours != theirs:
+            name = next(n for n in [*ours, *theirs] if ours.get(n) != theirs.get(n))
+            here, first = _words(theirs.get(name)), _words(ours.get(name))
+            raise ValueError(
+                f"{whose}: {name!r} is {here}, that of the first client {first}; give all the same"
+            )
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for name, (file, _, _) in self._open.items():
+            self._header(name)
+            file.close()
+
+
+def _words(array: tuple[np.dtype, tuple[int, ...]] | None) -> str:
+    return (
+        "missing" if array is None else f"{array[0]}[{', '.join(['records', *map(str, array[1])])}]"
+    )

@@ -1,0 +1,69 @@
+"""What a round sees of a federation whose records are on the host: those of its cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.types import PyTree
+
+
+def not_here(name: str) -> NoReturn:
+    """Raises ValueError: `name` is what only a federation in memory has."""
+    raise ValueError(
+        f"federation.{name}: a streamed federation gives records to the cohorts of `simulate` alone; use a Federation "
+        "in memory"
+    )
+
+
+@flax.struct.dataclass
+class CohortFederation:
+    """What a round sees of a `StreamedFederation`: a `Federation` with the records of one cohort, on the device.
+
+    Attributes:
+      examples: the public ones alone, leaves [p, ...].
+      public: i32[p], their rows, which are 0 to p - 1.
+      size: i32[clients].
+      holders: i32[slots], whose records are here, in increasing order; equal to the number of clients in empty slots.
+      held: their records, leaves [slots, capacity, ...], padded as a `Federation`'s.
+    """
+
+    examples: PyTree
+    public: jax.Array
+    size: jax.Array
+    holders: jax.Array
+    held: PyTree
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are, here or not."""
+        return int(self.size.shape[0])
+
+    @property
+    def capacity(self) -> int:
+        """How many records there is room for, for each client that is here."""
+        return int(jax.tree.leaves(self.held)[0].shape[1])
+
+    @property
+    def rows(self) -> NoReturn:
+        """Raises ValueError: the rows are on the host."""
+        not_here("rows")
+
+    def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
+        """As `Federation.records`, with ids i32[slots] and mask bool[slots].
+
+        Raises:
+          ValueError: outside `simulate`, where no records are here.
+        """
+        if not len(self.holders):
+            not_here("records")
+
+        def of_client(i: jax.Array) -> PyTree:
+            slot = jnp.argmax(self.holders == i)
+            return jax.tree.map(lambda leaf: leaf[slot], self.held)
+
+        return of_client

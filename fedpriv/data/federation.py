@@ -1,0 +1,192 @@
+"""The federation: who holds which examples.
+
+The examples are stored once, on the device; a partition among the clients is a table of row
+numbers. So several partitions (one per seed) cost only their index tables, and a client's batch is
+a gather.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows
+
+PyTree = Any
+
+
+@flax.struct.dataclass
+class Federation:
+    """Examples, and their partition among clients and server; a pytree of device arrays.
+
+    Attributes:
+        examples: leaves [total, ...], in their own data type (uint8 stays uint8).
+        rows: i32[clients, capacity], the rows of `examples` each client holds.
+        size: i32[clients], how many of its rows count; those beyond are padding and repeat the
+            client's own first row, so that a gather never touches another client's data.
+        public: i32[p], rows the server holds as public examples, and no client; may be empty.
+
+    After `stack`, `rows`, `size` and `public` have a leading axis of seeds and `examples` has not:
+    `jax.vmap(f, in_axes=(Federation(examples=None, rows=0, size=0, public=0),))`.
+    """
+
+    examples: PyTree
+    rows: jax.Array
+    size: jax.Array
+    public: jax.Array
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return int(self.rows.shape[-2])
+
+    @property
+    def capacity(self) -> int:
+        """How many rows the largest client has room for."""
+        return int(self.rows.shape[-1])
+
+    def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
+        """i -> the examples of client i, one of `ids` (i32[slots]) where `mask`; leaves [capacity, ...]."""
+
+        def of_client(i: jax.Array) -> PyTree:
+            rows = self.rows[i]
+            return jax.tree.map(lambda leaf: leaf[rows], self.examples)
+
+        return of_client
+
+    @classmethod
+    def from_arrays(
+        cls,
+        examples: PyTree,
+        clients: Sequence[ArrayLike],
+        *,
+        public: ArrayLike = (),
+        num_classes: int | None = None,
+    ) -> "Federation":
+        """Checks the arrays and the partition, and puts them on the device.
+
+        Args:
+            examples: pytree of arrays with the same leading axis, by convention a dict such as
+                `{"image": u8[N, 28, 28, 1], "label": i32[N]}`. 64-bit leaves become 32-bit.
+            clients: [rows] for each client, its row numbers. Rows given to nobody are left out.
+            public: [p], the rows the server holds.
+            num_classes: if given, the leaf `label` must hold integers in [0, num_classes).
+
+        Raises:
+            ValueError: leaves of different length; NaN or infinity in a leaf; a label that is no
+                class; an empty client; a row out of range, or given twice.
+        """
+        total = check_lengths(examples)
+        if num_classes is not None:
+            check_labels(examples, num_classes)
+        stored = jax.tree_util.tree_map_with_path(_to_device, examples)
+        return _assign(stored, total, clients, public)
+
+    @classmethod
+    def blank(
+        cls, example: PyTree, clients: int, per_client: int, *, public: int = 0
+    ) -> "Federation":
+        """A federation of these shapes whose records are all 0: for what depends on shapes alone, such as `certify`.
+
+        Args:
+            example: one record's leaves, arrays or `jax.ShapeDtypeStruct`s.
+            clients, per_client: how many clients, and how many records each holds.
+            public: number of the server's examples.
+        """
+
+        def of(value: int, *shape: int) -> Any:  # one number in memory, however many clients
+            return np.broadcast_to(np.int32(value), shape)
+
+        examples = jax.tree.map(lambda s: np.zeros((1, *s.shape), s.dtype), example)
+        return cls(examples, of(0, clients, per_client), of(per_client, clients), of(0, public))
+
+    def repartition(self, clients: Sequence[ArrayLike], *, public: ArrayLike = ()) -> "Federation":
+        """The same stored examples (shared, not copied) under another partition; see `stack`.
+
+        Args:
+            clients, public: as `from_arrays`.
+
+        Raises:
+            ValueError: an empty client; a row out of range, or given twice.
+        """
+        total = len(jax.tree.leaves(self.examples)[0])
+        return _assign(self.examples, total, clients, public)
+
+
+def stack(federations: Sequence[Federation]) -> Federation:
+    """One federation with a leading axis of seeds, from partitions of the same stored examples.
+
+    Args:
+        federations: partitions with the same number of clients and of public rows; make the first
+            with `from_arrays` and the others with its `repartition`.
+
+    Returns:
+        Federation with rows i32[seeds, clients, capacity] (padded to the greatest capacity),
+        size i32[seeds, clients], public i32[seeds, p], and the examples as they are.
+
+    Raises:
+        ValueError: nothing to stack; other examples; unequal numbers of clients or public rows.
+    """
+    if not federations:
+        raise ValueError("federations=[] is empty; give one federation per seed")
+    first = federations[0]
+    for i, other in enumerate(federations):
+        _check_same(first, other, i)
+    capacity = max(f.capacity for f in federations)
+    return Federation(
+        examples=first.examples,
+        rows=_stack([_widen(np.asarray(f.rows), capacity) for f in federations]),
+        size=_stack([f.size for f in federations]),
+        public=_stack([f.public for f in federations]),
+    )
+
+
+def _stack(arrays: Sequence[ArrayLike]) -> jax.Array:
+    """On the host: on the device, every shape would be a program to compile."""
+    return jnp.asarray(np.stack([np.asarray(array) for array in arrays]))
+
+
+def _widen(rows: np.ndarray, capacity: int) -> np.ndarray:
+    missing = capacity - rows.shape[1]
+    return np.concatenate([rows, np.repeat(rows[:, :1], missing, axis=1)], axis=1)
+
+
+def _check_same(first: Federation, other: Federation, i: int) -> None:
+    ours, theirs = jax.tree.leaves(first.examples), jax.tree.leaves(other.examples)
+    if len(ours) != len(theirs) or any(a is not b for a, b in zip(ours, theirs, strict=True)):
+        raise ValueError(
+            f"federations[{i}].examples are not the examples of federations[0]; "
+            "make it with federations[0].repartition(clients)"
+        )
+    for field, a, b in [
+        ("num_clients", first.num_clients, other.num_clients),
+        ("public rows", first.public.shape[-1], other.public.shape[-1]),
+    ]:
+        if a != b:
+            raise ValueError(
+                f"federations[{i}] has {field}={b}, federations[0] has {a}; "
+                "give every seed the same number"
+            )
+
+
+def _to_device(path: Any, leaf: Any) -> jax.Array:
+    if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf  # already stored: keep that buffer
+    array = converted(path, np.asarray(leaf))
+    return leaf if isinstance(leaf, jax.Array) else jnp.asarray(array)
+
+
+def _assign(
+    examples: PyTree, total: int, clients: Sequence[ArrayLike], public: ArrayLike
+) -> Federation:
+    size, rows, shared = held_rows(clients, public, total)
+    table = np.repeat(rows[np.cumsum(size) - size, None], size.max(), axis=1)  # first rows
+    table[np.arange(size.max()) < size[:, None]] = rows
+    return Federation(
+        examples,
+        *(jnp.asarray(x, jnp.int32) for x in (table, size, shared)),
+    )

@@ -1,0 +1,248 @@
+"""A federation larger than the device's memory: records stay on the host until their client's round.
+
+The host holds the examples (memory-mapped files, as a rule) and the partition; the device the number of each client's
+records, the server's public examples, and the records of two cohorts: of the round that runs and of the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpriv.core.types import PyTree
+from fedpriv.data.cohort_federation import CohortFederation, not_here
+from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows, name_of
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedFederation:
+    """Examples on the host, in memory or in mapped files, and their partition among clients and server.
+
+    `simulate` takes it in the place of a `Federation` and, with the default capacity, gives the same results; each
+    round's records are read, and sent to the device, while the round before runs. Values are checked when they are read
+    (a record that is NaN ends the run), for one may not want to read it all twice. What an algorithm keeps for each
+    client, such as control variates, stays on the device. Of several processes, each reads the whole cohort's records.
+
+    Attributes:
+      examples: leaves [total, ...], `np.memmap` or `np.ndarray`; sliced, never copied as a whole.
+      offsets: i64[clients + 1]; client i holds the rows `order[offsets[i] : offsets[i + 1]]`.
+      order: i64[offsets[-1]], or None for 0, 1, 2, ...: examples that are sorted by client.
+      public: i64[p], rows the server holds.
+      capacity: records that there is room for in a round, for each client of the cohort.
+      num_classes: if not None, the leaf `label` holds integers in [0, num_classes).
+    """
+
+    examples: PyTree
+    offsets: np.ndarray
+    order: np.ndarray | None
+    public: np.ndarray
+    capacity: int
+    num_classes: int | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        examples: PyTree,
+        clients: Sequence[ArrayLike],
+        *,
+        public: ArrayLike = (),
+        num_classes: int | None = None,
+        capacity: int | None = None,
+    ) -> StreamedFederation:
+        """As `Federation.from_arrays`, and the arrays stay where they are.
+
+        A partition whose clients are scattered over a file makes a read for every record; see `write_clients`.
+
+        Args:
+          examples: pytree of NumPy arrays, memory-mapped or not.
+          clients, public, num_classes: as `Federation.from_arrays`.
+          capacity: by default the records of the largest client.
+
+        Raises:
+          ValueError: as `Federation.from_arrays`, a leaf that is no NumPy array, or a client above `capacity`.
+        """
+        total = _check_arrays(examples, num_classes)
+        sizes, order, shared = held_rows(clients, public, total)
+        offsets = _offsets(sizes)
+        return cls(examples, offsets, order, shared, _room(offsets, capacity), num_classes)
+
+    @classmethod
+    def from_sorted(
+        cls,
+        examples: PyTree,
+        sizes: ArrayLike,
+        *,
+        num_classes: int | None = None,
+        capacity: int | None = None,
+    ) -> StreamedFederation:
+        """Examples that are sorted by client, which is how they are read fastest.
+
+        Args:
+          examples, num_classes, capacity: as `from_arrays`.
+          sizes: [clients], records of each; the rows after those of the last client are the server's public ones.
+
+        Raises:
+          ValueError: as `from_arrays`, or sizes that are not positive integers or more than there are rows.
+        """
+        total = _check_arrays(examples, num_classes)
+        sizes = np.asarray(sizes)
+        if sizes.ndim != 1 or not len(sizes) or not np.issubdtype(sizes.dtype, np.integer):
+            raise ValueError(
+                f"sizes is {sizes.dtype}{list(sizes.shape)}; give a number of records for each client"
+            )
+        if sizes.min() < 1:
+            i = int(np.argmin(sizes))
+            raise ValueError(
+                f"sizes[{i}] is {sizes[i]}; give it a record, or leave this client out"
+            )
+        offsets = _offsets(sizes)
+        if offsets[-1] > total:
+            raise ValueError(
+                f"sizes add up to {offsets[-1]} records, but there are {total}; give as many records as sizes say"
+            )
+        public = np.arange(offsets[-1], total)
+        return cls(examples, offsets, None, public, _room(offsets, capacity), num_classes)
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        num_classes: int | None = None,
+        capacity: int | None = None,
+    ) -> StreamedFederation:
+        """The memory-mapped files that `write_clients` left: NAME.npy for each leaf of a dict, and sizes.npy.
+
+        Raises:
+          ValueError: as `from_sorted`, or a file that is missing.
+        """
+        files = {path.stem: path for path in sorted(Path(folder).glob("*.npy"))}
+        if "sizes" not in files:
+            raise ValueError(f"{folder}: there is no sizes.npy; make the folder with write_clients")
+        sizes = np.load(files.pop("sizes"))
+        examples = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
+        return cls.from_sorted(examples, sizes, num_classes=num_classes, capacity=capacity)
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.offsets) - 1
+
+    @property
+    def size(self) -> np.ndarray:
+        """i32[clients], how many records each client holds."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    @property
+    def rows(self) -> NoReturn:
+        """Raises ValueError: see `order` and `offsets`."""
+        not_here("rows")
+
+    def records(self, ids: jax.Array, mask: jax.Array) -> NoReturn:
+        """Raises ValueError: `Federation.records` (i32[slots], bool[slots]) is for records on the device."""
+        not_here("records")
+
+    def empty(self) -> CohortFederation:
+        """What is on the device throughout a run: sizes and public examples.
+
+        Raises:
+          ValueError: a public example that is NaN, infinite or of no class.
+        """
+        examples = self._checked(self.public, "public examples")
+        held = jax.tree.map(
+            lambda leaf: np.zeros((0, self.capacity, *leaf.shape[1:]), leaf.dtype), examples
+        )
+        return CohortFederation(
+            jax.tree.map(jnp.asarray, examples),
+            jnp.arange(len(self.public), dtype=jnp.int32),
+            jnp.asarray(self.size),
+            jnp.zeros(0, jnp.int32),
+            jax.tree.map(jnp.asarray, held),
+        )
+
+    def read(self, ids: np.ndarray) -> tuple[np.ndarray, PyTree]:
+        """`holders` and `held` of `CohortFederation` for clients in any order, on the host.
+
+        Args:
+          ids: i32[slots]; the number of clients where there is nobody. Who is there twice is read once.
+
+        Raises:
+          ValueError: an id that is no client's, or a client's record that is NaN, infinite or of no class.
+        """
+        holders, nobody = np.unique(ids), self.num_clients
+        if len(holders) and not 0 <= holders[0] <= holders[-1] <= nobody:
+            wrong = holders[(holders < 0) | (holders > nobody)][0]
+            raise ValueError(f"cohort: it holds client {wrong}, but there are {nobody}")
+        holders = holders[holders < nobody]
+        none = self._checked(np.zeros(0, int), "examples")
+        held = jax.tree.map(
+            lambda leaf: np.zeros((len(ids), self.capacity, *leaf.shape[1:]), leaf.dtype), none
+        )
+        for slot, i in enumerate(holders):
+            rows = slice(self.offsets[i], self.offsets[i + 1])
+            own = self._checked(rows if self.order is None else self.order[rows], f"client {i}")
+            for to, leaf in zip(jax.tree.leaves(held), jax.tree.leaves(own), strict=True):
+                to[slot, : len(leaf)] = leaf
+                to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
+        return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), held
+
+    def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:
+        """Some of the examples, in the data types of the device."""
+        try:
+            examples = jax.tree_util.tree_map_with_path(
+                lambda path, leaf: converted(path, np.asarray(leaf[rows])), self.examples
+            )
+            if self.num_classes is not None:
+                check_labels(examples, self.num_classes)
+        except ValueError as error:
+            raise ValueError(f"{whose}: {error}") from None
+        return examples
+
+
+def _not_an_argument(*_: object) -> NoReturn:
+    raise ValueError(
+        "federation: a StreamedFederation is for `simulate` alone, for its records are not on the device; use a "
+        "Federation in memory"
+    )
+
+
+# So that a jitted function that is given one says so, whichever it is.
+jax.tree_util.register_pytree_node(StreamedFederation, _not_an_argument, _not_an_argument)
+
+
+def _check_arrays(examples: PyTree, num_classes: int | None) -> int:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(examples):
+        if not isinstance(leaf, np.ndarray):
+            raise ValueError(
+                f"{name_of(path)} is a {type(leaf).__name__}; give a NumPy array, or np.load(file, mmap_mode='r')"
+            )
+    total = check_lengths(examples)
+    none = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: converted(path, np.asarray(leaf[:0])), examples
+    )
+    if num_classes is not None:
+        check_labels(none, num_classes)
+    return total
+
+
+def _offsets(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+
+def _room(offsets: np.ndarray, capacity: int | None) -> int:
+    sizes = np.diff(offsets)
+    largest = int(np.argmax(sizes))
+    if capacity is not None and capacity < sizes[largest]:
+        raise ValueError(
+            f"capacity: {capacity} is less than the {sizes[largest]} records of client {largest}; give at least that, "
+            "or split this client"
+        )
+    return int(capacity or sizes[largest])

@@ -1,0 +1,236 @@
+"""How the clients of a round are laid out on the machine: in time, on vector lanes and over devices.
+
+An algorithm's code never sees this. `simulate` picks a strategy (per backend, unless one is given) and puts it in
+force while the run is traced; `sum_over` and the convolutions look it up there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from fedpriv.core.trees import widened
+
+PyTree = Any
+
+UNFITTED = 8  # clients side by side where the memory was not looked at
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Layout of the client axis. Results agree across strategies up to the order of floating-point sums.
+
+    Attributes:
+      clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
+        clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory, which
+        `simulate` finds out (see `fedpriv.fitting`); the last three trade memory for parallel hardware.
+      devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
+      convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.conv`) or `"xla"`
+        (`lax.conv_general_dilated` with XLA's own gradients).
+      dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.dense` and `fedpriv.low_rank`) or
+        `"plain"`.
+
+    Raises:
+      ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
+        do not have in equal parts.
+    """
+
+    clients: Literal["map", "vmap", "fit"] | int = "map"
+    devices: int = 1
+    convolution: Literal["canonical", "xla"] = "canonical"
+    dense: Literal["auto", "plain"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.clients not in ("map", "vmap", "fit") and not (
+            isinstance(self.clients, int) and self.clients >= 1
+        ):
+            raise ValueError(
+                f"clients: {self.clients!r} is not 'map', 'vmap', 'fit' or a chunk size >= 1"
+            )
+        processes, most = jax.process_count(), most_devices()
+        if not 1 <= self.devices <= most:
+            whose = "local device(s)" if processes == 1 else f"devices of {processes} processes"
+            raise ValueError(
+                f"devices: {self.devices} is not between 1 and the {most} {whose}; on CPU call "
+                "fedpriv.strategy.split_cpu(n) before JAX starts (it sets jax_num_cpu_devices and a longer time-out)"
+            )
+        if self.devices > 1 and self.devices % processes:
+            raise ValueError(
+                f"devices: {self.devices} is not a multiple of the {processes} processes, nor 1"
+            )
+        if self.convolution not in ("canonical", "xla"):
+            raise ValueError(f"convolution: {self.convolution!r} is not 'canonical' or 'xla'")
+        if self.dense not in ("auto", "plain"):
+            raise ValueError(f"dense: {self.dense!r} is not 'auto' or 'plain'")
+
+    @property
+    def mesh(self) -> Mesh:
+        """The axis `clients` over the devices, process by process."""
+        if self.devices == 1:
+            return Mesh(np.array(jax.local_devices()[:1]), ("clients",))
+        share = self.devices // jax.process_count()
+        processes = range(jax.process_count())
+        devices = [jax.local_devices(process_index=p)[:share] for p in processes]
+        return Mesh(np.array(devices).ravel(), ("clients",))
+
+
+def default() -> Strategy:
+    """All devices of all processes; one client at a time on CPU, elsewhere as many as fit the memory."""
+    clients: Literal["map", "fit"] = "map" if jax.default_backend() == "cpu" else "fit"
+    return Strategy(clients, most_devices())
+
+
+def most_devices() -> int:
+    """Devices there are, counting for each process as many as the poorest one has."""
+    processes = range(jax.process_count())
+    return len(processes) * min(len(jax.local_devices(process_index=p)) for p in processes)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def split_cpu(devices: int | None = None) -> None:
+    """Makes `devices` JAX devices of the CPU, by default one per core; without effect once JAX has started.
+
+    XLA ends the process when one CPU device has waited a minute for another (an uneven round of large clients, a busy
+    or suspended machine); here it waits up to a day, unless XLA_FLAGS says otherwise.
+    """
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    for event in ("warn_stuck", "terminate"):
+        name = f"--xla_cpu_collective_call_{event}_timeout_seconds"
+        if not any(flag.startswith(name) for flag in flags):
+            flags.append(f"{name}=86400")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+    with suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", devices or cores())
+
+
+_current: ContextVar[Strategy | None] = ContextVar("strategy", default=None)
+_axis: ContextVar[str | None] = ContextVar("axis", default=None)
+
+
+def current() -> Strategy:
+    """The strategy in force, or one that uses a single device."""
+    return _current.get() or Strategy()
+
+
+@contextmanager
+def use(strategy: Strategy) -> Iterator[Strategy]:
+    """Puts `strategy` in force for what is traced inside; functions that were jitted before keep theirs."""
+    token = _current.set(strategy)
+    try:
+        yield strategy
+    finally:
+        _current.reset(token)
+
+
+def spmd(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`fn` run by every device of the current strategy's mesh on replicated arguments; `sum_over` divides the work.
+
+    With one device, `fn` itself.
+    """
+    strategy = current()
+    if strategy.devices == 1:
+        return fn
+
+    def on_each_device(*args: PyTree) -> PyTree:
+        token = _axis.set("clients")
+        try:
+            return fn(*args)
+        finally:
+            _axis.reset(token)
+
+    replicated = PartitionSpec()
+    return jax.shard_map(
+        on_each_device,
+        mesh=strategy.mesh,
+        in_specs=replicated,
+        out_specs=replicated,
+        check_vma=False,
+    )
+
+
+def sum_over(
+    fn: Callable[..., tuple[PyTree, PyTree]], valid: jax.Array, *xs: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Sums `fn(*x)[0]` and stacks `fn(*x)[1]` over the leading axis of `xs`, laid out by the strategy in force.
+
+    The sum is streamed: its memory grows with the chunk, not with the axis. It has 32 bits or more, whatever the
+    contributions have.
+
+    Args:
+      fn: takes one element of each of `xs`, returns `(contribution, kept)`, both pytrees of arrays.
+      valid: bool[n]; where False, `fn` contributes zeros and keeps zeros.
+      *xs: pytrees whose leaves have leading axis n.
+    """
+    strategy, axis, n = current(), _axis.get(), valid.shape[0]
+    devices = strategy.devices if axis else 1
+    share = -(-n // devices)
+    width = side_by_side(strategy, share)
+    share = -(-share // width) * width
+    valid, xs = _pad((valid, xs), share * devices)
+    if axis is None:
+        total, kept = _stream(fn, width, valid, xs)
+    else:
+        start = lax.axis_index(axis) * share
+        mine = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, share), (valid, xs))
+        total, kept = _stream(fn, width, *mine)
+        total = lax.psum(total, axis)
+        kept = jax.tree.map(lambda x: lax.all_gather(x, axis, tiled=True), kept)
+    return total, jax.tree.map(lambda leaf: leaf[:n], kept)
+
+
+def side_by_side(strategy: Strategy, share: int) -> int:
+    """Elements at a time on a device that has `share` of them: chunks of equal size, so that few places stay empty."""
+    if strategy.clients in ("map", "vmap"):
+        return 1 if strategy.clients == "map" else share
+    most = strategy.clients if isinstance(strategy.clients, int) else UNFITTED
+    return -(-share // -(-share // most))
+
+
+def _pad(tree: PyTree, length: int) -> PyTree:
+    def pad(leaf: jax.Array) -> jax.Array:
+        widths = [(0, length - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, widths)
+
+    return jax.tree.map(pad, tree)
+
+
+def _stream(
+    fn: Callable[..., Any], width: int, valid: jax.Array, xs: tuple
+) -> tuple[PyTree, PyTree]:
+    """Scans over chunks of `width` elements with a running total."""
+
+    def one(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
+        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(fn, *x))
+        return lax.cond(valid, lambda: fn(*x), lambda: zeros)
+
+    def chunk(total: PyTree, element: tuple) -> tuple[PyTree, PyTree]:
+        if width == 1:
+            add, kept = one(*jax.tree.map(lambda leaf: leaf[0], element))
+            add, kept = widened(add), jax.tree.map(lambda leaf: leaf[None], kept)
+        else:
+            adds, kept = jax.vmap(one)(*element)
+            add = jax.tree.map(lambda leaf: leaf.sum(0), widened(adds))
+        return jax.tree.map(jnp.add, total, add), kept
+
+    chunks = jax.tree.map(lambda x: x.reshape(-1, width, *x.shape[1:]), (valid, *xs))
+    shapes = jax.eval_shape(fn, *jax.tree.map(lambda leaf: leaf[0], xs))
+    zeros = widened(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[0]))
+    total, kept = lax.scan(chunk, zeros, chunks)
+    return total, jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), kept)

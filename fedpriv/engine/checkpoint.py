@@ -1,0 +1,236 @@
+"""Checkpoints of a run: written by orbax while it goes on, so that the same call goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedpriv.core.types import State
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.history import Evaluation
+from fedpriv.engine.run_state import Snapshot
+from fedpriv.engine.serialization import digest, joined, packed, split, unpacked
+
+KEPT = 2  # if the last one turns out to be damaged, there is the one before
+
+
+class OtherRunError(ValueError):
+    """What is there is of other settings, data, layout of clients or shapes of the state; says which."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where `simulate` keeps a run's checkpoints, and how often it takes one: always at an evaluation.
+
+    A checkpoint appears under its final name when it is complete; the last two are kept. With several processes,
+    process 0 writes, and all have to be able to read the folder.
+
+    Attributes:
+      folder: of this run alone; made if it is not there.
+      rounds: take one at the first evaluation at or after so many rounds since the last; None: not by rounds.
+      minutes: likewise by the clock; None: not by the clock.
+      settings: what must be as it was when the run was begun for it to go on, beside what `simulate` itself knows: the
+        settings of the algorithm, as JSON (nested mappings are compared field by field).
+      say: gets a line where a checkpoint cannot be written or read; training goes on.
+      on_resume: called with the evaluations before, where a run goes on.
+
+    Raises:
+      ValueError: rounds below 1, minutes below 0, or settings that are no JSON.
+    """
+
+    folder: Path | str
+    rounds: int | None = None
+    minutes: float | None = 10.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    say: Callable[[str], object] = warnings.warn
+    on_resume: Callable[[Sequence[Evaluation]], object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounds is not None and self.rounds < 1:
+            raise ValueError(f"checkpoints.rounds: {self.rounds} is not at least 1")
+        if self.minutes is not None and not self.minutes >= 0:
+            raise ValueError(f"checkpoints.minutes: {self.minutes} is not at least 0")
+        try:
+            json.dumps(dict(self.settings))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"checkpoints.settings: {error}; give numbers, texts, lists and dicts of such"
+            ) from None
+
+    @contextmanager
+    def opened(self, given: Mapping[str, Any]) -> Iterator[Keeper]:
+        """What `simulate` uses; `given` must be as it was, too.
+
+        Raises:
+          ValueError: the folder cannot be made.
+        """
+        folder, writes = Path(self.folder).absolute(), jax.process_index() == 0
+        made = writes and not folder.exists()
+        try:
+            if made:
+                folder.mkdir(parents=True)
+        except OSError as error:
+            raise ValueError(
+                f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
+            ) from None
+        keeper = Keeper(self, folder, json.loads(json.dumps({**self.settings, **given})))
+        try:
+            yield keeper
+        finally:
+            keeper.close()
+            if made and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+class Keeper:
+    """An open folder of checkpoints. orbax is imported when there is something to read or to write."""
+
+    def __init__(self, checkpoints: Checkpoints, folder: Path, wanted: dict[str, Any]):
+        self._settings, self._folder, self._wanted = checkpoints, folder, wanted
+        self._round, self._time = 0, time.monotonic()
+
+    @cached_property
+    def _manager(self) -> Any:
+        import orbax.checkpoint as ocp
+
+        me = jax.process_index()
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"checkpoint{me}"
+        )
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=KEPT,
+            create=False,
+            cleanup_tmp_directories=me == 0,
+            read_only=me != 0,
+            enable_async_checkpointing=False,
+            multiprocessing_options=alone,
+        )
+        return ocp.CheckpointManager(self._folder, options=options)
+
+    def _steps(self) -> list[int]:
+        """Rounds of which there is a checkpoint, last first."""
+        there = self._folder.is_dir() and any(self._folder.iterdir())
+        return sorted(self._manager.all_steps(), reverse=True) if there else []
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        if "_manager" in vars(self):
+            self._manager.close()
+
+    def load(self, like: State) -> Snapshot | None:
+        """The last snapshot that can be read, if any; `like` is a state of the same shapes.
+
+        Raises:
+          OtherRunError: it is of another run; names all that differs.
+          ValueError: as which that can be caught, too.
+        """
+        for step in self._steps():
+            try:
+                arrays, about = self._read(step)
+            except Exception as error:  # whatever a damaged file makes the reader raise
+                reason = " ".join(str(error).split())[:200]
+                self._settings.say(
+                    f"checkpoint of round {step} in {self._settings.folder} cannot be read ({reason}); the one "
+                    "before it is taken"
+                )
+                continue
+            layout = self._agreed(about["settings"])
+            try:
+                snapshot = unpacked(arrays, about["run"], like, layout)
+            except ValueError as error:
+                raise OtherRunError(self._refusal(str(error))) from None
+            self._round = snapshot.round
+            return snapshot
+        return None
+
+    def _read(self, step: int) -> tuple[list[np.ndarray], dict[str, Any]]:
+        import orbax.checkpoint as ocp
+
+        items = ocp.args.Composite(about=ocp.args.JsonRestore(), arrays=ocp.args.StandardRestore())
+        found = self._manager.restore(step, args=items)
+        content, about = np.asarray(found.arrays["content"]), found.about
+        if digest(content, about["run"]) != about["digest"]:
+            raise ValueError("its content has changed")
+        return split(content, about["run"]), about
+
+    def _agreed(self, there: dict[str, Any]) -> Strategy:
+        """The layout; another one would add in another order, and free memory may not be what it was."""
+        wanted, layout = self._wanted, self._wanted["layout"]
+        if layout["clients"] == "fit":
+            layout = layout | {"clients": there["layout"]["clients"]}
+        if different := list(differences(there, wanted | {"layout": layout})):
+            raise OtherRunError(self._refusal("; ".join(different)))
+        return Strategy(**layout)
+
+    def _refusal(self, different: str) -> str:
+        return (
+            f"checkpoints: {self._settings.folder} is of another run: {different}; give what was given there, or "
+            "another folder"
+        )
+
+    def begin(self, saved: Snapshot | None) -> None:
+        """After `load`, in all processes: from here on the folder is written to."""
+        if jax.process_index() == 0:
+            for step in self._steps():
+                if step > self._round:  # it could not be read
+                    self._manager.delete(step)
+        if saved and self._settings.on_resume:
+            self._settings.on_resume(saved.evaluations)
+
+    def offer(self, round: int, snapshot: Callable[[], Snapshot], now: bool = False) -> None:
+        """Takes a checkpoint if one is due; `now`: if there is none of this round."""
+        settings, passed = self._settings, (time.monotonic() - self._time) / 60
+        due = settings.rounds is not None and round - self._round >= settings.rounds
+        due |= settings.minutes is not None and passed >= settings.minutes
+        if (due or now) and round > self._round:
+            if jax.process_index() == 0:
+                self._save(snapshot())
+            self._round, self._time = round, time.monotonic()
+
+    def _save(self, snapshot: Snapshot) -> None:
+        import orbax.checkpoint as ocp
+
+        arrays, run = packed(snapshot)
+        settings = self._wanted | {"layout": asdict(snapshot.layout)}
+        # One array: where one of several cannot be read, orbax leaves the others' reads to a loop that it has closed.
+        content = joined(arrays)
+        about = {"settings": settings, "run": run, "digest": digest(content, run)}
+        items = ocp.args.Composite(
+            about=ocp.args.JsonSave(about), arrays=ocp.args.StandardSave({"content": content})
+        )
+        try:
+            self._manager.save(snapshot.round, args=items)
+        except (
+            Exception
+        ) as error:  # the disk is full, or gone: the run is worth more than its checkpoint
+            reason = " ".join(str(error).split())[:200]
+            self._settings.say(
+                f"checkpoint of round {snapshot.round} in {self._settings.folder} cannot be written ({reason}); "
+                "training goes on"
+            )
+
+
+def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
+    """A text for each field that differs between two JSON values."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for field in dict.fromkeys([*there, *here]):
+            below = f"{name}.{field}" if name else field
+            yield from differences(there.get(field), here.get(field), below)
+    elif there != here and not (there != there and here != here):  # NaN is what it was
+        yield f"{name} {_text(there)} there, {_text(here)} here"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_text, value)) or "none"
+    return str(value)

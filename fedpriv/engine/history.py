@@ -1,0 +1,112 @@
+"""What is known of a run while it goes on and afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpriv.compression.codecs import Wire
+from fedpriv.core.types import State
+
+
+class Evaluation(NamedTuple):
+    """What is known after `round` rounds; arrays have one entry per seed.
+
+    Attributes:
+      round: rounds done.
+      accuracy: f64[seeds], on the test examples, 0..1.
+      loss: f64[seeds], mean cross-entropy there.
+      uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
+      downlink_mb: f64[seeds], received so far, likewise.
+      diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
+      seconds: wall-clock time of those rounds, evaluation included.
+      measures: what `simulate`'s `measure` found: name -> f64[seeds].
+    """
+
+    round: int
+    accuracy: np.ndarray
+    loss: np.ndarray
+    uplink_mb: np.ndarray
+    downlink_mb: np.ndarray
+    diagnostics: dict[str, np.ndarray]
+    seconds: float
+    measures: Mapping[str, np.ndarray] = MappingProxyType({})
+
+
+@dataclass
+class History:
+    """A run's evaluations, and the state it ended in.
+
+    Attributes:
+      seeds: of the runs side by side.
+      evaluations: oldest first.
+      state: of the algorithm, leaves [seeds, ...]; None until the run has ended.
+      compile_seconds: seconds of tracing and compiling, before the first round; None until that is done, and for a
+        streamed federation, whose programs are compiled when they are first needed.
+    """
+
+    seeds: tuple[int, ...]
+    evaluations: list[Evaluation] = field(default_factory=list)
+    state: State = None
+    compile_seconds: float | None = None
+
+    @property
+    def rounds(self) -> np.ndarray:
+        """i64[evaluations], rounds done."""
+        return np.array([e.round for e in self.evaluations])
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """f64[evaluations, seeds], 0..1."""
+        return np.array([e.accuracy for e in self.evaluations])
+
+    @property
+    def loss(self) -> np.ndarray:
+        """f64[evaluations, seeds], mean cross-entropy."""
+        return np.array([e.loss for e in self.evaluations])
+
+    @property
+    def uplink_mb(self) -> np.ndarray:
+        """f64[evaluations, seeds], megabytes, see `Evaluation`."""
+        return np.array([e.uplink_mb for e in self.evaluations])
+
+    @property
+    def downlink_mb(self) -> np.ndarray:
+        """f64[evaluations, seeds], megabytes, see `Evaluation`."""
+        return np.array([e.downlink_mb for e in self.evaluations])
+
+
+class DivergedError(FloatingPointError):
+    """The model or its test loss became NaN or infinite; `history` keeps what was recorded before."""
+
+    def __init__(self, message: str, history: History):
+        super().__init__(message)
+        self.history = history
+
+
+def divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
+    """The message of a `DivergedError`, from finite: bool[seeds, every] of the rounds after round `start`."""
+    seed, offset = np.argwhere(~finite)[np.argmin(np.argwhere(~finite)[:, 1])]
+    return (
+        f"the model or its test loss became NaN or infinite in round {start + offset + 1} (seed {seeds[seed]}); "
+        "likely causes: a learning rate too high for unclipped updates, or noise (clip_norm x noise_multiplier / "
+        "cohort size) too large for the model; what was recorded before is kept"
+    )
+
+
+def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
+    """Adds the bits of `rounds` rounds to each seed's count, in Python's integers: float32 is exact to 2^24 only."""
+    for seed, total in enumerate(sent):
+        wire = [leaf[seed, :rounds].tolist() for leaf in metrics[name]]
+        messages = metrics["cohort_size"][seed, :rounds].tolist()
+        bits = (m * Wire(*w).bits() for m, *w in zip(messages, *wire, strict=True))
+        sent[seed] = total + sum(bits)
+
+
+def means(diagnostics: dict, rounds: int) -> dict[str, np.ndarray]:
+    """Name -> f64[seeds], the means over the first `rounds` of values [seeds, every]."""
+    return {name: values[:, :rounds].mean(1) for name, values in diagnostics.items()}

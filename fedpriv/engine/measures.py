@@ -1,0 +1,113 @@
+"""What heterogeneity does to training: objective, its minimum, and how far the clients' gradients differ.
+
+M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Appendix D.3. Diagnostics of an experiment, not private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from fedpriv.core.trees import flatten
+from fedpriv.core.types import Example, Key, LossFn, Params, State
+from fedpriv.data.federation import Federation
+from fedpriv.engine.simulate import Measure
+from fedpriv.rounds.cohort import over_clients
+from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.shard import Shard
+
+
+def objective(loss: LossFn, l2: float = 0.0) -> Callable[[Params, Example, jax.Array], jax.Array]:
+    """(params, examples [n, ...], mask bool[n]) -> mean loss of the real examples + l2 / 2 ||params||^2."""
+
+    def mean(params: Params, examples: Example, mask: jax.Array) -> jax.Array:
+        losses = jax.vmap(loss, in_axes=(None, 0))(params, examples)
+        data = jnp.sum(jnp.where(mask, losses, 0.0)) / jnp.sum(mask)
+        return data + l2 / 2 * optax.tree.norm(params, squared=True)
+
+    return mean
+
+
+def heterogeneity(loss: LossFn, l2: float = 0.0, minimum: float | None = None) -> Measure:
+    """A `measure` for `simulate`: over all clients' training data, every client counting equally.
+
+    `objective` F(x) = mean_i F_i(x); with `minimum`, `log_gap` = log10(F(x) - F*); `dissimilarity` =
+    mean_i ||grad F_i||^2 - ||grad F||^2, and `log_dissimilarity` the difference of the two natural logarithms.
+
+    Args:
+      loss: of ONE example.
+      l2: weight of the regulariser, as in training.
+      minimum: F*, see `minimum_of`.
+    """
+    of_client = objective(loss, l2)
+
+    def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
+        clients = federation.num_clients
+        everyone = Draw(jnp.arange(clients), jnp.ones(clients, bool))
+
+        def client(key: Key, shard: Shard) -> tuple[Any, tuple]:
+            value, gradient = jax.value_and_grad(of_client)(
+                state.params, shard.examples, shard.mask
+            )
+            g = flatten(gradient)
+            return (value, g, jnp.sum(g**2)), ()
+
+        total, _ = over_clients(client, jax.random.key(0), everyone, federation)
+        value, mean, squared = jax.tree.map(lambda leaf: leaf / clients, total)
+        of_mean = jnp.sum(mean**2)
+        found = {
+            "objective": value,
+            "dissimilarity": squared - of_mean,
+            "log_dissimilarity": jnp.log(squared) - jnp.log(of_mean),
+        }
+        if minimum is not None:
+            found["log_gap"] = jnp.log10(value - minimum)
+        return found
+
+    return measure
+
+
+def minimum_of(loss: LossFn, params: Params, federation: Federation, l2: float = 0.0) -> float:
+    """F*: the least of mean_i F_i, by L-BFGS in double precision from `params` to machine tolerance.
+
+    The global minimum where F is convex, such as for logistic regression.
+    """
+    from scipy.optimize import minimize
+
+    with jax.enable_x64(True):
+        start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+        vector, unravel = jax.flatten_util.ravel_pytree(start)
+        rows, size = np.asarray(federation.rows), np.asarray(federation.size)
+        examples = jax.tree.map(_double, federation.examples)
+        # Each record's share of mean_i F_i is 1 / (clients x size of its client).
+        real = np.arange(rows.shape[1]) < size[:, None]
+        shares = np.zeros(jax.tree.leaves(examples)[0].shape[0])
+        np.add.at(shares, rows[real], np.repeat(1 / (len(size) * size), size))
+
+        @jax.jit
+        def value_and_grad(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
+            def f(v: jax.Array) -> jax.Array:
+                losses = jax.vmap(loss, in_axes=(None, 0))(unravel(v), examples)
+                return jnp.dot(shares, losses) + l2 / 2 * jnp.dot(v, v)
+
+            return jax.value_and_grad(f)(vector)
+
+        found = minimize(
+            lambda v: tuple(np.asarray(part, np.float64) for part in value_and_grad(v)),
+            np.asarray(vector),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-10},
+        )
+    return float(found.fun)
+
+
+def _double(leaf: jax.Array) -> np.ndarray:
+    array = np.asarray(leaf)
+    return array.astype(np.float64) if array.dtype == np.float32 else array

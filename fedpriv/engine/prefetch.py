@@ -1,0 +1,214 @@
+"""The rounds of a run whose records are fetched while the round before them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from fedpriv.core.types import Key, PyTree, State
+from fedpriv.data.cohort_federation import CohortFederation
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.devices import distributed
+from fedpriv.devices.layout import Strategy, current, spmd, use
+from fedpriv.devices.memory import fitted
+from fedpriv.rounds.one_round import keys_of
+from fedpriv.rounds.samplers import Opening, Sampler
+
+Step = Callable[[Key, jax.Array, State, CohortFederation], tuple[State, PyTree]]
+"""(root key, rounds done, state, federation) -> (state, what is to be known of the round)."""
+
+
+def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFederation]:
+    """Federations that can be run side by side: alike, and with room for the largest client of all.
+
+    Raises:
+      ValueError: another number of clients or of public rows, or other kinds of examples; federations in memory among
+        them.
+    """
+    for i, other in enumerate(federations):
+        if not isinstance(other, StreamedFederation):
+            raise ValueError(f"federation[{i}] is in memory, others are streamed; give one kind")
+        for field, a, b in zip(
+            ("num_clients", "public rows", "examples"),
+            _alike(federations[0]),
+            _alike(other),
+            strict=True,
+        ):
+            if a != b:
+                raise ValueError(
+                    f"federation[{i}] has {field}={b}, federation[0] has {a}; give every seed the same"
+                )
+    capacity = max(f.capacity for f in federations)
+    return [f if f.capacity == capacity else replace(f, capacity=capacity) for f in federations]
+
+
+def _alike(federation: StreamedFederation) -> tuple[int, int, PyTree]:
+    """What must be the same for all seeds."""
+    records = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}", federation.examples)
+    return federation.num_clients, len(federation.public), records
+
+
+@contextmanager
+def streamed_chunk(
+    make: Callable[[], Step],
+    sampler: Sampler | Opening,
+    evaluation: Callable[[PyTree, PyTree], dict[str, jax.Array]],
+    federations: Sequence[StreamedFederation],
+    roots: Sequence[Key],
+    plan: tuple[int, int, int],
+    mesh: Mesh,
+) -> Iterator[tuple[Callable[..., tuple[list[State], tuple]], Callable[[], Strategy]]]:
+    """What `simulate` calls for `every` rounds and an evaluation of each seed, and fetches results once from.
+
+    And what tells the layout of clients, once there was a round.
+
+    Args:
+      make: makes a round, (root, rounds done, state, federation) -> (state, (metrics, finite)).
+      sampler: draws the cohorts.
+      evaluation: (params, test) -> scores.
+      federations, roots: of each seed.
+      plan: rounds done before, rounds in all, rounds between evaluations.
+      mesh: the devices.
+
+    Raises:
+      ValueError: when it is called, what `StreamedFederation.read` finds wrong.
+    """
+    done, rounds, every = plan
+
+    def ends(start: int) -> range:
+        return range(start, min(start + every, rounds))
+
+    seeds = range(len(roots))
+    order = ((s, t) for start in range(done, rounds, every) for s in seeds for t in ends(start))
+    scores = jax.jit(spmd(evaluation))
+
+    def chunk(states: list[State], test: PyTree, start: int) -> tuple:
+        seen: list[list] = [[] for _ in seeds]
+        for s, of_seed in enumerate(seen):
+            for _ in ends(start):
+                states[s], out = running.run(states[s])
+                of_seed.append(out)
+        found = jax.device_get((seen, [scores(state.params, test) for state in states]))
+        metrics, finite = _stacked([_stacked(of_seed) for of_seed in found[0]])
+        return states, (metrics, finite, _stacked(found[1]), {})
+
+    with StreamedRounds(make, sampler, federations, roots, order, mesh) as running:
+        yield chunk, lambda: running.layout
+
+
+def _stacked(trees: list) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+class StreamedRounds:
+    """Rounds of several seeds, one after another, in an order that is known from the start.
+
+    A thread reads the records that the next round asks for and sends them to the device. It begins when the round
+    before the one that runs is done, so that the device holds the records of two rounds at most. Used in a `with`
+    statement, at whose end the thread ends.
+
+    Args:
+      make: makes a round, anew for every layout of clients.
+      sampler: draws the cohorts.
+      federations, roots: of each seed.
+      order: (seed, rounds done) of the rounds to come.
+      mesh: the devices.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Step],
+        sampler: Sampler | Opening,
+        federations: Sequence[StreamedFederation],
+        roots: Sequence[Key],
+        order: Iterable[tuple[int, int]],
+        mesh: Mesh,
+    ):
+        self._federations, self._roots, self._mesh = federations, roots, mesh
+        each = {
+            id(f): distributed.replicate(f.empty(), mesh)
+            for f in {id(f): f for f in federations}.values()
+        }
+        self._empty = [each[id(f)] for f in federations]
+        self._who, self._local = _draws(sampler), [distributed.local(root) for root in roots]
+        self._make, self._strategy = make, current()
+        self._step: Callable[..., tuple] | None = None
+        self._order = iter(order)
+        self._done: jax.Array | None = None
+        self._pool = ThreadPoolExecutor(1, "fedpriv-prefetch")
+        self._next: tuple[int, np.int32, Future] | None = None
+
+    @property
+    def layout(self) -> Strategy:
+        """With as many clients side by side as fit, once there was a round."""
+        return self._strategy
+
+    def __enter__(self) -> StreamedRounds:
+        self._next = self._fetch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def run(self, state: State) -> tuple[State, PyTree]:
+        """Starts the next round without waiting for it: (state, a tree of what is to be known of the round)."""
+        assert self._next is not None
+        seed, t, fetched = self._next
+        federation = fetched.result()
+        # Before the round is started: a device that does one thing after another would find its ids after the round.
+        self._next = self._fetch()
+        given = self._roots[seed], t, state, federation
+        if self._step is None:
+            self._step = self._jitted(given)
+        with use(self._strategy):
+            state, seen = self._step(*given)
+        self._done = jax.tree.leaves(seen)[0]
+        return state, seen
+
+    def _jitted(self, given: tuple) -> Callable[..., tuple]:
+        """The step, with as many clients side by side as fit beside the records of two rounds."""
+
+        def compiled() -> jax.stages.Compiled:
+            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given).compile()
+
+        self._strategy = fitted(self._strategy, compiled)
+        with use(self._strategy):
+            return jax.jit(spmd(self._make()), donate_argnums=2)
+
+    def _fetch(self) -> tuple[int, np.int32, Future] | None:
+        coming = next(self._order, None)
+        if coming is None:
+            return None
+        seed, t = coming
+        ids = self._who(self._local[seed], np.int32(t))
+        return seed, np.int32(t), self._pool.submit(self._read, seed, ids, self._done)
+
+    def _read(self, seed: int, ids: jax.Array, before: jax.Array | None) -> CohortFederation:
+        jax.block_until_ready(before)
+        read = self._federations[seed].read(np.asarray(ids))
+        holders, held = distributed.replicate(read, self._mesh)
+        return replace(self._empty[seed], holders=holders, held=held)
+
+
+def _draws(sampler: Sampler | Opening) -> Callable[[Key, Any], jax.Array]:
+    """(root, rounds done) -> ids i32[slots] of those who will take part, the number of clients where nobody does."""
+
+    def drawing(sampler: Sampler) -> Callable[[Key, Any], jax.Array]:
+        def ids(root: Key, t: jax.Array) -> jax.Array:
+            drawn = sampler.draw(keys_of(jax.random.fold_in(root, t + 1))[0])
+            return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population)
+
+        return jax.jit(ids)
+
+    if isinstance(sampler, Sampler):
+        return drawing(sampler)
+    first, then, opened = drawing(sampler.first), drawing(sampler.then), sampler.rounds
+    return lambda root, t: (first if t < opened else then)(root, t)

@@ -1,0 +1,143 @@
+"""Snapshots as named arrays and JSON, to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedpriv.core.types import PyTree, State
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.history import Evaluation
+from fedpriv.engine.run_state import Snapshot
+
+ARRAYS = ("accuracy", "loss", "uplink_mb", "downlink_mb", "seconds")
+NAMED = ("diagnostics", "measures")
+
+
+def to_host(state: State) -> State:
+    """Copies of the leaves as NumPy arrays, of typed keys their data; the state itself may be donated afterwards."""
+
+    def copied(leaf: jax.Array) -> np.ndarray:
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        return np.array(leaf)
+
+    return jax.tree.map(copied, state)
+
+
+def to_device(state: State, like: State) -> State:
+    """The inverse, for a state of the structure, shapes, types and kinds of keys of `like`."""
+
+    def restored(leaf: np.ndarray, like: jax.Array) -> jax.Array:
+        if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(jax.numpy.asarray(leaf), impl=jax.random.key_impl(like))
+        return jax.numpy.asarray(leaf)
+
+    return jax.tree.map(restored, state, like)
+
+
+def packed(snapshot: Snapshot) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """Arrays [...] of any data type, and what JSON holds: their names, data types and shapes, and the numbers."""
+    done = snapshot.evaluations
+    named = _named(snapshot.state)
+    named |= {f"evaluations.{n}": np.array([getattr(e, n) for e in done]) for n in ARRAYS}
+    of_each = {kind: list(getattr(done[-1], kind)) for kind in NAMED}
+    for kind, names in of_each.items():
+        for name in names:
+            named[f"{kind}.{name}"] = np.array([getattr(e, kind)[name] for e in done])
+    arrays = list(named.values())
+    about: dict[str, Any] = {
+        "round": snapshot.round,
+        "sent": snapshot.sent,
+        "received": snapshot.received,
+        "evaluated": [e.round for e in done],
+        "arrays": [[name, a.dtype.name, list(a.shape)] for name, a in named.items()],
+        **of_each,
+    }
+    return arrays, about
+
+
+def unpacked(
+    arrays: Sequence[np.ndarray], about: Mapping[str, Any], like: State, layout: Strategy
+) -> Snapshot:
+    """The inverse of `packed`, which leaves out the layout.
+
+    Args:
+      arrays, about: as `packed` gives them.
+      like: a state of the same structure, with its leading axis of seeds.
+
+    Raises:
+      ValueError: the state has other leaves, shapes or types than `like`; names the first.
+    """
+    named = {name: array for (name, *_), array in zip(about["arrays"], arrays, strict=True)}
+    wanted = _named(to_host(like))
+    there = {name: array for name, array in named.items() if name.startswith("state")}
+    for name in dict.fromkeys([*wanted, *there]):
+        a, b = _kind(there.get(name)), _kind(wanted.get(name))
+        if a != b:
+            raise ValueError(f"{name}: {a} there, {b} here")
+    leaves = [there[name] for name in wanted]
+    evaluations = []
+    for i, round in enumerate(about["evaluated"]):
+        accuracy, loss, up, down, seconds = (named[f"evaluations.{n}"][i] for n in ARRAYS)
+        diagnostics, measures = (
+            {name: named[f"{kind}.{name}"][i] for name in about[kind]} for kind in NAMED
+        )
+        evaluations.append(
+            Evaluation(round, accuracy, loss, up, down, diagnostics, float(seconds), measures)
+        )
+    return Snapshot(
+        about["round"],
+        jax.tree.unflatten(jax.tree.structure(like), leaves),
+        about["sent"],
+        about["received"],
+        evaluations,
+        layout,
+    )
+
+
+def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """u8[bytes], one after another, of arrays [...]."""
+    return np.frombuffer(b"".join(array.tobytes() for array in arrays), np.uint8)
+
+
+def split(content: np.ndarray, about: Mapping[str, Any]) -> list[np.ndarray]:
+    """The inverse of `joined`.
+
+    Args:
+      content: u8[bytes].
+      about: as `packed` gives it, with the arrays' data types and shapes.
+
+    Raises:
+      ValueError: it has not as many bytes.
+    """
+    kinds = [(np.dtype(dtype), shape) for _, dtype, shape in about["arrays"]]
+    ends = np.cumsum([0, *(dtype.itemsize * math.prod(shape) for dtype, shape in kinds)])
+    if content.shape != (ends[-1],):
+        raise ValueError(f"it has {content.size} bytes in place of {ends[-1]}")
+    return [
+        content[start:end].copy().view(dtype).reshape(shape)
+        for start, end, (dtype, shape) in zip(ends[:-1], ends[1:], kinds, strict=True)
+    ]
+
+
+def digest(content: np.ndarray, about: Mapping[str, Any]) -> str:
+    """Hexadecimal, of every bit of `joined` arrays, u8[bytes], and of the JSON that `packed` gives."""
+    found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    found.update(content.data)
+    return found.hexdigest()
+
+
+def _named(state: PyTree) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {f"state{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves}
+
+
+def _kind(array: np.ndarray | None) -> str:
+    return "nothing" if array is None else f"{array.dtype.name}{list(array.shape)}"

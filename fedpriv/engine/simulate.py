@@ -1,0 +1,276 @@
+"""Whole training runs: a compiled scan over rounds, evaluation every n of them, a leading axis of seeds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.certification.checks import check_launch
+from fedpriv.core.types import Example, Key, Params, State
+from fedpriv.data.datasets import Dataset
+from fedpriv.data.federation import Federation, stack
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.devices import distributed
+from fedpriv.devices.layout import Strategy, default, use
+from fedpriv.engine.checkpoint import Checkpoints, Keeper
+from fedpriv.engine.fingerprint import identity, records_of
+from fedpriv.engine.history import Evaluation, History
+from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
+from fedpriv.engine.run_state import Progress, Snapshot
+from fedpriv.engine.serialization import to_device, to_host
+from fedpriv.engine.training_loop import (
+    Measure,
+    Score,
+    Training,
+    compiled_chunk,
+    evaluate,
+    numbered_round,
+    rounds_of_seeds,
+)
+from fedpriv.models.networks import Model
+from fedpriv.rounds.algorithm import Algorithm
+
+
+class Chunks(NamedTuple):
+    """Training in pieces, from one evaluation to the next.
+
+    Attributes:
+      state: leaves [seeds, ...], or a list with the state of each seed; the first call's.
+      run: (state, rounds done) -> (state, (metrics, finite, scores, measures)); the state given is no longer there.
+      layout: the strategy, with the number of clients that fit; called after the first chunk.
+    """
+
+    state: State
+    run: Callable[[State, int], tuple[State, tuple]]
+    layout: Callable[[], Strategy]
+
+
+def simulate(
+    algorithm: Algorithm,
+    params: Callable[[Key], Params] | Params,
+    federation: Federation | StreamedFederation | Sequence[Federation | StreamedFederation],
+    test: Example,
+    *,
+    score: Score,
+    rounds: int,
+    every: int = 1,
+    seeds: Sequence[int] = (0,),
+    strategy: Strategy | None = None,
+    measure: Measure | None = None,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> History:
+    """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
+
+    Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1), `fold_in(root, 0)`
+    that of the initial parameters. The partition is not drawn here: pass one federation per seed to vary it.
+
+    With several processes (`fedpriv.distributed`) all call it with the same arguments, and all get the results.
+
+    Args:
+      algorithm: what to train.
+      params: key -> initial parameters, or the parameters.
+      federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
+      test: test examples, leaves [n, ...].
+      score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
+      strategy: how clients are laid out; by default `fedpriv.strategy.default()`.
+      measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
+        `measures.heterogeneity`; runs on the device.
+      on_evaluation: called with each `Evaluation` as soon as it is there. If it raises KeyboardInterrupt, the run ends
+        there, with a checkpoint.
+      checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
+        to the same results, bit for bit; the history has the evaluations before it, too (`on_evaluation` is not called
+        for them, and `compile_seconds` are this call's).
+
+    Raises:
+      ValueError: rounds, every or the number of seeds below 1, a Model or a Dataset where a part of it belongs, what
+        the algorithm's `init` finds wrong, arguments that are not the same in every process, what `one_per_seed` and
+        `streamed_chunk` find wrong with a streamed federation, or checkpoints of another run: of other settings, data,
+        noise, cohorts, layout of clients, or shapes of the state; what `fedpriv.contract.check_launch` finds.
+      LeakError: something private gets past the releases of a round: what, and in which line.
+      DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
+    """
+    _check(params, test, seeds, rounds, every)
+    with use(strategy or default()) as strategy, ExitStack() as cleanup:
+        federations = _per_seed(federation, len(seeds))
+        roots = jnp.stack([jax.random.key(s) for s in seeds])
+        training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
+        looked = check_launch(algorithm, params, _one(federations))
+        state = _initial(algorithm, params, federations, roots)
+        if strategy.mesh.is_multi_process:
+            settings = (rounds, every, list(seeds))
+            records = records_of(federations)
+            distributed.check_equal(
+                settings=settings, federation=records, test=test, initial_state=state
+            )
+        keeper, saved = None, None
+        if checkpoints:
+            given = identity(training, looked, seeds, strategy)
+            keeper = cleanup.enter_context(checkpoints.opened(given))
+            saved = _begun(keeper, state)
+        progress = Progress(seeds, _num_clients(federations), saved)
+        if saved:
+            strategy = cleanup.enter_context(use(saved.layout))
+            if saved.round == rounds:
+                progress.history.state = to_device(saved.state, state)
+                return progress.history
+        chunks = cleanup.enter_context(_chunks(training, state, strategy, progress, saved))
+        _train(training, chunks, progress, keeper, on_evaluation)
+    return progress.history
+
+
+def _check(params: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
+    """Raises ValueError for counts below 1, and for the whole of something where a part of it belongs."""
+    if isinstance(seeds, int):
+        raise ValueError(
+            f"seeds: {seeds} is a number; give one seed after the other, as range({seeds})"
+        )
+    for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
+        if value < 1:
+            raise ValueError(f"{name}: {value} is not at least 1")
+    if isinstance(params, Model):
+        raise ValueError("params: a Model; give its `init`, or parameters")
+    if isinstance(test, Dataset):
+        raise ValueError(f"test: the whole data set {test.name!r}; give its `test`")
+
+
+def _train(
+    training: Training,
+    chunks: Chunks,
+    progress: Progress,
+    keeper: Keeper | None,
+    on_evaluation: Callable[[Evaluation], object] | None,
+) -> None:
+    """The rounds that are left, from evaluation to evaluation."""
+    state, rounds, every = chunks.state, training.rounds, training.every
+
+    def snapshot() -> Snapshot:
+        return progress.snapshot(to_host(_whole(state)), chunks.layout())
+
+    while progress.round < rounds:
+        began, start = time.perf_counter(), progress.round
+        state, seen = chunks.run(state, start)
+        seen = jax.device_get(seen)
+        end = min(start + every, rounds)
+        evaluation = progress.add(seen, end, time.perf_counter() - began)
+        try:
+            if on_evaluation:
+                on_evaluation(evaluation)
+        except KeyboardInterrupt:
+            if keeper:
+                keeper.offer(end, snapshot, now=True)
+            raise
+        if keeper:
+            keeper.offer(end, snapshot)
+    progress.history.state = _whole(state)
+
+
+def _whole(state: State) -> State:
+    """This process's own, with a leading axis of seeds."""
+    return distributed.local(_stacked(state) if isinstance(state, list) else state)
+
+
+@contextmanager
+def _chunks(
+    training: Training,
+    state: State,
+    strategy: Strategy,
+    progress: Progress,
+    saved: Snapshot | None,
+) -> Iterator[Chunks]:
+    """Compiled for the initial state, which the saved one then replaces: so the programs are the same."""
+    began = time.perf_counter()
+    algorithm, federations, roots, test, score, measure, rounds, every = training
+    state, roots, test = distributed.replicate((state, roots, test), strategy.mesh)
+    first = state
+    if saved:
+        first = distributed.replicate(to_device(saved.state, state), strategy.mesh)
+    if isinstance(federations, Federation):
+        federation = distributed.replicate(federations, strategy.mesh)
+        make = partial(rounds_of_seeds, algorithm, score, measure or _nothing, rounds, every)
+        chunk, layout = compiled_chunk(make, (state, federation, roots, test, 0), strategy)
+        progress.history.compile_seconds = time.perf_counter() - began
+        yield Chunks(
+            first, lambda state, start: chunk(state, federation, roots, test, start), lambda: layout
+        )
+        return
+    if measure:
+        raise ValueError("measure: it would need all records; use a Federation in memory")
+    states = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
+    ends = progress.round, rounds, every
+    with streamed_chunk(
+        lambda: partial(numbered_round, algorithm),
+        algorithm.sampler,
+        partial(evaluate, score),
+        federations,
+        roots,
+        ends,
+        strategy.mesh,
+    ) as (chunk, fitted):
+        yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
+
+
+def _begun(keeper: Keeper, state: State) -> Snapshot | None:
+    """The snapshot to go on from, if any: the same one in all processes.
+
+    Raises:
+      ValueError: it is of another run, or not the same everywhere.
+    """
+    saved = keeper.load(state)
+    if jax.process_count() > 1:
+        found = (saved.round, saved.state) if saved else (0, ())
+        distributed.check_equal(checkpoint=found)
+    keeper.begin(saved)
+    return saved
+
+
+def _num_clients(federations: Federation | list[StreamedFederation]) -> int:
+    return (federations if isinstance(federations, Federation) else federations[0]).num_clients
+
+
+def _nothing(state: State, federation: Federation) -> dict[str, jax.Array]:
+    return {}
+
+
+def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederation]:
+    if isinstance(federation, Federation | StreamedFederation):
+        federation = [federation] * seeds
+    if len(federation) != seeds:
+        raise ValueError(
+            f"federation: {len(federation)} given for {seeds} seeds; give one, or one per seed"
+        )
+    if any(isinstance(f, StreamedFederation) for f in federation):
+        return one_per_seed(federation)
+    return stack(federation)
+
+
+def _initial(
+    algorithm: Algorithm,
+    params: Any,
+    federation: Federation | list[StreamedFederation],
+    roots: Key,
+) -> State:
+    init, first = params if callable(params) else lambda _: params, _one(federation)
+    return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])
+
+
+def _one(federation: Federation | list[StreamedFederation]) -> Any:
+    """The first seed's, as a round sees it."""
+    if not isinstance(federation, Federation):
+        return federation[0].empty()
+    one = (federation.rows, federation.size, federation.public)
+    # Slices on the host: on the device, every shape would be a program to compile.
+    return Federation(
+        federation.examples, *jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
+    )
+
+
+def _stacked(states: list[State]) -> State:
+    return jax.jit(lambda states: jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))(states)

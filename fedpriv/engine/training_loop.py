@@ -1,0 +1,126 @@
+"""The compiled part of a run: some rounds and an evaluation, for a leading axis of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
+from fedpriv.data.federation import Federation
+from fedpriv.devices.compilation import compiled, on_its_own
+from fedpriv.devices.layout import Strategy, spmd, sum_over, use
+from fedpriv.devices.memory import fitted
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.one_round import one_round
+
+if TYPE_CHECKING:
+    from fedpriv.data.streaming import StreamedFederation
+
+Score = Callable[[Params, Example], dict[str, jax.Array]]
+Measure = Callable[[State, Federation], dict[str, jax.Array]]
+
+
+class Training(NamedTuple):
+    """What trains: the arguments of `simulate` that its chunks depend on, checked and one per seed.
+
+    Attributes:
+      federations: with a leading axis of seeds, or a list of streamed ones.
+      roots: key[seeds].
+      algorithm, test, score, measure, rounds, every: as `simulate`.
+    """
+
+    algorithm: Algorithm
+    federations: Federation | list[StreamedFederation]
+    roots: Key
+    test: Example
+    score: Score
+    measure: Measure | None
+    rounds: int
+    every: int
+
+
+def compiled_chunk(
+    make: Callable[[], Callable[..., tuple]], args: tuple, strategy: Strategy
+) -> tuple[Callable[..., tuple], Strategy]:
+    """The chunk that `make` makes, compiled for `args`, with as many clients side by side as fit; and that layout.
+
+    It is made anew for every layout: JAX keeps the trace of a function that it has seen.
+    """
+    fitting = fitted(strategy, lambda: on_its_own(spmd(make()), args, [0]))
+    with use(fitting):
+        return compiled(spmd(make()), args, donate_argnums=[0]), fitting
+
+
+def numbered_round(
+    algorithm: Algorithm, root: Key, t: jax.Array, state: State, federation: Any
+) -> tuple[State, tuple[Metrics, jax.Array]]:
+    """Round t + 1 (t: i32[]): the state, its metrics and whether the model is finite, bool[]."""
+    key = jax.random.fold_in(root, t + 1)
+    state, metrics = one_round(algorithm)(key, state, federation, t)
+    return state, (metrics, _finite(state))
+
+
+def rounds_of_seeds(
+    algorithm: Algorithm, score: Score, measure: Measure, rounds: int, every: int
+) -> Callable[..., Any]:
+    """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
+
+    def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
+        state, (rows, size, public), root = args
+        federation = Federation(examples, rows, size, public)
+
+        def step(state: State, t: jax.Array) -> tuple:
+            def run(state: State) -> tuple:
+                return numbered_round(algorithm, root, t, state, federation)
+
+            if rounds % every == 0:
+                return run(state)
+            _, (metrics, _) = jax.eval_shape(run, state)
+            idle = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), metrics)
+            done = t >= rounds
+            return lax.cond(done, lambda s: (s, (idle, jnp.bool_(True))), run, state)
+
+        metrics: Metrics
+        finite: jax.Array
+        state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
+        scores = evaluate(score, state.params, test)
+        return state, (metrics, finite, scores, measure(state, federation))
+
+    def chunk(
+        state: State, federation: Federation, roots: Key, test: Example, start: jax.Array
+    ) -> tuple:
+        per_seed = (federation.rows, federation.size, federation.public)
+        return lax.map(
+            lambda args: one_seed(args, federation.examples, test, start), (state, per_seed, roots)
+        )
+
+    return chunk
+
+
+def evaluate(
+    score: Score, params: Params, examples: Example, batch_size: int = 250
+) -> dict[str, jax.Array]:
+    """The sums of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
+    n = jax.tree.leaves(examples)[0].shape[0]
+    batches = -(-n // batch_size)
+
+    def batched(leaf: jax.Array) -> jax.Array:
+        padding = [(0, batches * batch_size - n)] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, padding).reshape(batches, batch_size, *leaf.shape[1:])
+
+    def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
+        sums = jax.vmap(score, in_axes=(None, 0))(params, batch)
+        return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
+
+    mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)
+    batches_of = jax.tree.map(batched, examples)
+    return sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0]
+
+
+def _finite(state: State) -> jax.Array:
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.params)]
+    return jnp.all(jnp.stack(leaves))

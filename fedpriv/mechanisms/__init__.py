@@ -1,0 +1,1 @@
+"""What bounds a contribution and perturbs a sum, of updates or of records' gradients."""

@@ -1,0 +1,235 @@
+"""What bounds a contribution: sets that it is clipped into, and how far such sets reach.
+
+Flat and per-layer clipping: H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, ICLR 2018, arXiv:1710.06963, Section 2.
+Clipping of Haar coefficients: K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced
+Approach", Algorithm 1 (all together) and Section 4.3 (each level).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.trees import dimension, flatten, unflatten, widened
+from fedpriv.core.types import PyTree
+from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, padded_length
+
+Bound: TypeAlias = float | jax.Array
+"""C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.LEAST_CLIP`."""
+
+
+class Clipping(NamedTuple):
+    """A set of contributions u, scaled by C, and a way into it.
+
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too; a norm
+    is infinite from 1.8e19 on, as float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded
+    to m = 2^L entries: noise is added to those, and what is cut off afterwards is post-processing.
+
+    Attributes:
+      clip: (contribution, C) -> (bounded contribution, of 32 bits or more, its norm before).
+      length: sup ||u||_2 for C = 1.
+      weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
+        than sqrt(m) times `length`, which always bounds it.
+      worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
+        isotropic noise and by noise on Haar coefficients. Where d is no power of two, `coefficients` and Haar noise
+        have a somewhat larger bound than it reaches.
+      dimension: number of coordinates d, if it is for one number only.
+      tensors: that contributions have, if they are clipped one by one.
+      scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
+        norms (trees of f32[...]); None for other clipping.
+      seal: what the lengths were proved of, see `constructed`; whoever makes a clipping by hand leaves it out.
+    """
+
+    clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
+    length: float
+    worst: Callable[[int], PyTree]
+    weighted_length: float = math.inf
+    dimension: int | None = None
+    tensors: int = 1
+    scales: Callable[[PyTree, Bound], PyTree] | None = None
+    seal: tuple = ()
+
+    @property
+    def constructed(self) -> bool:
+        """Whether the lengths are what this module proved of `clip` and `scales`, none of them replaced since."""
+        return self.seal == (*self[:2], self.weighted_length, self.scales)
+
+    def sealed(self) -> Clipping:
+        """The same, as one whose lengths are proved."""
+        return self._replace(seal=(*self[:2], self.weighted_length, self.scales))
+
+
+def flat() -> Clipping:
+    """||u||_2 <= C, over all coordinates together (McMahan et al. 2018, Section 2).
+
+    sup ||W H u|| is sqrt(m), reached by a constant vector.
+    """
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        whole = over_tensors(norms)
+        return spread(_scale(whole, bound, whole), norms)
+
+    return Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales).sealed()
+
+
+def per_layer(tensors: int) -> Clipping:
+    """||u_j||_2 <= C / sqrt(p) in each of the model's p tensors (McMahan et al. 2018, Section 2).
+
+    A subset of `flat`'s set.
+
+    Args:
+      tensors: p.
+
+    Raises:
+      ValueError: p below 1; when it is used, a contribution of another number of tensors.
+    """
+    each = separately(tensors)
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        return each.scales(norms, bound / math.sqrt(tensors))  # type: ignore[misc]
+
+    def worst(d: int) -> PyTree:
+        return [_constant(tensors**-0.5, size) for size in _sizes(d, tensors)]
+
+    return Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales).sealed()
+
+
+def separately(tensors: int) -> Clipping:
+    """||u_j||_2 <= C, or C_j where C is a tree of bounds, in each of the model's p tensors: of length sqrt(p).
+
+    So the authors' code of DP-SCAFFOLD (arXiv:2111.09278) clips.
+
+    Args:
+      tensors: p.
+
+    Raises:
+      ValueError: as `per_layer`.
+    """
+    if tensors < 1:
+        raise ValueError(f"tensors: {tensors} is not at least 1")
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        found = len(jax.tree.leaves(norms))
+        if found != tensors:
+            raise ValueError(f"tensors: {tensors}, but the model has {found}; give {found}")
+        whole = over_tensors(norms)
+        return jax.tree.map(lambda n, c: _scale(n, c, whole), norms, spread(bound, norms))
+
+    def worst(d: int) -> PyTree:
+        return [_constant(1.0, size) for size in _sizes(d, tensors)]
+
+    return Clipping(
+        _by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales
+    ).sealed()
+
+
+def coefficients(d: int) -> Clipping:
+    """||H u||_2 <= C, over all Haar coefficients in averaging form (Algorithm 1).
+
+    sup ||u|| is sqrt(m) and sup ||W H u|| is m, both for a constant vector, which has a single coefficient.
+
+    Args:
+      d: number of coordinates.
+
+    Raises:
+      ValueError: d below 1; when it is used, another number of coordinates.
+    """
+    m = padded_length(d)
+
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        _require_dimension(d, update)
+        update = widened(update)
+        norm = haar_norm(flatten(update))
+        return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
+
+    worst = jnp.ones(d) / haar_norm(jnp.ones(d))
+    return Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d).sealed()
+
+
+def per_level(d: int) -> Clipping:
+    """||H_l u||_2 <= C / W_l for the coefficients of each level l, and for the overall mean (Section 4.3).
+
+    sup ||u|| is 1, as ||u||^2 = sum_l 2^l ||H_l u||^2 + m H_0^2 <= C^2 (sum_l 2^-l + 1 / m) = C^2; sup ||W H u|| is
+    sqrt(1 + log2 m), as each of the 1 + log2 m groups moves W H u by at most C. The norm that `clip` tells is ||u||_2.
+
+    Args:
+      d: number of coordinates.
+
+    Raises:
+      ValueError: as `coefficients`.
+    """
+    m = padded_length(d)
+    starts = [
+        1 << level for level in range(m.bit_length() - 1)
+    ]  # of the levels, from coarse to fine
+    limits = [1 / m, *(start / m for start in starts)]  # 1 / W
+
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        _require_dimension(d, update)
+        groups = jnp.split(haar(flatten(update)), starts)
+        # W is a power of two: times W nothing is rounded, and no level's squares are 0 because its bound is low.
+        norms = [jnp.linalg.norm(g / limit) for g, limit in zip(groups, limits, strict=True)]
+        norm = jnp.sqrt(sum(n**2 * limit for n, limit in zip(norms, limits, strict=True)))
+        scales = [_scale(n, bound, norm) for n in norms]
+        u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
+        return unflatten(u, widened(update)), norm
+
+    def worst(d: int) -> PyTree:
+        # One coefficient of each level, all at their bounds.
+        return inverse_haar(jnp.zeros(m).at[jnp.array([0, *starts])].set(jnp.array(limits)), d)
+
+    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d).sealed()
+
+
+def _constant(norm: float, d: int) -> jax.Array:
+    return jnp.full(d, norm / math.sqrt(d))
+
+
+def _sizes(d: int, tensors: int) -> list[int]:
+    """Of that many tensors, of d coordinates together."""
+    if d < tensors:
+        raise ValueError(f"d: {d} coordinates do not fill {tensors} tensors")
+    return [d // tensors + (i < d % tensors) for i in range(tensors)]
+
+
+def over_tensors(norms: PyTree) -> jax.Array:
+    """f32[...]: the norm of the whole, from those of its tensors (a tree of f32[...])."""
+    return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
+
+
+def spread(bound: Bound, like: PyTree) -> PyTree:
+    """A bound for each leaf of `like`."""
+    leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(bound))
+    return jax.tree.map(lambda _: bound, like) if leaf else bound
+
+
+def _by_tensors(
+    scales: Callable[[PyTree, Bound], PyTree],
+) -> Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]:
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        update = widened(update)
+        norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf.reshape(-1)), update)
+        return _scaled(update, scales(norms, bound)), over_tensors(norms)
+
+    return clip
+
+
+def _scaled(update: PyTree, scales: PyTree) -> PyTree:
+    return jax.tree.map(lambda u, s: jnp.where(s == 0, 0.0, u * s).astype(u.dtype), update, scales)
+
+
+def _scale(norm: jax.Array, bound: Bound, whole: jax.Array) -> jax.Array:
+    """What brings `norm` down to `bound`: 0 where the norm of the whole is NaN or infinite, 1 without a bound."""
+    scale = jnp.where(norm <= bound, 1.0, bound / norm)  # 1 for 0 and a bound of 0
+    scale = jnp.where(jnp.isfinite(whole), scale, 0.0)
+    return jnp.where(jnp.isinf(bound), 1.0, scale)
+
+
+def _require_dimension(d: int, update: PyTree) -> None:
+    found = dimension(update)
+    if found != d:
+        raise ValueError(f"d: {d}, but a contribution has {found} coordinates; give that")

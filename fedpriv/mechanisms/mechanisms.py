@@ -1,0 +1,343 @@
+"""Mechanisms: bound one contribution, perturb a sum of bounded contributions.
+
+The Laplace and Gaussian mechanisms: C. Dwork, A. Roth, "The Algorithmic Foundations of Differential Privacy", 2014,
+Section 3.3 and Appendix A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
+from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
+from fedpriv.mechanisms.noise import Noise, isotropic
+from fedpriv.privacy.whitening import joint_multiplier
+
+LEAST = 1e-36
+"""Of the noise's deviation, and one over the largest."""
+
+LEAST_CLIP = 1e-12
+"""Of a clip norm, and one over the largest: between them float32 has the squares of all that could matter.
+
+A square below 1.2e-38 counts as 0, so that up to sqrt(d) 1.1e-19 of a norm is not seen. For C = 1e-12 and d = 1e10 that
+makes what is clipped 6e-5 too long, relative to C, and less for any other.
+"""
+
+
+class Mechanism(NamedTuple):
+    """A mechanism does not know its privacy unit: the unit is the axis it is summed over.
+
+    Attributes:
+      clip: contribution -> (bounded contribution, its norm before).
+      perturb: (key, sum) -> noisy sum. Both give 32 bits or more, whatever they take.
+      multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
+        sensitivity where that differs by direction); 0 where nothing is hidden.
+      reason: why nothing is hidden, where the multiplier is 0.
+      noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
+      clip_norm: C.
+      noise_multiplier: sigma, by which papers name their noise; `multiplier` is what is proved.
+      scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
+        needs more than norms.
+      worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
+        `fedpriv.clipping.Clipping`; None where nothing is hidden.
+      whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
+      dimension: number of coordinates, if the mechanism is for one number only; of a `joint` one, its first part's.
+      tensors: least number of them: one for each tensor that is clipped by itself.
+      at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
+      parts: of a `joint` mechanism.
+      seal: what the multiplier was proved of, see `constructed`; whoever makes a mechanism by hand leaves it out.
+    """
+
+    clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
+    perturb: Callable[[Key, PyTree], PyTree]
+    multiplier: Any
+    reason: str = ""
+    noise: str = "gaussian"
+    clip_norm: Any = math.inf
+    noise_multiplier: Any = 0.0
+    scales: Callable[[PyTree], PyTree] | None = None
+    worst: Callable[[int], PyTree] | None = None
+    whiten: Callable[[PyTree], jax.Array] | None = None
+    dimension: int | None = None
+    tensors: int = 1
+    at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
+    parts: tuple[Mechanism, ...] = ()
+    seal: tuple = ()
+
+    def in_round(self, t: jax.Array | int) -> Mechanism:
+        """The mechanism of round t: this one; schedules differ."""
+        return self
+
+    def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
+        """The mechanism for contributions of these norms: this one; a rule that looks at the data is not private.
+
+        Args:
+          norms: a tree of f32[B], of each tensor of each contribution.
+          mask: bool[B], which contributions count.
+        """
+        return self
+
+    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        """(number of rounds, multiplier) of each part of a run."""
+        return ((rounds, self.multiplier),)
+
+    @property
+    def constructed(self) -> bool:
+        """Whether the multiplier is what this module proved of `clip` and `perturb`, none of them replaced since."""
+        whole = len(self.seal) == len(self) - 1
+        return whole and all(a is b for a, b in zip(self.seal, self, strict=False))
+
+    def sealed(self) -> Mechanism:
+        """The same, as one whose multiplier is proved."""
+        return self._replace(seal=self[:-1])
+
+
+def mechanism(
+    clipping: Clipping,
+    noise: Noise,
+    *,
+    clip_norm: float,
+    noise_multiplier: float,
+    calibrated: bool = False,
+) -> Mechanism:
+    """Clips into `clipping`'s set at C, adds C sigma times `noise` to the sum: a Gaussian mechanism (Appendix A).
+
+    Formal guarantees:
+      In exact arithmetic a clipped contribution moves the sum, whitened by the noise, by at most
+      `noise.reach(clipping)` / sigma: the sum is a Gaussian mechanism of multiplier sigma / reach per contribution
+      removed or added (and half of that per contribution replaced). One whose norm is NaN or infinite counts as 0
+      and so keeps the bound; a norm is infinite from 1.8e19 on, as float32 cannot hold its square. Floating-point
+      rounding of the norm (relative 1e-6) is not accounted for.
+
+    Args:
+      clip_norm: C; infinity without noise is no mechanism at all.
+      noise_multiplier: sigma.
+      calibrated: multiply the noise by the reach, so that the multiplier is sigma.
+
+    Raises:
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
+    """
+    _check(clip_norm, noise_multiplier)
+    reach = noise.reach(clipping)
+
+    scales = clipping.scales
+
+    def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
+        silent = isinstance(sigma, int | float) and not sigma > 0
+        strength = sigma * reach if calibrated else sigma
+
+        def perturb(key: Key, total: PyTree) -> PyTree:
+            if silent:
+                return total
+            total = widened(total)
+            drawn, bounds = noise.draw(key, total), spread(bound, total)
+
+            def noisy(s: jax.Array, z: jax.Array, c: Bound) -> jax.Array:
+                return s + (c * strength * z).astype(s.dtype)
+
+            return jax.tree.map(noisy, total, drawn, bounds)
+
+        made = Mechanism(
+            lambda update: clipping.clip(update, bound),
+            perturb,
+            0.0 if silent else strength / reach,
+            "no noise is added" if silent else "",
+            clip_norm=bound,
+            noise_multiplier=sigma,
+            scales=None if scales is None else lambda norms: scales(norms, bound),
+            worst=None if silent else lambda d: _times(clipping.worst(d), bound),
+            whiten=None if silent else lambda u: noise.whiten(_divided(u, bound)) / strength,
+            dimension=noise.dimension or clipping.dimension,
+            tensors=clipping.tensors,
+            at=at,
+        )
+        return made.sealed() if clipping.constructed and noise.constructed else made
+
+    return at(clip_norm, float(noise_multiplier))
+
+
+def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
+    """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each of the sum (Appendix A).
+
+    `clip_norm = inf` with `noise_multiplier = 0` is no mechanism at all.
+
+    Formal guarantees: those of `mechanism`, with multiplier sigma.
+
+    Raises:
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
+    """
+    return mechanism(flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier)
+
+
+def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
+    """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
+
+    Args:
+      clip_norm: C.
+      noise_multiplier: scale of the noise over C.
+
+    Formal guarantees:
+      As `gaussian`, with the l1 norm: the sum is a Laplace mechanism of scale over sensitivity `noise_multiplier` per
+      contribution removed or added, that is (1 / noise_multiplier, 0)-differentially private (Dwork, McSherry, Nissim
+      and Smith 2006).
+
+    Raises:
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, a negative multiplier, or noise without a finite clip norm.
+    """
+    _check(clip_norm, noise_multiplier)
+
+    def norm(update: PyTree) -> jax.Array:
+        return optax.tree.norm(update, ord=1)
+
+    made = Mechanism(
+        _clip(clip_norm, norm),
+        _perturb(clip_norm * noise_multiplier, jax.random.laplace),
+        float(noise_multiplier),
+        "" if noise_multiplier > 0 else "no noise is added",
+        "laplace",
+        clip_norm,
+        float(noise_multiplier),
+        worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
+        whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
+    )
+    return made.sealed()
+
+
+def _times(u: PyTree, bound: Bound) -> PyTree:
+    return jax.tree.map(jnp.multiply, u, spread(bound, u))
+
+
+def _divided(u: PyTree, bound: Bound) -> PyTree:
+    return jax.tree.map(jnp.divide, u, spread(bound, u))
+
+
+def _check(clip_norm: float, noise_multiplier: float) -> None:
+    if not clip_norm > 0:
+        raise ValueError(f"clip_norm: {clip_norm} is not positive; use inf for no clipping")
+    if not 0 <= noise_multiplier < math.inf:
+        raise ValueError(
+            f"noise_multiplier: {noise_multiplier} is not in [0, inf); use 0 for no noise"
+        )
+    if noise_multiplier > 0 and clip_norm == math.inf:
+        raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
+    check_scales(clip_norm, noise_multiplier)
+
+
+def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
+    """Refuses bounds whose squares, and noise that, float32 would round to 0 or infinity, whatever is certified.
+
+    Args:
+        clip_norm: C, in units of the update; infinity: no bound.
+        noise_multiplier: sigma, noise over C.
+        when: in words, when they hold.
+
+    Raises:
+        ValueError: a bound or noise that is beyond float32.
+    """
+    given = [("clip_norm", clip_norm, LEAST_CLIP)] if clip_norm < math.inf else []
+    if noise_multiplier > 0:
+        given.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier, LEAST))
+    for name, value, least in given:
+        if not least <= value <= 1 / least:
+            squared = ", which squares what it bounds" if name == "clip_norm" else ""
+            raise ValueError(
+                f"{name}: {value:g}{when} is beyond float32{squared}; make it {least:g} to {1 / least:g}"
+            )
+
+
+def _clip(
+    clip_norm: float, norm_of: Callable[[PyTree], jax.Array]
+) -> Callable[[PyTree], tuple[PyTree, jax.Array]]:
+    def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
+        update = widened(update)
+        norm = norm_of(update)
+        if clip_norm == math.inf:
+            return update, norm
+        scale = jnp.minimum(1.0, clip_norm / norm)
+        usable = jnp.isfinite(norm)
+        return jax.tree.map(lambda leaf: jnp.where(usable, leaf * scale, 0.0), update), norm
+
+    return clip
+
+
+def _perturb(
+    scale: float, draw: Callable[[Key, tuple[int, ...], Any], jax.Array]
+) -> Callable[[Key, PyTree], PyTree]:
+    def perturb(key: Key, total: PyTree) -> PyTree:
+        if not scale > 0:  # NaN for no clipping and no noise
+            return total
+        total = widened(total)
+        noise = scale * draw(key, (dimension(total),), width(total))
+        return jax.tree.map(jnp.add, total, unflatten(noise, total))
+
+    return perturb
+
+
+def unprotected(reason: str = "no noise is added") -> Mechanism:
+    """Neither bounds nor hides anything; a certificate gives the reason (ours)."""
+    return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
+
+
+def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:
+    """The update itself, of which every multiple is the same multiple, and its norm."""
+    return update, optax.tree.norm(update)
+
+
+UNPROTECTED = unprotected()
+ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone")
+"""For messages that depend on records through `Shard.private_mean` alone, which is checked: sums need no noise."""
+
+
+def joint(*parts: Mechanism) -> Mechanism:
+    """Each part of a message (a tuple) by a mechanism of its own, with noise of its own; one release of all together.
+
+    Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (Andrew et al., arXiv:1905.03871, Theorem 1).
+
+    Args:
+      parts: Gaussian; the norm that is reported is of the first.
+
+    Raises:
+      ValueError: no parts, or noise that is not Gaussian.
+    """
+    if not parts or any(part.noise != "gaussian" for part in parts):
+        raise ValueError("parts: not mechanisms with Gaussian noise alone")
+
+    def clip(message: tuple) -> tuple[tuple, jax.Array]:
+        bounded = [part.clip(u) for part, u in zip(parts, message, strict=True)]
+        return tuple(u for u, _ in bounded), bounded[0][1]
+
+    def perturb(key: Key, total: tuple) -> tuple:
+        keys = jax.random.split(key, len(parts))
+        each = zip(parts, keys, total, strict=True)
+        return tuple(part.perturb(k, s) for part, k, s in each)
+
+    def whiten(message: tuple) -> jax.Array:
+        each = [part.whiten(u) for part, u in zip(parts, message, strict=True)]  # type: ignore[misc]
+        return jnp.concatenate([leaf.reshape(-1) for leaf in each])
+
+    def worst(d: int) -> tuple:
+        sizes = [d, *(part.dimension or 1 for part in parts[1:])]
+        return tuple(part.worst(n) for part, n in zip(parts, sizes, strict=True))  # type: ignore[misc]
+
+    hidden = all(part.multiplier > 0 for part in parts)
+    made = Mechanism(
+        clip,
+        perturb,
+        joint_multiplier(part.multiplier for part in parts),
+        next((part.reason for part in parts if part.reason), ""),
+        clip_norm=parts[0].clip_norm,
+        noise_multiplier=parts[0].noise_multiplier,
+        worst=worst if hidden else None,
+        whiten=whiten if hidden else None,
+        dimension=parts[0].dimension,
+        tensors=parts[0].tensors,
+        parts=parts,
+    )
+    return made.sealed() if all(part.constructed for part in parts) else made

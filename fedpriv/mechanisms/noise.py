@@ -1,0 +1,96 @@
+"""Shapes of Gaussian noise on a sum of bounded contributions, and how much of a contribution each leaves to see.
+
+On Haar coefficients: K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
+from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.clipping import Clipping
+from fedpriv.mechanisms.haar import Form, haar, inverse_haar, padded_length
+
+
+class Noise(NamedTuple):
+    """A Gaussian distribution of scale 1.
+
+    Attributes:
+      draw: (key, like) -> noise in the shapes of `like`, f32 or f64 where that is.
+      reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
+      whiten: u -> Sigma^-1/2 u, f32[...] of independent entries of variance 1 if u is noise of this distribution.
+      dimension: number of coordinates, if it is for one number only.
+      seal: what the reach was proved of, see `constructed`; whoever makes a noise by hand leaves it out.
+    """
+
+    draw: Callable[[Key, PyTree], PyTree]
+    reach: Callable[[Clipping], float]
+    whiten: Callable[[PyTree], jax.Array]
+    dimension: int | None = None
+    seal: tuple = ()
+
+    @property
+    def constructed(self) -> bool:
+        """Whether `reach` is what this module proved of `draw`, neither replaced since."""
+        return self.seal == self[:2]
+
+    def sealed(self) -> Noise:
+        """The same, as one whose reach is proved."""
+        return self._replace(seal=self[:2])
+
+
+def isotropic() -> Noise:
+    """N(0, 1) on every coordinate: the Gaussian mechanism (Dwork and Roth 2014, Appendix A)."""
+
+    def draw(key: Key, like: PyTree) -> PyTree:
+        return unflatten(jax.random.normal(key, (dimension(like),), width(like)), widened(like))
+
+    return Noise(draw, lambda clipping: clipping.length, flatten).sealed()
+
+
+def haar_noise(d: int, form: Form = "averaging") -> Noise:
+    """Noise on the Haar coefficients of all d coordinates together, seen after the inverse transform.
+
+    In averaging form the paper's N(0, 1 / W^2) (Ranaweera et al., Algorithms 1 and 2), which leaves every coordinate a
+    variance of 1/3 + 2 / (3 m^2); in orthonormal form N(0, 1), which leaves N(0, 1): `isotropic` in distribution.
+    The transform is linear, so that only the noise needs an inverse, whatever it is added to.
+
+    Args:
+      d: number of coordinates, padded to m = 2^L.
+
+    Raises:
+      ValueError: an unknown form; when it is used, another number of coordinates.
+    """
+    m, averaging = padded_length(d), form == "averaging"
+    jax.eval_shape(lambda h: inverse_haar(h, d, form), jax.ShapeDtypeStruct((m,), jnp.float32))
+
+    def draw(key: Key, like: PyTree) -> PyTree:
+        if dimension(like) != d:
+            raise ValueError(f"d: {d}, but the sum has {dimension(like)} coordinates; give that")
+        z = jax.random.normal(key, (m,), width(like))
+        return unflatten(inverse_haar(_weighted(z) if averaging else z, d, form), widened(like))
+
+    def reach(clipping: Clipping) -> float:
+        if not averaging:
+            return clipping.length
+        return min(clipping.weighted_length, math.sqrt(m) * clipping.length)  # ||W H|| = sqrt(m)
+
+    def whiten(u: PyTree) -> jax.Array:
+        z = haar(flatten(u), form)
+        return z / _weighted(jnp.ones(m, z.dtype)) if averaging else z
+
+    return Noise(draw, reach, whiten, d).sealed()
+
+
+def _weighted(z: jax.Array) -> jax.Array:
+    """z / W: m for the overall mean and the coarsest detail, half as much with every level."""
+    m = len(z)
+    starts = [1 << level for level in range(m.bit_length() - 1)]
+    groups = jnp.split(z, starts)
+    return jnp.concatenate([g / (m / max(1, s)) for g, s in zip(groups, [0, *starts], strict=True)])

@@ -1,0 +1,184 @@
+"""Gradients of single records: their norms, and weighted sums of them, which is all that clipping needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
+from fedpriv.mechanisms.clipping import over_tensors, separately
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
+from fedpriv.mechanisms.noise import isotropic
+from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
+from fedpriv.mechanisms.outer_products import EXACT, Stacked, counted
+from fedpriv.mechanisms.schedules import Dynamic
+
+
+class PerExample(NamedTuple):
+    """The gradients g_1..g_B of a batch, never needed one by one.
+
+    Attributes:
+      norms: a tree as the parameters', with the l2 norms f32[B] of the records' gradients in each tensor.
+      weighted: a tree of weights f32[B] -> sum_j w_j g_j, in each tensor with its own weights; a gradient of weight 0
+        does not count, even if it is not finite.
+      each: () -> the gradients themselves, a tree with leaves [B, ...], for clipping that needs more than norms.
+    """
+
+    norms: PyTree
+    weighted: Callable[[PyTree], Params]
+    each: Callable[[], PyTree]
+
+
+Gradients: TypeAlias = Callable[[Params, Example], PerExample]
+"""(params, batch with leading axis B) -> PerExample."""
+
+
+def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
+    """Gradients of `loss + l2 / 2 ||params||^2` of any model.
+
+    Those of a dense layer stay factors, so that their memory does not grow with the batch times the layer; of other
+    tensors they are formed by `vmap`. The regulariser forms them all.
+
+    Args:
+      loss: of ONE example.
+      l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
+    """
+
+    def regularised(params: Params, example: Example) -> jax.Array:
+        penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0
+        return loss(params, example) + penalty
+
+    def gradients(params: Params, batch: Example) -> PerExample:
+        each = stacked_gradients(regularised, params, batch)
+        tree = jax.tree.structure(params)
+
+        def weighted(weights: PyTree) -> Params:
+            pairs = zip(each, jax.tree.leaves(weights), strict=True)
+            return jax.tree.unflatten(tree, [_weighted(g, w) for g, w in pairs])
+
+        return PerExample(
+            jax.tree.unflatten(tree, [_norms(g) for g in each]),
+            weighted,
+            lambda: jax.tree.unflatten(tree, [_formed(g) for g in each]),
+        )
+
+    return by_records(gradients)
+
+
+def by_records(gradients: Gradients) -> Gradients:
+    """The same, as those that are known to be of one record each, with their true norms."""
+    gradients.by_records = True  # type: ignore[attr-defined]
+    return gradients
+
+
+def _norms(g: jax.Array | Stacked) -> jax.Array:
+    if isinstance(g, Stacked):
+        return g.norms()
+    return jnp.linalg.norm(g.reshape(g.shape[0], -1).astype(jnp.float32), axis=1)
+
+
+def _weighted(g: jax.Array | Stacked, weights: jax.Array) -> jax.Array:
+    if isinstance(g, Stacked):
+        return g.weighted(weights)
+    return jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT)
+
+
+def _formed(g: jax.Array | Stacked) -> jax.Array:
+    return g.formed() if isinstance(g, Stacked) else g
+
+
+class MedianClipping(NamedTuple):
+    """Gaussian noise on gradients clipped at the median of their own batch's norms.
+
+    The heuristic of M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Appendix D.1.
+
+    It looks at the data without privacy: nothing is certified.
+
+    Attributes:
+      noise_multiplier: sigma, relative to the median.
+      tensors: above 1, the number of the model's tensors, each clipped to its own median and perturbed with sigma by
+        itself.
+    """
+
+    noise_multiplier: float
+    tensors: int = 1
+
+    def in_round(self, t: jax.Array | int) -> MedianClipping:
+        """The mechanism of round t: this one."""
+        return self
+
+    def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
+        """The Gaussian mechanism at the median of these norms.
+
+        Args:
+          norms, mask: as `Mechanism.for_batch`.
+        """
+        if self.tensors == 1:
+            median = _median(over_tensors(norms), mask)
+            return gaussian(1.0, 1.0).at(median, self.noise_multiplier)  # type: ignore[misc]
+        medians = jax.tree.map(lambda n: _median(n, mask), norms)
+        each = mechanism(separately(self.tensors), isotropic(), clip_norm=1.0, noise_multiplier=1.0)
+        return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
+
+    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+        """(number of rounds, multiplier) of the whole run: the multiplier is 0."""
+        return ((rounds, 0.0),)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is hidden."""
+        if self.noise_multiplier == 0:
+            return "no noise is added"
+        return "the clip norm is the median of private gradients' norms"
+
+    @property
+    def noise(self) -> str:
+        """The noise's kind."""
+        return "gaussian"
+
+
+RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
+
+
+def private_mean(
+    gradients: Gradients, mechanism: Mechanism | MedianClipping, expected_size: float
+) -> Callable[[Key, Params, Example, jax.Array], Params]:
+    """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed, in f32.
+
+    Then the mean is rounded to the parameters' own types, as gradients are.
+
+    Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
+    `MedianClipping`, none.
+
+    Args:
+      expected_size: what the sum is divided by, whatever the number of records: the lot size L, or s R.
+    """
+
+    def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
+        of_batch = gradients(params, batch)
+        now = mechanism.for_batch(of_batch.norms, mask)
+        if now.scales is None:
+            total = _sum_of_bounded(now, of_batch.each(), mask)
+        else:
+            scales = now.scales(of_batch.norms)
+            total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
+        noisy = now.perturb(key, total)
+        return jax.tree.map(lambda s, p: (s / expected_size).astype(p.dtype), noisy, params)
+
+    return mean
+
+
+def _sum_of_bounded(mechanism: Mechanism, each: PyTree, mask: jax.Array) -> Params:
+    bounded, _ = jax.vmap(mechanism.clip)(each)
+    weights = mask.astype(jnp.float32)
+    return jax.tree.map(
+        lambda g: jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT), bounded
+    )
+
+
+def _median(norms: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.nan_to_num(jnp.nanmedian(jnp.where(mask, norms, jnp.nan)))  # 0 without a record

@@ -1,0 +1,180 @@
+"""Convolution whose backward passes are fast, too.
+
+XLA's CPU backend computes a *forward* convolution in the canonical NHWC/HWIO layout near the speed of its matrix
+product, but the transposed forms that autodiff makes of it (above all the weight's gradient) more than ten times
+slower. A convolution is bilinear, so it is a primitive here whose transposes are forward convolutions again. Batching
+an image folds into the batch, so that `vmap` of a one-example loss costs no more than a batched one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching
+
+from fedpriv.devices.layout import current
+from fedpriv.models.primitive import primitive_of
+
+_WIDE = 32  # channels
+
+
+def conv_same(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Cross-correlation with stride 1 and the zero padding that keeps the image's size.
+
+    Args:
+      x: f32[n, height, width, channels_in].
+      w: f32[kernel, kernel, channels_in, channels_out], kernel odd.
+
+    Returns:
+      f32[n, height, width, channels_out], equal to `lax.conv_general_dilated(x, w, (1, 1), "SAME")`.
+
+    Raises:
+      ValueError: an even kernel.
+    """
+    if w.shape[0] % 2 == 0 or w.shape[1] % 2 == 0:
+        raise ValueError(f"w: kernel {w.shape[:2]} is even; conv_same needs odd sizes")
+    if current().convolution == "xla":
+        return _correlate(x, w, kernel=w.shape[:2])
+    return _conv.bind(x, w)
+
+
+def conv_general_dilated(
+    x: jax.Array,
+    w: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    **kwargs: object,
+) -> jax.Array:
+    """`lax.conv_general_dilated` for `flax.linen.Conv(conv_general_dilated=...)`: fast where `conv_same` applies.
+
+    x, w and the result, f32[...], are laid out as there.
+
+    Raises:
+      ValueError: shapes that do not fit, as there.
+    """
+    dilated: set[Any] = {kwargs.get(f"{side}_dilation") or (1,) for side in ("lhs", "rhs")}
+    plain = {*window_strides, *(i for d in dilated for i in d)} == {1}
+    grouped = kwargs.get("feature_group_count", 1) != 1
+    odd = w.shape[0] % 2 == 1 and w.shape[1] % 2 == 1
+    if padding == "SAME" and plain and odd and not grouped and x.ndim == 4:
+        return conv_same(x, w)
+    return lax.conv_general_dilated(x, w, window_strides, padding, **kwargs)  # type: ignore[arg-type]
+
+
+def _correlate(x: jax.Array, w: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
+    padding = [(k // 2, k // 2) for k in kernel]
+    return lax.conv_general_dilated(
+        x, w, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def _forward(x: jax.Array, w: jax.Array) -> jax.Array:
+    c_in, c_out = w.shape[2:]
+    if c_in > 1 or c_out >= _WIDE or jax.default_backend() != "cpu":
+        return _correlate(x, w, kernel=w.shape[:2])
+    # Of one channel into few, XLA's CPU backend takes a path that is several times slower than with more of them.
+    wide = jnp.pad(w, ((0, 0), (0, 0), (0, 0), (0, _WIDE - c_out)))
+    return _correlate(x, wide, kernel=w.shape[:2])[..., :c_out]
+
+
+def _input_cotangent(dy: jax.Array, w: jax.Array) -> jax.Array:
+    """dy correlated with w flipped in space and transposed in channels."""
+    return _correlate(dy, jnp.flip(w, (0, 1)).swapaxes(2, 3), kernel=w.shape[:2])
+
+
+def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
+    """x correlated with dy, the batch as contracted channel: [ci,h,w,n] * [h,w,n,co] -> [ci,kh,kw,co]."""
+    # The barrier keeps XLA from folding the transposes into the convolution, which would be the slow form again.
+    x, dy = lax.optimization_barrier((x.transpose(3, 1, 2, 0), dy.transpose(1, 2, 0, 3)))
+    return _correlate(x, dy, kernel=kernel).transpose(1, 2, 0, 3)
+
+
+_conv = primitive_of(_forward)
+_conv_input = primitive_of(_input_cotangent)
+_conv_weight = primitive_of(_weight_cotangent)
+
+# With F(x, w) the convolution, I(dy, w) and W(x, dy) its cotangents: <F(x, w), dy> = <x, I(dy, w)> = <w, W(x, dy)>, so
+# that each of the three has the other two as transposes, and gradients of gradients are fast as well.
+
+
+def _weight_bind(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
+    return _conv_weight.bind(x, dy, kernel=kernel)
+
+
+ad.defbilinear(
+    _conv,
+    lambda dy, _, w: _conv_input.bind(dy, w),
+    lambda dy, x, w: _weight_bind(x, dy, w.aval.shape[:2]),
+)
+ad.defbilinear(
+    _conv_input,
+    lambda dx, _, w: _conv.bind(dx, w),
+    lambda dx, dy, w: _weight_bind(dx, dy, w.aval.shape[:2]),
+)
+ad.defbilinear(
+    _conv_weight,
+    lambda dw, _, dy, *, kernel: _conv_input.bind(dy, dw),
+    lambda dw, x, _, *, kernel: _conv.bind(x, dw),
+)
+
+
+def _image_batching(primitive: Primitive, with_patches: Callable[..., jax.Array]) -> None:
+    """Batching of (image, kernel): images fold into the batch; kernels of their own need a product per kernel."""
+
+    def rule(args: Sequence[jax.Array], dims: Sequence[int | None]) -> tuple[jax.Array, int]:
+        image, kernel = args
+        image_dim, kernel_dim = dims
+        if kernel_dim is None:
+            image = jnp.moveaxis(image, image_dim or 0, 0)
+            out = primitive.bind(image.reshape(-1, *image.shape[2:]), kernel)
+            return out.reshape(*image.shape[:2], *out.shape[1:]), 0
+        return jax.vmap(with_patches, in_axes=tuple(dims))(image, kernel), 0
+
+    batching.primitive_batchers[primitive] = rule
+
+
+def _patches(x: jax.Array, kernel: Sequence[int]) -> jax.Array:
+    """f32[n, h, w, c] -> f32[n*h*w, kh*kw*c]: the window around each pixel.
+
+    Windows along rows first, then along columns: the second, larger step copies runs of kw*c numbers, several times
+    faster on CPU than picking kh*kw numbers one by one.
+    """
+    (kh, kw), (_, h, w, c) = kernel, x.shape
+    x = jnp.pad(x, ((0, 0), (kh // 2, kh // 2), (kw // 2, kw // 2), (0, 0)))
+    along = jnp.concatenate([x[:, :, j : j + w] for j in range(kw)], axis=3)
+    along = lax.optimization_barrier(along)
+    return jnp.concatenate([along[:, i : i + h] for i in range(kh)], axis=3).reshape(
+        -1, kh * kw * c
+    )
+
+
+def _forward_patches(x: jax.Array, w: jax.Array) -> jax.Array:
+    out = _patches(x, w.shape[:2]) @ w.reshape(-1, w.shape[3])
+    return out.reshape(*x.shape[:3], w.shape[3])
+
+
+def _input_patches(dy: jax.Array, w: jax.Array) -> jax.Array:
+    return _forward_patches(dy, jnp.flip(w, (0, 1)).swapaxes(2, 3))
+
+
+def _weight_patches(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
+    # With the few channels out as rows, and turned round afterwards: up to three times faster on CPU.
+    dw = lax.optimization_barrier(dy.reshape(-1, dy.shape[3]).T @ _patches(x, kernel)).T
+    return dw.reshape(*kernel, x.shape[3], dy.shape[3])
+
+
+def _weight_batching(
+    args: Sequence[jax.Array], dims: Sequence[int | None], *, kernel: Sequence[int]
+) -> tuple[jax.Array, int]:
+    return jax.vmap(partial(_weight_patches, kernel=kernel), in_axes=tuple(dims))(*args), 0
+
+
+_image_batching(_conv, _forward_patches)
+_image_batching(_conv_input, _input_patches)
+batching.primitive_batchers[_conv_weight] = _weight_batching

@@ -1,0 +1,247 @@
+"""The models of the papers, in flax.linen, and the bundle of functions the laboratory needs of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedpriv.core.trees import as_float
+from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.models.conv import conv_general_dilated
+from fedpriv.models.dense import dot_general
+from fedpriv.models.pooling import max_pool_2x2
+
+Weights: TypeAlias = Literal["flax", "pytorch"]
+"""Whose default initial weights; see `initializers`."""
+
+
+class Model(NamedTuple):
+    """A model as functions; any library's model becomes one by writing these three.
+
+    Attributes:
+      init: key -> params.
+      loss: (params, example) -> f32[], for ONE example.
+      score: (params, example) -> {"correct", "loss", "weight"}, each f32[], for ONE example: what evaluation sums;
+        accuracy is correct / weight.
+    """
+
+    init: Callable[[Key], Params]
+    loss: LossFn
+    score: Callable[[Params, Example], dict[str, jax.Array]]
+
+
+def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
+    """A `Model` of examples {"image": [height, width, channels], "label": i32[]} with cross-entropy loss."""
+
+    def logits(params: Params, example: Example) -> jax.Array:
+        return module.apply(params, example["image"])  # type: ignore[return-value]
+
+    def loss(params: Params, example: Example) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits(params, example), example["label"]
+        )
+
+    def score(params: Params, example: Example) -> dict[str, jax.Array]:
+        z = logits(params, example)
+        cross_entropy = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+        correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
+        return {"correct": correct, "loss": cross_entropy, "weight": jnp.ones(())}
+
+    # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
+    init = jax.jit(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)))
+    return Model(init, loss, score)
+
+
+class LogisticRegression(nn.Module):
+    """Multinomial logistic regression on the flattened input.
+
+    Attributes:
+      classes: number of outputs, the logits.
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        return nn.Dense(self.classes)(as_float(x).reshape(-1))
+
+
+class MLP(nn.Module):
+    """Dense layers with ReLU on the flattened input.
+
+    Attributes:
+      hidden: width of each hidden layer.
+      classes: number of outputs, the logits.
+    """
+
+    hidden: Sequence[int]
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        x = as_float(x).reshape(-1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        return nn.Dense(self.classes)(x)
+
+
+class CNN(nn.Module):
+    """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
+
+    `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters), which Fed-SMP
+    uses on Fashion-MNIST; `CNN((64, 128), (384, 192), 10)` on 32 x 32 x 3 the one it uses on SVHN (3,431,754).
+
+    Attributes:
+      filters: number of each convolution's.
+      hidden: width of each hidden dense layer.
+      classes: number of outputs, the logits.
+      weights: whose default initial weights, see `initializers`.
+    """
+
+    filters: Sequence[int]
+    hidden: Sequence[int]
+    classes: int
+    weights: Weights = "flax"
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        x = as_float(x)[None]
+        for features in self.filters:
+            initial = initializers(self.weights, 25 * x.shape[-1])
+            conv = nn.Conv(features, (5, 5), conv_general_dilated=conv_general_dilated, **initial)
+            x = nn.relu(max_pool_2x2(conv(x)))
+        x = x.reshape(-1)
+        for width in self.hidden:
+            initial = initializers(self.weights, x.size)
+            x = nn.relu(nn.Dense(width, dot_general=dot_general, **initial)(x))
+        return nn.Dense(self.classes, **initializers(self.weights, x.size))(x)
+
+
+def initializers(weights: Weights, fan_in: int) -> dict[str, Any]:
+    """How a layer with `fan_in` inputs per output starts.
+
+    By flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
+    +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).
+    """
+    if weights == "flax":
+        return {}
+    bound = fan_in**-0.5
+
+    def uniform(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return {"kernel_init": uniform, "bias_init": uniform}
+
+
+def fashion_mnist_cnn(weights: Weights = "flax") -> Model:
+    """Fed-SMP's network for Fashion-MNIST, d = 1,663,370."""
+    return classifier(CNN((32, 64), (512,), 10, weights), (28, 28, 1))
+
+
+def svhn_cnn(weights: Weights = "flax") -> Model:
+    """Fed-SMP's network for SVHN, d = 3,431,754."""
+    return classifier(CNN((64, 128), (384, 192), 10, weights), (32, 32, 3))
+
+
+def small_mnist_cnn() -> Model:
+    """Convolutions of 8 and 16 filters, a dense layer of 32: 28,874 parameters, for per-record gradients.
+
+    The wavelet paper shows its CNN for MNIST and Fashion-MNIST as a picture only (Figure 5: convolutions, each with
+    pooling, then dense layers); this is one of that kind, whose gradient fills a Haar transform of 2^15.
+    """
+    return classifier(CNN((8, 16), (32,), 10), (28, 28, 1))
+
+
+def small_cifar10_cnn() -> Model:
+    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters.
+
+    Deeper than `small_mnist_cnn`, as Figure 6 of the wavelet paper is than Figure 5.
+    """
+    return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
+
+
+class SigmoidLeNet(nn.Module):
+    """The network on which gradients are inverted: three 5 x 5 convolutions of 12 filters with sigmoids, a dense layer.
+
+    L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
+    uniform in +-1/2, so that gradients have second derivatives everywhere.
+
+    Attributes:
+      classes: number of outputs, the logits.
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        x = as_float(x)[None]
+        initial: dict[str, Any] = {"kernel_init": _within_half, "bias_init": _within_half}
+        for stride in (2, 2, 1):
+            x = nn.sigmoid(nn.Conv(12, (5, 5), stride, padding=2, **initial)(x))
+        return nn.Dense(self.classes, **initial)(x.reshape(-1))
+
+
+def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
+
+
+class CharacterLSTM(nn.Module):
+    """Embedding, two LSTM layers, a linear output at every position.
+
+    Attributes:
+      vocabulary: number of characters, in and out.
+      embedding: numbers per character.
+      hidden: width of the LSTM layers.
+    """
+
+    vocabulary: int
+    embedding: int
+    hidden: int
+
+    @nn.compact
+    def __call__(self, characters: jax.Array) -> jax.Array:
+        """f32[length, vocabulary], the logits at every position of one text, ids [length]."""
+        x = nn.Embed(self.vocabulary, self.embedding)(characters.astype(jnp.int32))
+        for _ in range(2):
+            x = nn.RNN(nn.OptimizedLSTMCell(self.hidden))(x)
+        return nn.Dense(self.vocabulary)(x)
+
+
+def shakespeare_lstm() -> Model:
+    """Fed-SMP's next-character network: embedding 8, 2 x LSTM 256, dense 90; d = 820,522.
+
+    Table 3's 46.02 MB imply 822,570: 2 x 4 x 256 more, the second bias vector that PyTorch gives an LSTM layer, which
+    adds nothing to what the layer can compute.
+
+    Examples are {"text": [80] character ids, "label": i32[80] next characters, "mask": bool[80]}.
+    """
+    module = CharacterLSTM(90, 8, 256)
+
+    def per_character(params: Params, example: Example) -> tuple[jax.Array, jax.Array, jax.Array]:
+        z: Any = module.apply(params, example["text"])
+        losses = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+        return z, losses, example["mask"].astype(jnp.float32)
+
+    def loss(params: Params, example: Example) -> jax.Array:
+        _, losses, mask = per_character(params, example)
+        return jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
+
+    def score(params: Params, example: Example) -> dict[str, jax.Array]:
+        z, losses, mask = per_character(params, example)
+        correct = (jnp.argmax(z, -1) == example["label"]) * mask
+        return {
+            "correct": jnp.sum(correct),
+            "loss": jnp.sum(losses * mask),
+            "weight": jnp.sum(mask),
+        }
+
+    return Model(lambda key: module.init(key, jnp.zeros(80, jnp.int32)), loss, score)

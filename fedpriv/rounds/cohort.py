@@ -1,0 +1,239 @@
+"""What a round sees of its clients: the cohort, whose calls are the only ways to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.compression.codecs import UNCODED, Codec, Wire
+from fedpriv.core import random_streams
+from fedpriv.core.trees import dimension
+from fedpriv.core.types import Key, Metrics, PyTree
+from fedpriv.data.federation import Federation
+from fedpriv.devices.layout import sum_over
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
+from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.shard import Shard
+
+
+class Sent(NamedTuple):
+    """What a client gives back, where that is more than its message.
+
+    Attributes:
+      message: what travels, a tree.
+      diagnostics: name -> f32[], numbers about the client that are not private and never released.
+      own: what the client keeps for itself until it takes part again, a tree like its row of the store.
+    """
+
+    message: PyTree
+    diagnostics: Mapping[str, jax.Array] = {}
+    own: PyTree = ()
+
+
+class Summed(NamedTuple):
+    """What a call of the cohort gives back.
+
+    Attributes:
+      total: the noisy sum of the clients' messages, a tree like one of them, or what a protocol made of them.
+      metrics: `uplink` (`Wire` of one message) and `diagnostics` (means over the cohort), as a round returns them.
+      own: the store of what clients keep, leaves [clients, ...], with the cohort's rows replaced.
+    """
+
+    total: PyTree
+    metrics: Metrics
+    own: PyTree
+
+
+Client: TypeAlias = Callable[..., Any]
+"""(key, shard) or (key, shard, own) -> a message, or a `Sent`."""
+
+
+@dataclass
+class Cohort:
+    """The clients of one round, drawn by the engine.
+
+    Attributes:
+      round: i32[], number of rounds done.
+    """
+
+    round: jax.Array
+    _federation: Any
+    _drawn: Draw
+    _sampler: Sampler
+    _calls: int = 0
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are, in the cohort or not."""
+        return self._federation.num_clients
+
+    @property
+    def expected_size(self) -> float:
+        """What a mean over the cohort divides by."""
+        return self._sampler.expected_size
+
+    @property
+    def size(self) -> jax.Array:
+        """i32[], how many take part: of a Poisson cohort private, so not what a mean divides by."""
+        return jnp.sum(self._drawn.mask).astype(jnp.int32)
+
+    @property
+    def public(self) -> Shard:
+        """The server's public examples."""
+        rows = self._federation.public
+        examples = jax.tree.map(lambda leaf: leaf[rows], self._federation.examples)
+        return Shard(examples, jnp.int32(len(rows)), self.round)
+
+    def sum(
+        self,
+        client: Client,
+        key: Key,
+        *,
+        mechanism: Mechanism | Dynamic,
+        codec: Codec = UNCODED,
+        own: PyTree = (),
+        local: bool = False,
+    ) -> Summed:
+        """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
+
+        Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
+        the noise's variance, so that servers see it, too; here it is drawn once. Messages that a codec rounds carry
+        none: the server adds it.
+
+        Args:
+          client: what a member does. Its key depends on `key` and its id alone, so that results depend neither on
+            layout nor on devices.
+          key: for this call; it must differ between rounds, and between the turns of a loop.
+          mechanism: what bounds a message and perturbs the sum; `unprotected(reason)` where nothing does.
+          codec: of the messages; what is decoded is clipped.
+          own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
+          local: each member adds all of the noise to its own clipped message before coding it (local differential
+            privacy).
+
+        Raises:
+          ValueError: what clients keep has no row for each of them.
+        """
+        clients_key, noise_key = self._keys(key, own)
+        used = mechanism.in_round(self.round)
+
+        def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
+            sent = as_sent(client(key, shard, *mine))
+            if local:
+                bounded, norm = used.clip(sent.message)
+                noisy = used.perturb(jax.random.fold_in(key, random_streams.OWN_NOISE), bounded)
+                message, found = codec.code(key, noisy)
+            else:
+                coded, found = codec.code(key, sent.message)
+                message, norm = used.clip(coded)
+            norms = {} if used is ALREADY_PRIVATE else {"mean_update_norm": norm}
+            return message, (sent.own, {**norms, **found, **sent.diagnostics})
+
+        total, (new, seen) = self._over(one, clients_key, own)
+        if not local:
+            total = used.perturb(noise_key, total)
+        metrics = self._metrics(codec.wire(dimension(total)), seen)
+        total = self._shown(total, noise_key, mechanism, codec, local)
+        return Summed(total, metrics, self._stored(own, new))
+
+    def unprotected(
+        self,
+        client: Client,
+        key: Key,
+        protocol: Callable[[Key, PyTree], tuple[PyTree, PyTree]],
+        *,
+        reason: str,
+        own: PyTree = (),
+    ) -> Summed:
+        """Runs `client` for every member and hands all messages (leaves [slots, ...]) to `protocol`, as they are.
+
+        Formal guarantees: none.
+
+        Args:
+          protocol: (key, messages) -> (what comes of them, what travels meanwhile), the latter for attacks.
+          reason: why nothing is hidden, in words; the certificate says it.
+          client, key, own: as `sum`.
+
+        Raises:
+          ValueError: as `sum`.
+        """
+        clients_key, protocol_key = self._keys(key, own)
+
+        def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
+            message, diagnostics, kept = as_sent(client(key, shard, *mine))
+            return (), (message, kept, dict(diagnostics))
+
+        _, (messages, new, seen) = self._over(one, clients_key, own)
+        outcome = self._agreed(protocol, protocol_key, messages, reason)
+        size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
+        return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
+
+    def _keys(self, key: Key, own: PyTree) -> tuple[Key, Key]:
+        """(for the clients, for what happens to their messages), of this call alone."""
+        for leaf in jax.tree.leaves(own):
+            if jnp.shape(leaf)[:1] != (self.num_clients,):
+                raise ValueError(
+                    f"own: a leaf {list(jnp.shape(leaf))} has no row for each of {self.num_clients} clients"
+                )
+        of_call = jax.random.fold_in(key, random_streams.COHORT + self._calls)
+        clients_key, rest = jax.random.split(of_call)
+        self._calls += 1
+        return clients_key, rest
+
+    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+        """The sum over the cohort of what `fn` returns first, and what it returns second, stacked."""
+        rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
+        given = (rows,) if jax.tree.leaves(own) else ()
+        return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
+
+    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
+        """The noisy total, where whoever watches sees it."""
+        return total
+
+    def _agreed(
+        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
+    ) -> PyTree:
+        return protocol(key, messages)[0]
+
+    def _stored(self, own: PyTree, new: PyTree) -> PyTree:
+        ids = self._drawn.ids
+        return jax.tree.map(lambda leaf, row: leaf.at[ids].set(row, mode="drop"), own, new)
+
+    def _metrics(self, wire: Wire, seen: Mapping[str, jax.Array]) -> Metrics:
+        most = jnp.maximum(self.size, 1)
+        means = {name: jnp.sum(values, 0) / most for name, values in seen.items()}
+        return {"uplink": jax.tree.map(jnp.int32, wire), "diagnostics": means}
+
+
+def as_sent(given: Any) -> Sent:
+    """What a client gave back, whether that is its message alone or a `Sent`."""
+    return given if isinstance(given, Sent) else Sent(given)
+
+
+def over_clients(
+    fn: Callable[..., tuple[PyTree, PyTree]],
+    key: Key,
+    drawn: Draw,
+    federation: Federation,
+    *per_client: PyTree,
+    round: jax.Array | int = 0,
+) -> tuple[PyTree, PyTree]:
+    """Runs `fn(key, shard, *own)` for each client drawn; `own` is its slice of `per_client` ([slots, ...]).
+
+    Not for rounds, whose `Cohort` says what is released.
+
+    Returns:
+      (total, kept): the sum over the clients of the first thing `fn` returns, streamed, and the second thing stacked
+      ([slots, ...], zeros in empty slots).
+    """
+    records = federation.records(drawn.ids, drawn.mask)
+
+    def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
+        shard = Shard(records(i), federation.size[i], round)
+        return fn(jax.random.fold_in(key, i), shard, *own)
+
+    return sum_over(client, drawn.mask, drawn.ids, *per_client)

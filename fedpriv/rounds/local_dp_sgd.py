@@ -1,0 +1,94 @@
+"""The private local steps of a client: K noisy gradients of clipped records, and what they return."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from fedpriv.core.trees import dimension, flatten
+from fedpriv.core.types import Key, Params
+from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
+from fedpriv.rounds.local_training import Schedule, check_schedule
+from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.shard import Shard
+
+
+class LocalSteps(NamedTuple):
+    """DP-SGD on a client's records, or any other optimiser of optax on noisy gradients.
+
+    Formal guarantees: those of `Shard.private_mean`, once a step. A record is bounded for replacement where `records`
+    draws exact subsets, for addition and removal where it draws by Poisson, and for zero-out where it takes all or
+    draws with replacement, which may draw one record alone; a whole client always for zero-out.
+
+    Attributes:
+      gradients: of single records, `per_example(loss)` or a closed form.
+      records: draws a step's records among a client's R; every client has to hold exactly R. Its expected size is the
+        lot size L (s R), which a step's sum is divided by.
+      steps: K.
+      optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
+      mechanism: what bounds a record's gradient and perturbs the sum.
+      unit: what is protected.
+      weight_decay: times y, added to the noisy gradients: l2 regularisation that is not clipped.
+    """
+
+    gradients: Gradients
+    records: Sampler
+    steps: int
+    optimizer: Schedule
+    mechanism: RecordMechanism
+    unit: Literal["record", "client"] = "record"
+    weight_decay: float = 0.0
+
+    def run(
+        self,
+        key: Key,
+        x: Params,
+        shard: Shard,
+        correction: Params | None = None,
+        *,
+        moving: jax.Array | bool = True,
+    ) -> tuple[Params, jax.Array, jax.Array]:
+        """K steps from x along the noisy gradients plus `correction`; where not `moving`, all at x.
+
+        Returns:
+          (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2).
+        """
+        optimizer, decay = self.optimizer(jnp.asarray(shard.round)), self.weight_decay
+        if correction is None:
+            correction = jax.tree.map(jnp.zeros_like, x)
+
+        def at(y: Params) -> Params:
+            return jax.tree.map(lambda y, x: jnp.where(moving, y, x), y, x)
+
+        def step(k: jax.Array, carry: tuple) -> tuple:
+            y, state, total, drift = carry
+            step_key = jax.random.fold_in(key, k)
+            h = shard.private_mean(
+                step_key, self.gradients, at(y), records=self.records, mechanism=self.mechanism
+            )
+            if decay:
+                h = jax.tree.map(lambda h, y: h + decay * y, h, at(y))
+            # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.
+            direction = lax.optimization_barrier(jax.tree.map(jnp.add, h, correction))
+            updates, state = optimizer.update(direction, state, y)
+            y = optax.apply_updates(y, updates)
+            moved = jax.tree.map(jnp.subtract, at(y), x)
+            return y, state, total + flatten(h), drift + optax.tree.norm(moved, squared=True)
+
+        start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()))
+        y, _, total, drift = lax.fori_loop(0, self.steps, step, start)
+        return at(y), total / self.steps, drift / self.steps
+
+    def check(self) -> None:
+        """Raises ValueError naming the field, its value and the remedy."""
+        check_schedule(self.optimizer)
+        if self.steps < 1:
+            raise ValueError(f"steps: {self.steps} is not at least 1")
+        if self.unit not in ("record", "client"):
+            raise ValueError(f"unit: {self.unit!r} is neither 'record' nor 'client'")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay: {self.weight_decay} is not 0 or more")

@@ -1,0 +1,178 @@
+"""How a cohort is drawn, and how that is accounted for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import ArrayLike
+
+from fedpriv.core.types import Key
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
+
+
+class Draw(NamedTuple):
+    """Who takes part: the clients of a round, or the records of a local step.
+
+    Attributes:
+      ids: i32[slots]; equal to the population in a slot that nobody fills, so that nobody's state is touched there.
+      mask: bool[slots], True where somebody takes part.
+    """
+
+    ids: jax.Array
+    mask: jax.Array
+
+
+class Sampler(NamedTuple):
+    """How a cohort is drawn, and how that is accounted for: made together, so that the two cannot differ.
+
+    Attributes:
+      draw: key -> Draw.
+      slots: length of a draw's arrays; at least `accounting.most`, the largest cohort there can be.
+      expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
+      accounting: the same sampling as the accountant sees it.
+      seal: what the accounting is known of, see `constructed`; whoever makes a sampler by hand leaves it out.
+    """
+
+    draw: Callable[[Key], Draw]
+    slots: int
+    expected_size: float
+    accounting: Sampling
+    seal: tuple = ()
+
+    def stages(self, rounds: int) -> tuple[tuple[int, Sampler], ...]:
+        """(number of rounds, sampler) of each part of a run."""
+        return ((rounds, self),)
+
+    @property
+    def constructed(self) -> bool:
+        """Whether the accounting is what this package knows of `draw`, neither replaced since."""
+        return self.seal == (self.draw, self.accounting)
+
+    def sealed(self) -> Sampler:
+        """The same, as one whose accounting is known."""
+        return self._replace(seal=(self.draw, self.accounting))
+
+
+class Opening(NamedTuple):
+    """Another sampler for the first rounds, such as a warm start of everyone.
+
+    Attributes:
+      first: draws the first `rounds` rounds.
+      rounds: how many.
+      then: draws all others.
+    """
+
+    first: Sampler
+    rounds: int
+    then: Sampler
+
+    @property
+    def accounting(self) -> Sampling:
+        """Of the rounds after the first ones."""
+        return self.then.accounting
+
+    @property
+    def expected_size(self) -> float:
+        """Of the rounds after the first ones."""
+        return self.then.expected_size
+
+    def stages(self, rounds: int) -> tuple[tuple[int, Sampler], ...]:
+        """(number of rounds, sampler) of each part of a run."""
+        opened = min(rounds, self.rounds)
+        return ((opened, self.first), (rounds - opened, self.then))
+
+
+def everyone(population: int) -> Sampler:
+    """All clients, every round.
+
+    Raises:
+      ValueError: a population below 1.
+    """
+    accounting = Everyone(population)
+    drawn = Draw(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
+    return Sampler(lambda key: drawn, population, float(population), accounting).sealed()
+
+
+def fixed_size(population: int, size: int) -> Sampler:
+    """`size` of `population` clients, uniformly without replacement.
+
+    Raises:
+      ValueError: a size below 1 or above the population.
+    """
+    accounting = FixedSize(population, size)
+
+    def draw(key: Key) -> Draw:
+        ids = jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[:size]
+        return Draw(ids, jnp.ones(size, bool))
+
+    return Sampler(draw, size, float(size), accounting).sealed()
+
+
+def poisson(population: int, rate: float, capacity: int) -> Sampler:
+    """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
+
+    The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
+
+    Raises:
+      ValueError: a population or capacity below 1, or a rate outside (0, 1].
+    """
+    given = Poisson(population, rate, capacity)
+    # float32 uniforms lie on multiples of 2^-23, so that this is the probability of u < rate.
+    accounting = dataclasses.replace(given, rate=math.ceil(rate * 2**23) / 2**23)
+    slots = min(capacity, population)
+
+    def draw(key: Key) -> Draw:
+        u = jax.random.uniform(key, (population,))
+        # Given u < rate the u are independent and uniform, so the lowest of them are a uniform subset.
+        # top_k gives them in the order of a sort, ties included, without sorting all.
+        _, order = lax.top_k(-u, slots)
+        mask = u[order] < accounting.rate
+        return Draw(jnp.where(mask, order, population), mask)
+
+    return Sampler(draw, slots, population * rate, accounting).sealed()
+
+
+def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
+    """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
+
+    `rate` is each client's probability. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
+    certificate counts the cut either way.
+    """
+    return math.ceil(size + deviations * math.sqrt(size * (1 - rate)))
+
+
+def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
+    """`size` draws with replacement, each of client i with probability p_i = sizes[i] / sum(sizes).
+
+    X. Li et al., "On the Convergence of FedAvg on Non-IID Data", ICLR 2020, scheme I: the mean over the draws, equally
+    weighted, is an unbiased estimate of sum_i p_i w_i. A client drawn twice fills two slots with the same message.
+
+    Args:
+      sizes: [clients], records of each client, or other weights; positive.
+      size: M, number of draws.
+
+    Raises:
+      ValueError: weights that are not positive and finite, or no draws.
+    """
+    weights = np.asarray(sizes, np.float64)
+    if weights.ndim != 1 or not len(weights) or not np.all((weights > 0) & np.isfinite(weights)):
+        raise ValueError("sizes: not a list of positive numbers; give the clients' records")
+    # Integers of 31 bits: the probabilities that are drawn by are multiples of 2^-31, and so are those accounted for.
+    edges = np.round(np.cumsum(weights / weights.sum()) * 2**31).astype(np.int64)
+    largest = float(np.diff(edges, prepend=0).max()) / 2**31
+    accounting = WithReplacement(len(weights), size, largest)
+    inner = jnp.asarray(edges[:-1], jnp.uint32)
+
+    def draw(key: Key) -> Draw:
+        drawn = jax.random.bits(key, (size,), jnp.uint32) >> 1
+        ids = jnp.searchsorted(inner, drawn, side="right").astype(jnp.int32)
+        return Draw(ids, jnp.ones(size, bool))
+
+    return Sampler(draw, size, float(size), accounting).sealed()

@@ -1,0 +1,74 @@
+"""The records of one client, and the one way to learn from them in private."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core import random_streams
+from fedpriv.core.types import Example, Key, Params
+from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
+from fedpriv.rounds.samplers import Sampler
+
+
+@dataclass
+class Shard:
+    """The records of one client.
+
+    Where records are what is protected, they are private: what a client sends may depend on them through
+    `private_mean` alone.
+
+    Attributes:
+      examples: leaves [capacity, ...].
+      size: i32[], how many of them are real, the first ones.
+      round: i32[], number of rounds done, for mechanisms that change.
+    """
+
+    examples: Example
+    size: jax.Array
+    round: jax.Array | int = 0
+    _calls: Iterator[int] = field(default_factory=itertools.count, repr=False)
+
+    @property
+    def capacity(self) -> int:
+        """How many records there is room for."""
+        return int(jax.tree.leaves(self.examples)[0].shape[0])
+
+    @property
+    def mask(self) -> jax.Array:
+        """bool[capacity], True for real records."""
+        return jnp.arange(self.capacity) < self.size
+
+    def private_mean(
+        self,
+        key: Key,
+        gradients: Gradients,
+        params: Params,
+        *,
+        records: Sampler,
+        mechanism: RecordMechanism,
+    ) -> Params:
+        """The mean gradient of records drawn by `records`, each clipped, their sum perturbed by `mechanism`.
+
+        Formal guarantees: those of the mechanism at one record of a batch that is drawn afresh, see
+        `fedpriv.per_example.private_mean`. Every call is a release of its own, which needs a key of its own.
+
+        Args:
+          key: it must differ between clients, rounds, and the turns of a loop.
+          gradients: of single records at `params`.
+          records: draws a batch among the client's records; every client has to hold that population exactly. Its
+            expected size is what the sum is divided by.
+        """
+        draw_key, noise_key = jax.random.split(self._of_call(key))
+        drawn = records.draw(draw_key)
+        batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
+        mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
+        return mean(noise_key, params, batch, drawn.mask)
+
+    def _of_call(self, key: Key) -> Key:
+        """For the next private mean alone."""
+        return jax.random.fold_in(key, random_streams.RECORDS + next(self._calls))
