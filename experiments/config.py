@@ -196,7 +196,7 @@ class Ledger:
         """What is read off the algorithm's round, which is traced once.
 
         Raises:
-          ValueError: what `init` or the round is refused for, see `fedpriv.contract.check_launch`.
+          ValueError: what `init` or the round is refused for, see `fedpriv.certification.checks.check_launch`.
         """
         if name not in self.traced:
             self.traced[name] = check_launch(*self.of(name))

@@ -108,7 +108,7 @@ def _in_place(fn: Callable[[jax.Array], jax.Array], x: jax.Array) -> Callable[[]
     return run
 
 
-def steps(workload: Transform, params: fedpriv.types.Params, d: int) -> Runs:
+def steps(workload: Transform, params: fedpriv.core.types.Params, d: int) -> Runs:
     """Private gradients of a lot of random bytes.
 
     DP-SGD-WAV clips the Haar coefficients of each record (Ranaweera et al., Algorithm 1); `flat_wav` clips as DP-SGD

@@ -80,7 +80,7 @@ class Maker:
         # Masked slots cost as much as records: four standard deviations, which the certificate counts, are enough.
         return _poisson(self.records, self.config.lot / self.records, room=4)
 
-    def _local_optimizer(self, name: Name) -> fp.local.Schedule:
+    def _local_optimizer(self, name: Name) -> fp.rounds.local_training.Schedule:
         rate = self.config.adaptive_rate
         if "adam" in name:
             return lambda t: optax.adam(rate)

@@ -87,7 +87,7 @@ def scaled(parts, factor):
     return [(n, m * factor) for n, m in parts]
 
 
-def of_clients(sampler, codec=fp.codecs.UNCODED):
+def of_clients(sampler, codec=fp.compression.codecs.UNCODED):
     """Algorithm, multiplier of the perturbed sum."""
     options = {"sampler": sampler, "codec": codec, **COMMON}
     rand_k, top_k = fp.select_rand_k(0.5), fp.select_top_k(0.5, fp.full_batch())
@@ -144,7 +144,9 @@ def test_laplace_noise_has_no_shares(drawn):
     assert kinds["server"].reasons == ["a client's share of Laplace noise is not Laplace"]
 
 
-@pytest.mark.parametrize("codec", [fp.codecs.UNCODED, fp.qsgd(8)], ids=["uncoded", "rounded"])
+@pytest.mark.parametrize(
+    "codec", [fp.compression.codecs.UNCODED, fp.qsgd(8)], ids=["uncoded", "rounded"]
+)
 @pytest.mark.parametrize("used", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
 def test_members_who_perturb_their_own_messages(drawn, used, codec):
     """A sum hides one of them behind the noise of all, if it is Gaussian, not rounded, and their number is known.

@@ -322,9 +322,9 @@ def test_how_often(tmp_path, monkeypatch):
 
     def taken(name, stop=None, **often):
         rounds = []
-        save = fp.checkpoint.Keeper._save
+        save = fp.engine.checkpoint.Keeper._save
         monkeypatch.setattr(
-            fp.checkpoint.Keeper, "_save", lambda k, s: (rounds.append(s.round), save(k, s))
+            fp.engine.checkpoint.Keeper, "_save", lambda k, s: (rounds.append(s.round), save(k, s))
         )
 
         def on_evaluation(e):
@@ -336,7 +336,7 @@ def test_how_often(tmp_path, monkeypatch):
             run(checkpoints=checkpoints, on_evaluation=on_evaluation)
         except KeyboardInterrupt:
             pass
-        monkeypatch.setattr(fp.checkpoint.Keeper, "_save", save)
+        monkeypatch.setattr(fp.engine.checkpoint.Keeper, "_save", save)
         return rounds
 
     assert taken("short") == []

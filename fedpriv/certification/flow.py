@@ -57,7 +57,7 @@ MARK = Primitive("fedpriv_mark")
 MARK.multiple_results = True
 MARK.def_abstract_eval(lambda *avals, note: list(avals))
 HEARD: list[bytes] = []
-"""The noise keys of marks that were run, in no order; for `fedpriv.contract`."""
+"""The noise keys of marks that were run, in no order; for `fedpriv.certification.checks`."""
 
 
 def _heard(*arrays: Any, note: int) -> list[Any]:

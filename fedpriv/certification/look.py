@@ -2,7 +2,8 @@
 
 The round is traced with a cohort in which one client stands for all. Marks in the traced program say where private data
 come from and where a mechanism has perturbed them. So releases are counted as often as they are computed, and labels of
-private data are followed (`fedpriv.flow`): one that reaches the state or the metrics past all releases is a leak.
+private data are followed (`fedpriv.certification.flow`): one that reaches the state or the metrics past all releases is
+a leak.
 """
 
 from __future__ import annotations

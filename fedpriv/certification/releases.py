@@ -65,7 +65,11 @@ def _multiplier(note: Note, t: int) -> float:
 
 
 def seen(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
-    """What each view sees of rounds that are alike."""
+    """What each view sees of rounds that are alike.
+
+    Raises:
+      ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
+    """
     sums = [note for note in stage.sums if note.mechanism is not ALREADY_PRIVATE]
     if sums and stage.means and any(_multiplier(n, first) > 0 for n in sums):
         raise ValueError(

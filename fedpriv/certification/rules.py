@@ -81,7 +81,12 @@ class Rules:
         return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
-        """A mark, by the note that it stands for."""
+        """A mark, by the note that it stands for.
+
+        Raises:
+          LeakError: a release depends on what it does not bound, its noise is not fresh, or it cannot be counted.
+          ValueError: it protects another unit than the algorithm says.
+        """
         note = self._notes[eqn.params["note"]]
         every = NONE.union(*labels)
         if note.kind == "source":

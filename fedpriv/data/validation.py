@@ -17,7 +17,11 @@ def name_of(path: Any) -> str:
 
 
 def check_lengths(examples: PyTree) -> int:
-    """The number of rows; raises ValueError where leaves differ in it."""
+    """The number of rows.
+
+    Raises:
+      ValueError: no leaves, scalars, or leaves of different length.
+    """
     leaves = jax.tree_util.tree_leaves_with_path(examples)
     if not leaves:
         raise ValueError("examples has no leaves; give a dict of arrays [total, ...]")
@@ -37,7 +41,7 @@ def check_lengths(examples: PyTree) -> int:
 
 
 def check_labels(examples: PyTree, num_classes: int) -> None:
-    """Raises ValueError: a label that is not an integer in [0, num_classes)."""
+    """Raises ValueError: the leaf `label` (i32[total]) is not there, or not of integers in [0, num_classes)."""
     if not isinstance(examples, Mapping) or "label" not in examples:
         raise ValueError(
             f'num_classes={num_classes} is given, but examples has no leaf "label"; '
@@ -58,7 +62,11 @@ def check_labels(examples: PyTree, num_classes: int) -> None:
 
 
 def converted(path: Any, array: np.ndarray) -> np.ndarray:
-    """In at most 32 bits, and checked to be finite."""
+    """The array [...] in at most 32 bits, with the same shape.
+
+    Raises:
+      ValueError: values that are NaN, infinite, beyond 32 bits, or no numbers.
+    """
     if array.dtype in (np.int64, np.uint32, np.uint64):
         limits = np.iinfo(np.int32)
         if array.size and (array.min() < limits.min or array.max() > limits.max):
@@ -90,6 +98,9 @@ def held_rows(
     """(i64[clients] how many rows each has, i64[...] all of them, i64[p] those of `public`), checked.
 
     Checked together, as there may be a million clients.
+
+    Raises:
+      ValueError: no clients, a client without rows, rows that are not there, or that are given twice.
     """
     if len(clients) == 0:
         raise ValueError("clients=[] is empty; give one array of row numbers per client")

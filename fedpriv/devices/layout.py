@@ -34,12 +34,12 @@ class Strategy:
     Attributes:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
         clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory, which
-        `simulate` finds out (see `fedpriv.fitting`); the last three trade memory for parallel hardware.
+        `simulate` finds out (see `fedpriv.devices.memory`); the last three trade memory for parallel hardware.
       devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
-      convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.conv`) or `"xla"`
+      convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.models.conv`) or `"xla"`
         (`lax.conv_general_dilated` with XLA's own gradients).
-      dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.dense` and `fedpriv.low_rank`) or
-        `"plain"`.
+      dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.models.dense` and
+        `fedpriv.rounds.low_rank`) or `"plain"`.
 
     Raises:
       ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
@@ -63,7 +63,7 @@ class Strategy:
             whose = "local device(s)" if processes == 1 else f"devices of {processes} processes"
             raise ValueError(
                 f"devices: {self.devices} is not between 1 and the {most} {whose}; on CPU call "
-                "fedpriv.strategy.split_cpu(n) before JAX starts (it sets jax_num_cpu_devices and a longer time-out)"
+                "fedpriv.split_cpu(n) before JAX starts (it sets jax_num_cpu_devices and a longer time-out)"
             )
         if self.devices > 1 and self.devices % processes:
             raise ValueError(

@@ -80,7 +80,7 @@ def simulate(
       federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
       test: test examples, leaves [n, ...].
       score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
-      strategy: how clients are laid out; by default `fedpriv.strategy.default()`.
+      strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
         `measures.heterogeneity`; runs on the device.
       on_evaluation: called with each `Evaluation` as soon as it is there. If it raises KeyboardInterrupt, the run ends
@@ -93,7 +93,7 @@ def simulate(
       ValueError: rounds, every or the number of seeds below 1, a Model or a Dataset where a part of it belongs, what
         the algorithm's `init` finds wrong, arguments that are not the same in every process, what `one_per_seed` and
         `streamed_chunk` find wrong with a streamed federation, or checkpoints of another run: of other settings, data,
-        noise, cohorts, layout of clients, or shapes of the state; what `fedpriv.contract.check_launch` finds.
+        noise, cohorts, layout of clients, or shapes of the state; what `check_launch` finds.
       LeakError: something private gets past the releases of a round: what, and in which line.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """

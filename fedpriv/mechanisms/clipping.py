@@ -19,7 +19,7 @@ from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, padded_length
 
 Bound: TypeAlias = float | jax.Array
-"""C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.LEAST_CLIP`."""
+"""C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.mechanisms.LEAST_CLIP`."""
 
 
 class Clipping(NamedTuple):

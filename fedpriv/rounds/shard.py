@@ -55,7 +55,7 @@ class Shard:
         """The mean gradient of records drawn by `records`, each clipped, their sum perturbed by `mechanism`.
 
         Formal guarantees: those of the mechanism at one record of a batch that is drawn afresh, see
-        `fedpriv.per_example.private_mean`. Every call is a release of its own, which needs a key of its own.
+        `fedpriv.mechanisms.per_example.private_mean`. Every call is a release of its own, which needs a key of its own.
 
         Args:
           key: it must differ between clients, rounds, and the turns of a loop.
