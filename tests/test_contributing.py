@@ -38,6 +38,23 @@ def test_the_files_are_where_the_text_says():
     assert TEXT.count("```python") == len(FILES)
 
 
+def test_packages_import_those_above_them_alone():
+    rows = re.findall(r"^\| (`.*?`) \|", TEXT, re.MULTILINE)
+    level = {room: i for i, row in enumerate(rows) for room in re.findall(r"`(\w+)`", row)}
+    root = Path(fedpriv.__file__).parent
+    assert set(level) == {p.parent.name for p in root.glob("*/__init__.py")}
+    for file in root.glob("*/**/*.py"):
+        room, *_ = file.relative_to(root).parts
+        for used in set(re.findall(r"from fedpriv(?:\.| import )(\w+)", file.read_text())) - {room}:
+            assert level[used] < level[room], f"{file} imports {used}"
+
+
+def test_the_files_that_it_walks_through_are_there():
+    walks = re.findall(r"`(\w+/\w+\.py)`", TEXT)
+    assert len(walks) >= 16
+    assert all((Path(fedpriv.__file__).parent / walk).is_file() for walk in walks)
+
+
 def test_its_tests_pass(checkout, quick_to_compile):
     names: dict = {}
     exec(FILES[TESTS], names)
