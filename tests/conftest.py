@@ -1,6 +1,6 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
-No compilation cache, neither here nor in the processes that tests start: it would be the user's own.
+The user's own compilation cache is left alone: here it is another one, and the processes that tests start have none.
 """
 
 import os
@@ -11,10 +11,10 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+from experiments.compilation_cache import QUIET
 from fedpriv.devices.layout import split_cpu
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-jax.config.update("jax_enable_compilation_cache", False)
 # For the processes that tests start: configs and experiments are not installed.
 root, *others = str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])
 os.environ["PYTHONPATH"] = os.pathsep.join([root, *others])
@@ -45,21 +45,18 @@ def quick_to_compile() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-@pytest.fixture(scope="module")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A compilation cache of the module's own, for one that runs the same program again and again: its folder."""
-    folder = str(tmp_path_factory.mktemp("xla"))
-    settings = {
-        "jax_enable_compilation_cache": True,
-        "jax_compilation_cache_dir": folder,
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    compilation_cache.reset_cache()
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+@pytest.fixture(scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A compilation cache of this run's own, as tests compile the same programs again and again: its folder."""
+    return str(tmp_path_factory.mktemp("xla"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _with_cache(compiled_once: str) -> None:
+    """Puts it to use; some commands turn it off."""
+    if jax.__version_info__ >= QUIET:
+        jax.config.update("jax_enable_compilation_cache", True)
+        jax.config.update("jax_compilation_cache_dir", compiled_once)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+        compilation_cache.reset_cache()

@@ -12,7 +12,7 @@ from small import assert_identical, classification, sgd
 
 import fedpriv as fp
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIENTS, PER_CLIENT = 6, 3
 FEDERATION, TEST, MODEL = classification(CLIENTS, PER_CLIENT)

@@ -134,13 +134,15 @@ def test_commands_that_train_turn_it_on_before_anything_is_compiled(command, tmp
 
 @pytest.fixture
 def config():
-    """JAX's settings of the cache; restored, so that no test here turns it on for the others."""
+    """JAX's settings of the cache, which is off; those of all tests are restored."""
     names = (
         "jax_enable_compilation_cache",
         "jax_compilation_cache_dir",
         "jax_persistent_cache_min_compile_time_secs",
     )
     before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_compilation_cache_dir", None)
     yield jax.config
     for name, value in before.items():
         jax.config.update(name, value)
@@ -150,7 +152,7 @@ def test_what_jax_was_told_comes_first(config, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "7")
     config.update("jax_persistent_cache_min_compile_time_secs", 7.0)
-    compilation_cache.enable()  # it is off in tests
+    compilation_cache.enable()  # it is off
     assert config.jax_compilation_cache_dir is None
     config.update("jax_enable_compilation_cache", True)
     config.update("jax_compilation_cache_dir", str(tmp_path / "own"))

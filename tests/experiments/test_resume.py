@@ -12,7 +12,7 @@ from experiments import environment, resume
 from experiments.plain import plain
 from experiments.run import main, resume_or_start
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
 GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 6, 8, 9)]

@@ -9,7 +9,7 @@ import pytest
 from resumed import OFTEN, SMALL, assert_same, launch, lines
 from several import PATIENCE, ended, free_port, options, started
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from experiments import sinks
 from experiments.run import main
 from experiments.scalars import scalars
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
 SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5", "--seeds", "2"]
