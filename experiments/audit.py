@@ -24,7 +24,7 @@ from experiments.audit_mechanisms import audit_mechanisms
 from experiments.audit_picture import picture
 from experiments.audit_report import Report, as_json, text
 from experiments.audit_training import audit_runs, infer
-from experiments.command_line import config_name, listing, one_line, own_options, parse
+from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
 from experiments.record import new_folder, versions
 from experiments.run import check
@@ -34,6 +34,7 @@ from fedpriv.engine.history import DivergedError
 PARTS = ("mechanism", "run", "membership")
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -47,17 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         compilation_cache.enable()
         folder = new_folder(config, name) if config.output else None
         report = _audit(module, config, options)
-    except BrokenPipeError:  # whoever read has what he wanted
-        raise
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
     except DivergedError as error:
         print(f"error: diverged: {one_line(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 130
     settings = {"settings": config, "options": vars(options), "versions": versions()}
     found = as_json(name, report, settings)
     print(json.dumps(found, indent=2) if options.json else text(report))

@@ -46,7 +46,7 @@ from experiments.baselines import comparison
 from experiments.baselines.child import Settings
 from experiments.baselines.memory import peak_mb
 from experiments.baselines.rivals import Rivals
-from experiments.command_line import Parser
+from experiments.command_line import Parser, command
 from experiments.timing import device_memory_mb, device_name, lines, seconds, show, spread
 from experiments.workloads import WORKLOADS, Workload, compiled_round, parameters
 from fedpriv.devices.layout import Strategy, cores, default, split_cpu
@@ -55,6 +55,7 @@ PRODUCTS = 5  # matrix products per turn, of which the median counts
 PRODUCT = 2048  # rows and columns
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     about, _, details = (__doc__ or "").partition("\n\n")
     parser = Parser(prog=about.split(" [")[0], description=details)
@@ -72,12 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     args = parser.parse_args(argv)
-    try:
-        compilation_cache.disable()
-        strategy = checked(args)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    compilation_cache.disable()
+    strategy = checked(args)
     workload = haar_speed.Transform() if args.workload == "C" else WORKLOADS[args.workload]
     clients = 1 if args.workload == "C" else args.clients or workload.clients
     with started(args, workload, clients) as rivals:

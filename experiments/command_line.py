@@ -9,8 +9,9 @@ import functools
 import io
 import re
 import shutil
+import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -32,6 +33,25 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see --help)\n")
+
+
+def command(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+    """A command's `main`: what is wrong with what it is given is one line and exit code 2; Ctrl-C is 130."""
+
+    @functools.wraps(main)
+    def ended(argv: Sequence[str] | None = None) -> int:
+        try:
+            return main(argv)
+        except BrokenPipeError:  # whoever read has what he wanted
+            raise
+        except (ValueError, OSError) as error:
+            print(f"error: {one_line(error)}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("error: interrupted", file=sys.stderr)
+            return ending.INTERRUPTED
+
+    return ended
 
 
 def _filled(text: str) -> str:

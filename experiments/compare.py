@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.command_line import Parser, one_line
+from experiments.command_line import Parser, command, one_line
 from experiments.show import NAMES, claimed, epsilon, percent
 
 HEAD = ["algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
@@ -38,6 +38,7 @@ class RunFolder(NamedTuple):
     lines: list[dict[str, Any]]
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     details = (__doc__ or "").partition("\n\n")[2]
     parser = Parser(prog="python -m experiments.compare", description=details)
@@ -46,17 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, metavar="PICTURE", help="file to draw")
     parser.add_argument("--together", action="store_true", help="one column for all folders")
     args = parser.parse_args(argv)
-    try:
-        for option, value in (("--metrics", args.metrics), ("--together", args.together)):
-            if value and not args.output:
-                raise ValueError(f"{option}: there is no picture to draw in; give --output")
-        runs = [read(folder) for folder in args.folders]
-        if args.output:
-            draw = overlay if args.together else picture
-            draw(runs, args.metrics or ["accuracy"], args.output)
-    except ValueError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+    for option, value in (("--metrics", args.metrics), ("--together", args.together)):
+        if value and not args.output:
+            raise ValueError(f"{option}: there is no picture to draw in; give --output")
+    runs = [read(folder) for folder in args.folders]
+    if args.output:
+        draw = overlay if args.together else picture
+        draw(runs, args.metrics or ["accuracy"], args.output)
     print(table(runs))
     return 0
 

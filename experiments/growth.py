@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jaxlib
 
-from experiments.command_line import Parser
+from experiments.command_line import Parser, command
 from experiments.growth_picture import LABELS, picture
 from experiments.growth_point import Name, Point, measured
 from experiments.growth_slope import TOLERANCE, as_json, of_turns, of_values
@@ -62,6 +62,7 @@ AXES = {
 }
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     about, _, details = (__doc__ or "").partition("\n\n")
     parser = Parser(prog=about.split(" [")[0], description=details)
@@ -74,17 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     args = parser.parse_args(argv)
-    try:
-        if args.repeats < 1:
-            raise ValueError(f"--repeats: {args.repeats} is not at least 1")
-        folder = _made(args.output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
-        found = measure(AXES, args.repeats, measured, lambda found: _keep(found, folder))
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 130
+    if args.repeats < 1:
+        raise ValueError(f"--repeats: {args.repeats} is not at least 1")
+    folder = _made(args.output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
+    found = measure(AXES, args.repeats, measured, lambda found: _keep(found, folder))
     (folder / "growth.md").write_text(table(found) + "\n")
     picture(found, folder / "growth.png")
     print(json.dumps(found) if args.json else table(found))

@@ -21,7 +21,7 @@ import numpy as np
 
 import fedpriv as fp
 from experiments import compilation_cache, figure6
-from experiments.command_line import Parser, one_line
+from experiments.command_line import Parser, command
 from experiments.inversion_attack import Attacked, attacker, views
 from experiments.inversion_views import RATE, Reading, Victims, all_seen, draw_victims, read
 from experiments.record import plain
@@ -31,24 +31,16 @@ DELTA = 1e-5
 DATA = ("fashion_mnist", "mnist", "digits")
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
-    try:
-        options = _options(argv)
-        compilation_cache.enable()
-        if options.figure6:
-            return figure6.run(options)
-        data = fp.datasets.load(options.data, options.data_dir)
-        options.output.mkdir(parents=True, exist_ok=True)
-        victims = draw_victims(data, options.victims, options.seed)
-        found = attack_all(victims, options.steps, options.seed)
-    except BrokenPipeError:  # whoever read has what he wanted
-        raise
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 130
+    options = _options(argv)
+    compilation_cache.enable()
+    if options.figure6:
+        return figure6.run(options)
+    data = fp.datasets.load(options.data, options.data_dir)
+    options.output.mkdir(parents=True, exist_ok=True)
+    victims = draw_victims(data, options.victims, options.seed)
+    found = attack_all(victims, options.steps, options.seed)
     written = as_json(options, victims, found)
     (options.output / "inversion.json").write_text(json.dumps(written, indent=2) + "\n")
     picture(victims, found, options.output / "victims.png")

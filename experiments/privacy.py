@@ -16,26 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from experiments import config as configuration
-from experiments.command_line import config_name, listing, one_line, own_options, parse
+from experiments.command_line import command, config_name, listing, own_options, parse
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
 from fedpriv.privacy import VIEWS
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
-    try:
-        if "--list" in args:
-            print(listing())
-            return 0
-        name = config_name(args)
-        answer(name, args)
-    except BrokenPipeError:  # whoever read has what he wanted
-        raise
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+    if "--list" in args:
+        print(listing())
+        return 0
+    name = config_name(args)
+    answer(name, args)
     return 0
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from experiments import compilation_cache
 from experiments import config as configuration
-from experiments.command_line import Parser, listing, one_line, parse
+from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run, positive
 from experiments.record import plain
 from experiments.run import check
@@ -35,31 +35,23 @@ VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     options, rest = _options(args)
-    try:
-        if options.list:
-            print(listing(tunable))
-            return 0
-        if options.config is None:
-            raise ValueError("CONFIG: none is given; see --list")
-        module = configuration.load(options.config)
-        if not tunable(module):
-            raise ValueError(f"CONFIG: {options.config} has no eta_0, load and on; see --list")
-        config = parse(module, options.config, rest, "tune")
-        _require(config, options.values, options.folds)
-        split_cpu(config.layout.devices)
-        compilation_cache.enable()
-        found = tune(module, config, options.values, options.folds)
-    except BrokenPipeError:  # whoever read has what he wanted
-        raise
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 130
+    if options.list:
+        print(listing(tunable))
+        return 0
+    if options.config is None:
+        raise ValueError("CONFIG: none is given; see --list")
+    module = configuration.load(options.config)
+    if not tunable(module):
+        raise ValueError(f"CONFIG: {options.config} has no eta_0, load and on; see --list")
+    config = parse(module, options.config, rest, "tune")
+    _require(config, options.values, options.folds)
+    split_cpu(config.layout.devices)
+    compilation_cache.enable()
+    found = tune(module, config, options.values, options.folds)
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
     print(json.dumps(answer | {"accuracy": found}) if options.json else table(found))
     return 0

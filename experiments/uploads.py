@@ -13,25 +13,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import Parser, one_line
+from experiments.command_line import Parser, command
 from experiments.compare import RunFolder, read, titles
 from experiments.show import NAMES
 from fedpriv.algorithms.msp import uploads_bound
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     details = (__doc__ or "").partition("\n\n")[2]
     parser = Parser(prog="python -m experiments.uploads", description=details)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--accuracy", type=float, required=True, metavar="A")
     args = parser.parse_args(argv)
-    try:
-        if not 0 <= args.accuracy <= 1:
-            raise ValueError(f"--accuracy: {args.accuracy} is not in [0, 1]")
-        print(table([read(folder) for folder in args.folders], args.accuracy))
-    except ValueError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+    if not 0 <= args.accuracy <= 1:
+        raise ValueError(f"--accuracy: {args.accuracy} is not in [0, 1]")
+    print(table([read(folder) for folder in args.folders], args.accuracy))
     return 0
 
 

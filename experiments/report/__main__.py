@@ -12,12 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.command_line import Parser, one_line
+from experiments.command_line import Parser, command
 from experiments.files import write_text
 from experiments.report.folders import read_all
 from experiments.report.page import page
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     details = (__doc__ or "").partition("\n\n")[2]
     parser = Parser(prog="python -m experiments.report", description=details)
@@ -26,15 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html")
     args = parser.parse_args(argv)
-    try:
-        runs, remarks = read_all(args.folders)
-        path = (
-            args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
-        )
-        write(path, page(runs, remarks))
-    except ValueError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+    runs, remarks = read_all(args.folders)
+    path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
+    write(path, page(runs, remarks))
     print(path)
     return 0
 

@@ -19,7 +19,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.command_line import Parser, one_line
+from experiments.command_line import Parser, command
 from experiments.reproduce import document
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.item import Item, Scale, Training, Work
@@ -31,11 +31,12 @@ from fedpriv.devices.distributed import slurm_step
 DEFAULT_OUTPUT = Path("runs/reproduce")
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(given)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
-    command = shlex.join(["python", "-m", "experiments.reproduce", *given])
+    typed = shlex.join(["python", "-m", "experiments.reproduce", *given])
     try:
         if options.list:
             print(listing(options.output))
@@ -46,12 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if slurm_step():
             raise ValueError("reproduce: runs in one process; start it without srun")
-        return reproduce(item, scale, options, command)
-    except BrokenPipeError:  # whoever read has what he wanted
-        raise
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+        return reproduce(item, scale, options, typed)
     except KeyboardInterrupt:
         return _interrupted()
 
