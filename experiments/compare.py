@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.command_line import Parser, command, one_line
+from experiments.plain import flat
 from experiments.show import NAMES, claimed, epsilon, percent
 
 HEAD = ["algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
@@ -85,20 +86,15 @@ def _whole_lines(path: Path) -> list[str]:
 
 def titles(runs: Sequence[RunFolder]) -> list[str]:
     """The settings in which the runs differ, one title per run."""
-    settings = [{"config": run.summary["config"]} | _flat(run.summary["settings"]) for run in runs]
+    settings = [{"config": run.summary["config"]} | _interesting(run) for run in runs]
     names = {name: None for of in settings for name in of}
     differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
     return [", ".join(f"{n} {of[n]}" for n in differing if n in of) for of in settings]
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name in UNINTERESTING:
-            continue
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return flat
+def _interesting(run: RunFolder) -> dict[str, Any]:
+    fields = flat(run.summary["settings"])
+    return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
 
 
 def table(runs: Sequence[RunFolder]) -> str:

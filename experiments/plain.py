@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names."""
+    found: dict[str, Any] = {}
+    for name, held in fields.items():
+        nested = isinstance(held, dict) and held
+        found |= flat(held, f"{prefix}{name}.") if nested else {prefix + name: held}
+    return found
 
 
 def spread(per_seed: np.ndarray) -> dict[str, Any]:

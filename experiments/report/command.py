@@ -10,9 +10,9 @@ from typing import Any
 from experiments import config as configuration
 from experiments.command_line import parse
 from experiments.config import Run
+from experiments.plain import flat
 from experiments.record import plain
 from experiments.report.folders import RunFolder
-from experiments.report.tables import flat
 
 _MISSING = object()
 

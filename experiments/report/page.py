@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.plain import flat
 from experiments.report.chart import figure
 from experiments.report.command import command
 from experiments.report.curves import Series, charts
@@ -15,7 +16,7 @@ from experiments.report.looks import legend, looks
 from experiments.report.markup import Content, Element, element, listing, table, words, written
 from experiments.report.results import Result, results
 from experiments.report.style import style
-from experiments.report.tables import compared, flat, numbers, results_table
+from experiments.report.tables import compared, numbers, results_table
 
 # A page that may load nothing and run nothing, whatever a run's files make it say.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"

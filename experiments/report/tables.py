@@ -98,15 +98,6 @@ def numbers(found: Sequence[Result], several: bool) -> Element:
     return folded("The numbers behind the curves", table("Every evaluation.", head, rows))
 
 
-def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
-    found: dict[str, Any] = {}
-    for name, held in fields.items():
-        nested = isinstance(held, dict) and held
-        found |= flat(held, f"{prefix}{name}.") if nested else {prefix + name: held}
-    return found
-
-
 def differing(of_runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The fields that not all runs have with the same value."""
     names = dict.fromkeys(name for fields in of_runs.values() for name in fields)

@@ -13,6 +13,7 @@ from experiments import config as configuration
 from experiments import run
 from experiments.compare import RunFolder
 from experiments.files import write_text
+from experiments.plain import flat
 from experiments.record import device, git_revision, plain, versions
 from experiments.reproduce.item import Computation, Scale, Training, Work, text
 from experiments.resume import how_ended
@@ -95,17 +96,9 @@ def result(work: Work, folder: Path) -> RunFolder | None:
 
 def _changed(training: Training, there: Mapping[str, Any]) -> str | None:
     """The first setting that the training leaves to the config and that is another one now."""
-    now, then = (_flat(x) for x in (plain(configuration.load(training.config).config), there))
+    now, then = (flat(x) for x in (plain(configuration.load(training.config).config), there))
     own = {name.replace("-", "_") for name in training.settings}
     for name in sorted(now.keys() & then.keys() - own):
         if name.partition(".")[0] not in OVERRIDDEN and now[name] != then[name]:
             return f"{name} {then[name]}, where configs/{training.config}.py now has {now[name]}"
     return None
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return flat
