@@ -141,7 +141,7 @@ class DPScaffold(Run):
 
     @property
     def cohort(self) -> int:
-        """floor(l M), with a hair's breadth for rounding."""
+        """floor(l M), with a tolerance for rounding."""
         return math.floor(self.client_rate * self.clients + 1e-9)
 
     @property

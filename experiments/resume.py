@@ -160,7 +160,7 @@ def resumed(
     if not different:
         return about, None
     return about, (
-        f"--resume: the run goes on elsewhere: {'; '.join(different)}; its numbers may not be those of an "
+        f"--resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be those of an "
         "uninterrupted run, bit for bit"
     )
 

@@ -167,8 +167,11 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
         (with_metric(diagnostics={"x": jnp.zeros(2)}), "diagnostic 'x' is not a scalar"),
         (in_round(lambda s, m: (s._replace(params=jax.tree.map(jnp.log, s.params)), m)), "NaN"),
         (releasing(1), "releases: not a tuple of `Release`"),
-        (releasing(*NOISY), "of 2 rounds server is told of 0"),
-        (GOOD._replace(releases=lambda rounds: nothing_hidden(min(rounds, 1))), "is told of 1"),
+        (releasing(*NOISY), "they declare 0 of 2 rounds for server"),
+        (
+            GOOD._replace(releases=lambda rounds: nothing_hidden(min(rounds, 1))),
+            "they declare 1 of 2 rounds",
+        ),
         (
             fed_avg(
                 MODEL.loss,

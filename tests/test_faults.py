@@ -342,11 +342,11 @@ FAULTS = {
     ),
     "another rate is declared": (
         by_hand(releases=declaring(sampling=Poisson(CLIENTS, 0.1, 5))),
-        "is told of a client in Poisson.*0.1.*, but the round protects a client in Poisson.*0.4",
+        "they declare a client in Poisson.*0.1.*, but the round protects a client in Poisson.*0.4",
     ),
     "more is declared than there is": (
         fed_avg(releases=declaring(2.8)),
-        "is told of a multiplier of 2.8, but the round's own is 1.4; leave out `releases`",
+        "they declare a multiplier of 2.8, but the round's own is 1.4; leave out `releases`",
     ),
     "draws that the accounting does not know": (
         fed_avg(sampler=drawn_by_hand(0.1)),

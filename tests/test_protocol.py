@@ -1,4 +1,4 @@
-"""What every algorithm owes the laboratory; a new algorithm gets one line in ALGORITHMS."""
+"""The contract of every algorithm; a new one gets one line in ALGORITHMS."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What an `Algorithm` owes the laboratory: cheap checks before every run, thorough ones for tests of new algorithms."""
+"""Checks of an `Algorithm`: cheap ones before every run, thorough ones for tests of new algorithms."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _check_privacy(looked: Looked) -> None:
         seen = sum(release.steps for release in releases if release.view == view)
         _require(
             seen >= _ROUNDS,
-            f"releases: of {_ROUNDS} rounds {view} is told of {seen}; tell each of `fp.VIEWS` of all",
+            f"releases: they declare {seen} of {_ROUNDS} rounds for {view}; declare all rounds for each of `fp.VIEWS`",
         )
     for release in releases:
         _require(

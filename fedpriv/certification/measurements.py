@@ -123,13 +123,13 @@ def check_declared(algorithm: Algorithm, looked: Looked, state: State, federatio
         told = release.participation or release.sampling
         if release.unit != algorithm.unit or told != drawn.accounting:
             raise ValueError(
-                f"releases: {release.view} is told of a {release.unit} in {told}, but the round protects a "
+                f"releases: for {release.view} they declare a {release.unit} in {told}, but the round protects a "
                 f"{algorithm.unit} in {drawn.accounting}; declare that"
             )
         known = derived[release.view].multiplier
         if 0 < known < release.multiplier * (1 - _ROUNDING):
             raise ValueError(
-                f"releases: {release.view} is told of a multiplier of {release.multiplier:.4g}, but the round's own is "
+                f"releases: for {release.view} they declare a multiplier of {release.multiplier:.4g}, but the round's own is "
                 f"{known:.4g}; leave out `releases`"
             )
         if known == 0 < release.multiplier and (release.view, release.unit) == (

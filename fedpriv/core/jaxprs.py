@@ -1,4 +1,4 @@
-"""Traced programs evaluated again: on values that are no arrays, or with an eye on what they compute."""
+"""Evaluates traced programs by other rules than JAX's own, such as on factors in place of matrices."""
 
 from __future__ import annotations
 

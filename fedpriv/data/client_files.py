@@ -86,7 +86,7 @@ class _Files:
             raise ValueError(f"examples[{_SIZES!r}]: the name is taken; give it another one")
         for name, array in arrays.items():
             if not name or name.startswith(".") or set(name) & set("/\\\0"):
-                raise ValueError(f"examples[{name!r}]: is no name of a file; give it another one")
+                raise ValueError(f"examples[{name!r}]: cannot name a file; give it another name")
             if array.dtype.kind not in "biuf":
                 raise ValueError(
                     f"examples[{name!r}]: NumPy's files have no {array.dtype}; give float32"

@@ -25,7 +25,7 @@ KEPT = 2  # if the last one turns out to be damaged, there is the one before
 
 
 class OtherRunError(ValueError):
-    """What is there is of other settings, data, layout of clients or shapes of the state; says which."""
+    """The checkpoint has other settings, data, layout of clients or shapes of the state; says which."""
 
 
 @dataclass(frozen=True)

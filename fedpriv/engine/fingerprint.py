@@ -1,4 +1,4 @@
-"""By what a run is known again: what must be as it was for it to go on from a checkpoint."""
+"""Fingerprint of a run: what must not change between a checkpoint and the run that continues from it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Chunks(NamedTuple):
 
     Attributes:
       state: leaves [seeds, ...], or a list with the state of each seed; the first call's.
-      run: (state, rounds done) -> (state, (metrics, finite, scores, measures)); the state given is no longer there.
+      run: (state, rounds done) -> (state, (metrics, finite, scores, measures)); it donates the state.
       layout: the strategy, with the number of clients that fit; called after the first chunk.
     """
 

@@ -173,7 +173,10 @@ def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys
     assert launch("--resume", folder) == 0
     error = capsys.readouterr().err
     there = versions()["jax"]
-    assert f"warning: --resume: the run goes on elsewhere: versions.jax {there} there, 9.9" in error
+    assert (
+        f"warning: --resume: the run continues in another environment: versions.jax {there} there, 9.9"
+        in error
+    )
     [entry] = json.loads((folder / "summary.json").read_text())["resumed"]
     assert f"versions.jax {there} there, 9.9 here" in entry["differs"]
     assert lines(folder) == lines(whole)
@@ -184,7 +187,9 @@ def test_another_processor_is_said(folder, monkeypatch, capsys):
     """Of one kind, "cpu", are processors that round differently."""
     monkeypatch.setattr(environment, "instructions", lambda: "other")
     assert launch("--resume", folder) == 0
-    assert "the run goes on elsewhere: device.instructions " in capsys.readouterr().err
+    assert (
+        "the run continues in another environment: device.instructions " in capsys.readouterr().err
+    )
 
 
 def test_rounds_that_are_done_again_stay_spent(folder):
