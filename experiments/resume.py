@@ -160,8 +160,8 @@ def resumed(
     if not different:
         return about, None
     return about, (
-        f"--resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be those of an "
-        "uninterrupted run, bit for bit"
+        f"--resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be "
+        "those of an uninterrupted run, bit for bit"
     )
 
 

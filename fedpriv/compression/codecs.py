@@ -46,7 +46,7 @@ class Coded(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """How a client's message is coded; encoding and decoding are one step here, since nothing is simulated between them.
+    """How a client's message is coded; encoding and decoding are one step, as nothing happens between them.
 
     Attributes:
       code: (key, message) -> `Coded`. The key is the client's, from which a codec that draws takes a stream of its own.
