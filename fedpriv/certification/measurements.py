@@ -129,8 +129,8 @@ def check_declared(algorithm: Algorithm, looked: Looked, state: State, federatio
         known = derived[release.view].multiplier
         if 0 < known < release.multiplier * (1 - _ROUNDING):
             raise ValueError(
-                f"releases: for {release.view} they declare a multiplier of {release.multiplier:.4g}, but the round's own "
-                f"is {known:.4g}; leave out `releases`"
+                f"releases: for {release.view} they declare a multiplier of {release.multiplier:.4g}, but the "
+                f"round's own is {known:.4g}; leave out `releases`"
             )
         if known == 0 < release.multiplier and (release.view, release.unit) == (
             "third_party",
