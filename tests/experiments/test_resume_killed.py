@@ -148,7 +148,7 @@ def test_two_processes_go_on_together(tmp_path):
     folder, dying = tmp_path / "r", tmp_path / "dying.py"
     dying.write_text(
         "import os, signal, sys\n"
-        "from fedpriv.checkpoint import Keeper\n"
+        "from fedpriv.engine.checkpoint import Keeper\n"
         "from experiments.run import main\n"
         "offer = Keeper.offer\n"
         "def dies(keeper, round, *args, **kwargs):\n"
