@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import functools
 import io
+import os
 import re
 import shutil
 import sys
@@ -36,7 +37,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def command(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
-    """A command's `main`: what is wrong with what it is given is one line and exit code 2; Ctrl-C is 130."""
+    """A command's `main`: what is wrong with what it is given is one line and exit code 2; Ctrl-C is 130.
+
+    With JAX_TRACEBACK_FILTERING=off a ValueError, which may be a bug's, keeps its traceback.
+    """
 
     @functools.wraps(main)
     def ended(argv: Sequence[str] | None = None) -> int:
@@ -45,6 +49,8 @@ def command(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
         except BrokenPipeError:  # whoever read has what he wanted
             raise
         except (ValueError, OSError) as error:
+            if os.environ.get("JAX_TRACEBACK_FILTERING") == "off":
+                raise
             print(f"error: {one_line(error)}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:

@@ -121,6 +121,12 @@ def test_a_folder_without_a_run(content, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
+def test_the_whole_traceback_is_there_for_the_asking(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_TRACEBACK_FILTERING", "off")
+    with pytest.raises(ValueError, match="does not hold a run"):
+        compare.main([str(tmp_path)])
+
+
 def test_the_folder_of_a_sweep(tmp_path, capsys):
     (tmp_path / "sweep.json").write_text("{}")
     assert compare.main([str(tmp_path)]) == 2
