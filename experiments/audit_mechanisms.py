@@ -161,5 +161,5 @@ def _cost(looked: Looked, view: str, rounds: int) -> float:
     """Normal numbers per draw of both neighbours."""
     seen = _drawable([r for r in looked.releases(rounds) if r.view == view])
     return 2.0 * sum(
-        r.steps * r.repeats * (r.mechanism.dimension or 4) for r in seen if r.mechanism
+        r.steps * r.local_steps * (r.mechanism.dimension or 4) for r in seen if r.mechanism
     )

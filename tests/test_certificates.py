@@ -56,7 +56,14 @@ def seen(algorithm, rounds=ROUNDS):
     rest = {}
     for view, each in found.items():
         kinds = {
-            (r.noise, r.in_shares, r.by_server, r.repeats, r.sampling, r.participation)
+            (
+                r.noise,
+                r.noise_is_split,
+                r.server_adds_noise,
+                r.local_steps,
+                r.sampling,
+                r.participation,
+            )
             for r in each
         }
         assert len(kinds) == 1
@@ -68,9 +75,9 @@ class Kind(NamedTuple):
     """What `Release` has beside its multiplier and its number of rounds."""
 
     noise: str
-    in_shares: bool
-    by_server: bool
-    repeats: int
+    noise_is_split: bool
+    server_adds_noise: bool
+    local_steps: int
     sampling: object
     participation: object
     reasons: list
@@ -321,7 +328,7 @@ def test_one_step_is_hidden_by_the_cohort(name):
         parts, kinds = seen(fp.dp_sgd(steps, sampler=sampler))
         own = [(ROUNDS, SIGMA)]
         assert_parts(parts, scaled(own, all_of_it), own, scaled(own, all_of_it))
-        assert [kinds[view].in_shares for view in fp.VIEWS] == [True, False, True]
+        assert [kinds[view].noise_is_split for view in fp.VIEWS] == [True, False, True]
     falling, _ = seen(fp.dp_sgd(local(steps=1, used=FALLING), sampler=sampler))
     assert_parts(falling, scaled(PIECES, all_of_it), PIECES, scaled(PIECES, all_of_it))
 
@@ -341,7 +348,7 @@ def test_where_one_step_is_not():
     ):
         parts, kinds = seen(algorithm)
         assert_parts(parts, *[[(ROUNDS, SIGMA)]] * 3)
-        assert not any(kind.in_shares for kind in kinds.values())
+        assert not any(kind.noise_is_split for kind in kinds.values())
 
 
 def test_warm_starts():
@@ -403,7 +410,7 @@ def test_releases_of_one_round_are_one():
 def test_it_is_constructed_unless_somebody_s_word_is_in_it():
     """A mechanism whose parts were replaced, or made by hand, is taken at its word."""
     options = {"sampler": SAMPLERS["fixed_size"], **COMMON}
-    word = GAUSSIAN._replace(multiplier=100.0)
+    word = GAUSSIAN._replace(certified_multiplier=100.0)
     for used, basis in (
         (GAUSSIAN, "constructed"),
         (HAAR, "constructed"),

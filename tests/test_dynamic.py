@@ -108,7 +108,10 @@ def test_other_shapes_keep_their_multiplier():
     """Haar noise of multiplier sigma / sqrt(8) falls with sigma."""
     shaped = mechanism(flat(), haar_noise(6), clip_norm=0.5, noise_multiplier=1.2)
     schedule = dynamic(shaped, rounds=8, parts=2, noise_decay=4.0)
-    assert schedule.stages(8) == ((4, shaped.multiplier), (4, shaped.multiplier / 2))
+    assert schedule.stages(8) == (
+        (4, shaped.certified_multiplier),
+        (4, shaped.certified_multiplier / 2),
+    )
     drawn = [schedule.in_round(t).perturb(jax.random.key(0), jnp.zeros(6)) for t in (0, 4)]
     assert_close(drawn[1], drawn[0] / 2)
 

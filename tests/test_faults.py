@@ -357,11 +357,11 @@ FAULTS = {
         "mechanism .*: it declares a multiplier of 1.4, but noise of at most .* the largest contr",
     ),
     "a mechanism of half the noise": (
-        fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(multiplier=SIGMA)),
+        fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(certified_multiplier=SIGMA)),
         "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0.69",
     ),
     "a mechanism of twice the noise": (
-        fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(multiplier=SIGMA)),
+        fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(certified_multiplier=SIGMA)),
         "mechanism .*: it declares a multiplier of 1.4, but noise of 2.7",
     ),
     "a mechanism that ignores its key": (

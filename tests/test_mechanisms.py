@@ -83,9 +83,9 @@ def test_no_noise_changes_no_bit():
 
 
 def test_what_the_accountant_is_told():
-    assert gaussian(0.3, 1.4).multiplier == 1.4
+    assert gaussian(0.3, 1.4).certified_multiplier == 1.4
     assert gaussian(0.3, 1.4).reason == ""
-    assert gaussian(0.3, 0).multiplier == 0
+    assert gaussian(0.3, 0).certified_multiplier == 0
     assert gaussian(math.inf, 0).reason
 
 
@@ -124,7 +124,7 @@ def test_laplace_clips_in_the_l1_norm(scale):
 
 
 def test_laplace_declares_itself():
-    assert (laplace(1.0, 2.0).noise, laplace(1.0, 2.0).multiplier) == ("laplace", 2.0)
+    assert (laplace(1.0, 2.0).noise, laplace(1.0, 2.0).certified_multiplier) == ("laplace", 2.0)
     assert laplace(1.0, 0.0).reason == "no noise is added"
     with pytest.raises(ValueError, match="clip_norm: 0 is not positive"):
         laplace(0, 1)

@@ -14,5 +14,5 @@ def claimed_by_fed_smp(
 ) -> Callable[[int, float], Claim | None]:
     """`Algorithm.claim`: the epsilon of Fed-SMP's Section 6.2."""
     return lambda rounds, delta: fed_smp_claim(
-        mechanism.multiplier, sampler.accounting, rounds, delta
+        mechanism.certified_multiplier, sampler.accounting, rounds, delta
     )

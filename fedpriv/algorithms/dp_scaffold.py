@@ -213,7 +213,7 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
     uneven = (
         used.tensors > 1
         if isinstance(used, MedianClipping)
-        else used.multiplier != used.noise_multiplier
+        else used.certified_multiplier != used.noise_multiplier
     )
     sigma = used.noise_multiplier / 2  # relative to 2 C
     unlike = (

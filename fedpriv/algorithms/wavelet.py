@@ -120,7 +120,7 @@ def _claim_of_records(local: LocalSteps, sampler: Sampler) -> Callable[[int, flo
     used = local.mechanism
     if not isinstance(used, Mechanism) or not _weaker(used) or local.unit != "record":
         return unclaimed
-    records, reach = local.records.accounting, used.noise_multiplier / used.multiplier
+    records, reach = local.records.accounting, used.noise_multiplier / used.certified_multiplier
     return lambda rounds, delta: wavelet_claim(
         used.noise_multiplier, records, rounds * local.steps, delta, "record", reach
     )
@@ -128,7 +128,7 @@ def _claim_of_records(local: LocalSteps, sampler: Sampler) -> Callable[[int, flo
 
 def _weaker(used: Mechanism) -> bool:
     """Gaussian noise that hides less than its sigma says."""
-    return used.noise == "gaussian" and 0 < used.multiplier < used.noise_multiplier
+    return used.noise == "gaussian" and 0 < used.certified_multiplier < used.noise_multiplier
 
 
 def dp_fed_avg_wav(
@@ -185,7 +185,9 @@ def _unbounded(used: Mechanism) -> Mechanism:
     reason = (
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
-    return used._replace(clip=UNPROTECTED.clip, multiplier=0.0, reason=reason, at=None, scales=None)
+    return used._replace(
+        clip=UNPROTECTED.clip, certified_multiplier=0.0, reason=reason, at=None, scales=None
+    )
 
 
 def _claim_of_clients(
@@ -194,7 +196,7 @@ def _claim_of_clients(
     """None without noise, and for isotropic noise on bounded updates, which is DP-FedAvg."""
     if used.noise_multiplier == 0 or not (by_gradient or _weaker(used)):
         return unclaimed
-    reach = used.noise_multiplier / used.multiplier
+    reach = used.noise_multiplier / used.certified_multiplier
     unbounded = "The update that is perturbed is not bounded by the clip norm of its gradients."
 
     def claim(rounds: int, delta: float) -> Claim:

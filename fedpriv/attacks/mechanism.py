@@ -116,7 +116,7 @@ def _part(
     secret = own if hidden else 1.0
     known = 1.0 if release.participation is None else _joining(release.participation)
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
-    strength = float(used.multiplier) / release.multiplier
+    strength = float(used.certified_multiplier) / release.multiplier
     summed = (
         copies is not None and strength > 1
     )  # each copy moves the sum; else all are the same message
@@ -150,7 +150,7 @@ def _part(
     def round(key: Key, present: jax.Array) -> jax.Array:
         part_key, steps_key = jax.random.split(key)
         there = jax.random.bernoulli(part_key, known) if known < 1 else jnp.bool_(True)
-        keys = jax.random.split(steps_key, release.repeats)
+        keys = jax.random.split(steps_key, release.local_steps)
         there = there.astype(jnp.float32)
         total, _ = lax.scan(lambda s, k: (s + step(k, present, there), None), jnp.zeros(()), keys)
         return total

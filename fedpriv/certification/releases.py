@@ -32,7 +32,9 @@ def constructed(note: Note) -> bool:
     """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
     used: Any = note.mechanism
     start = used.start if type(used) is Dynamic else used
-    if type(start) is MedianClipping or (type(start) is Mechanism and start.multiplier == 0):
+    if type(start) is MedianClipping or (
+        type(start) is Mechanism and start.certified_multiplier == 0
+    ):
         return True
     told = note.codec.lossy or note.codec.known
     return type(start) is Mechanism and start.constructed and told and note.by_records
@@ -105,9 +107,9 @@ def _of_clients(
     lossy = any(note.codec.lossy for note in notes)
     common = {"noise": noise, "mechanism": _drawable(notes, first)}
 
-    def release(view: str, m: float, in_shares: bool, reason: str, **more: Any) -> Release:
+    def release(view: str, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
         given: dict[str, Any] = (
-            {"sampling": drawn, "in_shares": in_shares, "reason": reason} | common | more
+            {"sampling": drawn, "noise_is_split": noise_is_split, "reason": reason} | common | more
         )
         return Release(view, unit, m, steps=steps, **given)
 
@@ -133,8 +135,10 @@ def _of_clients(
         multiplier /= drawn.most
     if lossy and multiplier > 0:
         bare = (0.0, False, "the server adds the noise, after it has decoded messages")
-        by_server = release("third_party", multiplier, False, reason, by_server=True)
-        return [by_server, release("server", *bare), release("server_secagg", *bare)]
+        server_adds_noise = release(
+            "third_party", multiplier, False, reason, server_adds_noise=True
+        )
+        return [server_adds_noise, release("server", *bare), release("server_secagg", *bare)]
     share = (multiplier / math.sqrt(drawn.most), False, reason)
     if noise == "laplace" and multiplier > 0:
         share = (0.0, False, "a client's share of Laplace noise is not Laplace")
@@ -197,8 +201,8 @@ def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: in
                     Everyone(records.population) if whole else records,
                     steps,
                     noise=used.noise,
-                    in_shares=shared,
-                    repeats=sum(note.times for note in notes),
+                    noise_is_split=shared,
+                    local_steps=sum(note.times for note in notes),
                     participation=sampler.accounting,
                     reason="" if own > 0 else used.reason,
                     mechanism=_drawable(notes[:1], first),

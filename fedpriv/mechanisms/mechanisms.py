@@ -37,12 +37,12 @@ class Mechanism(NamedTuple):
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
       perturb: (key, sum) -> noisy sum. Both give 32 bits or more, whatever they take.
-      multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
+      certified_multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
         sensitivity where that differs by direction); 0 where nothing is hidden.
-      reason: why nothing is hidden, where the multiplier is 0.
+      reason: why nothing is hidden, where `certified_multiplier` is 0.
       noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
       clip_norm: C.
-      noise_multiplier: sigma, by which papers name their noise; `multiplier` is what is proved.
+      noise_multiplier: sigma, by which papers name their noise; `certified_multiplier` is what is proved.
       scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
         needs more than norms.
       worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
@@ -57,7 +57,7 @@ class Mechanism(NamedTuple):
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
     perturb: Callable[[Key, PyTree], PyTree]
-    multiplier: Any
+    certified_multiplier: Any
     reason: str = ""
     noise: str = "gaussian"
     clip_norm: Any = math.inf
@@ -86,7 +86,7 @@ class Mechanism(NamedTuple):
 
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each part of a run."""
-        return ((rounds, self.multiplier),)
+        return ((rounds, self.certified_multiplier),)
 
     @property
     def constructed(self) -> bool:
@@ -326,11 +326,11 @@ def joint(*parts: Mechanism) -> Mechanism:
         sizes = [d, *(part.dimension or 1 for part in parts[1:])]
         return tuple(part.worst(n) for part, n in zip(parts, sizes, strict=True))  # type: ignore[misc]
 
-    hidden = all(part.multiplier > 0 for part in parts)
+    hidden = all(part.certified_multiplier > 0 for part in parts)
     made = Mechanism(
         clip,
         perturb,
-        joint_multiplier(part.multiplier for part in parts),
+        joint_multiplier(part.certified_multiplier for part in parts),
         next((part.reason for part in parts if part.reason), ""),
         clip_norm=parts[0].clip_norm,
         noise_multiplier=parts[0].noise_multiplier,

@@ -52,7 +52,10 @@ class Dynamic(NamedTuple):
         """(number of rounds, multiplier) of each piece that a run of `rounds` rounds reaches."""
         cuts = [min(cut, rounds) for cut in (0, *self._ends())] + [rounds]
         return tuple(
-            (end - begin, self.start.multiplier * self.noise_decay ** (-piece / self.parts))
+            (
+                end - begin,
+                self.start.certified_multiplier * self.noise_decay ** (-piece / self.parts),
+            )
             for piece, (begin, end) in enumerate(pairwise(cuts))
             if end > begin or piece == 0
         )
@@ -86,7 +89,7 @@ def dynamic(
       ValueError: a mechanism whose clip norm and noise cannot be changed or that has no noise, rounds or parts below 1,
         or a decay that is not positive.
     """
-    if start.at is None or start.multiplier == 0:
+    if start.at is None or start.certified_multiplier == 0:
         raise ValueError("start: it has no Gaussian noise that could change; give one with noise")
     for name, count in (("rounds", rounds), ("parts", parts)):
         if count < 1:

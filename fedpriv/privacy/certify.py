@@ -98,7 +98,7 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
             *texts,
             "the weights that cohorts are drawn by, such as clients' sizes, are public",
         )
-    if view == "server_secagg" and any(r.in_shares for r in active):
+    if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts = (*texts, "secure aggregation shows nothing but the sum")
     if math.isinf(epsilons[accountant]):
         bound = "no finite bound"
@@ -141,14 +141,14 @@ def _within_range(release: Release) -> Release:
 def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
     """What is assumed of those who add the noise."""
     texts = []
-    if any(release.by_server for release in active):
+    if any(release.server_adds_noise for release in active):
         texts.append(
             "the server adds all of the noise to the sum in every round, also in one that nobody joins, and shows "
             "nothing else"
         )
-    if not all(release.in_shares or release.by_server for release in active):
+    if not all(release.noise_is_split or release.server_adds_noise for release in active):
         texts.append("whoever holds the unit adds that noise itself, before anything leaves it")
-    if not any(release.in_shares for release in active):
+    if not any(release.noise_is_split for release in active):
         return tuple(texts)
     if honest == 1:
         texts.append(

@@ -21,7 +21,7 @@ def is_cut(sampling: Sampling) -> bool:
 def chance_of_cuts(releases: Iterable[Release]) -> float:
     """Bound on the probability that any of the releases' cohorts is cut."""
     return sum(
-        release.steps * release.repeats * _chance(release.sampling)
+        release.steps * release.local_steps * _chance(release.sampling)
         for release in releases
         if isinstance(release.sampling, Poisson) and release.sampling.can_be_cut
     )

@@ -70,8 +70,8 @@ def participations(
 ) -> tuple[Floats, Floats, float]:
     """Distribution of the summed precision sum_k n_k / multiplier_k^2 over the draw of the cohorts.
 
-    n_k counts the releases that the unit is in: a round's draw of `participation` is one for all its repeats, each of
-    which has a draw of `sampling` of its own.
+    n_k counts the releases that the unit is in: a round's draw of `participation` is one for all its local steps,
+    each of which has a draw of `sampling` of its own.
 
     Returns:
         The possible values, their probabilities, and the probability of the values left out (below
@@ -90,14 +90,14 @@ def participations(
 def _count(release: Release) -> tuple[Floats, Floats, float]:
     """(n, their probabilities, that of those left out): how many releases the unit is in."""
     if release.participation is None:
-        return _binomial(release.steps * release.repeats, release.sampling.rate)
+        return _binomial(release.steps * release.local_steps, release.sampling.rate)
     rounds, chances, missing = _binomial(release.steps, release.participation.rate)
     if release.sampling.rate == 1:
-        return rounds * release.repeats, chances, missing
+        return rounds * release.local_steps, chances, missing
     rounds, chances = _merged(rounds, chances, _MOST_NESTED)
     counts, weights = [], []
     for n, chance in zip(np.ceil(rounds), chances, strict=True):
-        count, of_count, left_out = _binomial(int(n) * release.repeats, release.sampling.rate)
+        count, of_count, left_out = _binomial(int(n) * release.local_steps, release.sampling.rate)
         counts.append(count)
         weights.append(chance * of_count)
         missing += chance * left_out
@@ -128,7 +128,7 @@ def _merged(values: Floats, weights: Floats, most: int) -> tuple[Floats, Floats]
 def bound(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the Gaussian number lies on."""
     drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
-    exact = all(r.in_shares for r in releases) and not any(
+    exact = all(r.noise_is_split for r in releases) and not any(
         is_cut(d) or isinstance(d, WithReplacement) for d in drawn
     )
     if view == "third_party":  # which need not know who takes part

@@ -41,7 +41,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         return math.inf
     composed = compose(releases, relation, interval)
 
-    margin = _ROUNDING + _ROUNDING_PER_ROUND * sum(r.steps * r.repeats for r in releases)
+    margin = _ROUNDING + _ROUNDING_PER_ROUND * sum(r.steps * r.local_steps for r in releases)
 
     def epsilon_of(delta: float) -> float:
         if delta <= margin:
@@ -60,8 +60,8 @@ def compose(releases: Sequence[Release], relation: str, interval: float) -> Any:
         once = _round(release.sampling, release.noise, multiplier, relation, interval)
         # Where to truncate is the best over many orders of a moment bound; the largest may overflow.
         with np.errstate(over="ignore"):
-            if release.repeats > 1:  # composing cuts off tails, even once
-                once = once.self_compose(release.repeats)
+            if release.local_steps > 1:  # composing cuts off tails, even once
+                once = once.self_compose(release.local_steps)
             once = _taking_part(once, release)
             rounds = once.self_compose(release.steps)
         composed = rounds if composed is None else composed.compose(rounds)
@@ -78,7 +78,7 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
     once = spread = 0.0
     for release in releases:
         multiplier = multiplier_for(release, relation)
-        spread += release.steps * release.repeats * release.sampling.rate / multiplier**2
+        spread += release.steps * release.local_steps * release.sampling.rate / multiplier**2
         if is_cut(release.sampling):
             multiplier /= 2  # a client that is cut makes room for another: it moves the sum twice
         once = max(once, _largest_loss(release.noise, multiplier))

@@ -15,7 +15,7 @@ _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 def read(releases: Sequence[Release]) -> tuple[Release, ...]:
     """The same releases without what no epsilon depends on, and with one name for one event.
 
-    A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, the repeats of all
+    A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, the local steps of all
     rounds are rounds of one release each. Beside others, Gaussian releases that every unit is in become a few equal
     ones of the same separation altogether, sqrt(sum_k 1 / multiplier_k^2) (Dong, Roth and Su 2022, Corollary 3.3),
     whose losses a grid holds better than those of many small ones.
@@ -44,9 +44,9 @@ def is_exact(releases: Sequence[Release], relation: str) -> bool:
 
 
 def _plain(release: Release) -> Release:
-    steps, repeats, known = release.steps, release.repeats, release.participation
+    steps, local_steps, known = release.steps, release.local_steps, release.participation
     if known is None or takes_all(known):
-        steps, repeats, known = steps * repeats, 1, None
+        steps, local_steps, known = steps * local_steps, 1, None
     drawn = release.sampling
     return Release(
         VIEWS[0],
@@ -55,7 +55,7 @@ def _plain(release: Release) -> Release:
         Everyone(drawn.population) if takes_all(drawn) else drawn,
         steps,
         noise=release.noise,
-        repeats=repeats,
+        local_steps=local_steps,
         participation=known,
     )
 

@@ -35,8 +35,8 @@ _SEEN_BY = {
 class Release:
     """What one view sees of one unit in `steps` rounds, as a Gaussian or Laplace mechanism.
 
-    Each round draws once by `participation`, and once by `sampling` for each of its `repeats`; all draws are
-    independent. So without `participation` there are steps x repeats draws. K releases of *one* draw that the view
+    Each round draws once by `participation`, and once by `sampling` for each of its `local_steps`; all draws are
+    independent. So without `participation` there are steps x local steps draws. K releases of *one* draw that the view
     knows have that draw as `participation` and `sampling=Everyone(...)`; of one that it does not know, they are one
     release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s would be composed as if their cohorts were drawn
     independently, which says less than the view learns.
@@ -50,13 +50,13 @@ class Release:
             infinity where it is not seen.
         sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
-        repeats: releases in a round, such as the K local steps of a client, each with a draw of its own by `sampling`.
-        participation: how the clients of a round are drawn, once for all its repeats, where `sampling` is about what a
+        local_steps: releases in a round, such as a client's K local steps, each with a draw of its own by `sampling`.
+        participation: how a round's clients are drawn, once for all its local steps, where `sampling` is about what a
             client draws by itself; the view is taken to know who takes part. None: `sampling` says it all.
         noise: "gaussian" or "laplace".
-        in_shares: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
+        noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
             that those who drop out or collude take theirs away.
-        by_server: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
+        server_adds_noise: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
         reason: where `multiplier` is 0: why, in words (no noise, no clip, ...).
         mechanism: the `fedpriv.mechanisms.Mechanism` that bounds a contribution and perturbs the sum, for audits; its
             own multiplier may differ, where the view sees a share of the noise or a unit moves the sum by more than
@@ -73,11 +73,11 @@ class Release:
     sampling: Sampling
     steps: int
     noise: str = "gaussian"
-    in_shares: bool = True
-    repeats: int = 1
+    noise_is_split: bool = True
+    local_steps: int = 1
     participation: Sampling | None = None
     reason: str = ""
-    by_server: bool = False
+    server_adds_noise: bool = False
     mechanism: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,13 +88,15 @@ class Release:
         remedy = "give Everyone, FixedSize, Poisson or WithReplacement"
         require(known, "sampling", self.sampling, remedy)
         require_count("steps", self.steps, 0)
-        require_count("repeats", self.repeats, 1)
+        require_count("local_steps", self.local_steps, 1)
         require(self.noise in NOISES, "noise", self.noise, f"give one of {', '.join(NOISES)}")
 
     @property
     def event(self) -> str:
         """The rounds in words."""
-        times = f"{self.steps} x" if self.repeats == 1 else f"{self.steps} x {self.repeats} x"
+        times = (
+            f"{self.steps} x" if self.local_steps == 1 else f"{self.steps} x {self.local_steps} x"
+        )
         text = f"{times} {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
         return text if self.participation is None else f"{text} of a client in {self.participation}"
 
@@ -105,7 +107,7 @@ class Release:
         add up to a Gaussian of h / r of the variance. Shares of Laplace noise are not Laplace, so that
         nothing is certified then.
         """
-        unchanged = fraction == 1 or not self.in_shares
+        unchanged = fraction == 1 or not self.noise_is_split
         if unchanged or self.multiplier == 0 or math.isinf(self.multiplier):
             return self
         if self.noise == "laplace":

@@ -57,8 +57,8 @@ def _of_a_round(release: Release, relation: str) -> Floats:
     multiplier = multiplier_for(release, relation)
     once = _round(release.sampling, release.noise, multiplier, relation)
     if release.participation is None:
-        return release.repeats * once
-    return _shown(release.participation.rate, release.repeats * once)
+        return release.local_steps * once
+    return _shown(release.participation.rate, release.local_steps * once)
 
 
 @lru_cache(maxsize=32)

@@ -231,7 +231,7 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
     for release in released(coded).values():
         if release.view == "third_party":
             assert release.multiplier > 0
-            assert not release.in_shares
+            assert not release.noise_is_split
         else:
             assert release.multiplier == 0
             assert "the server adds the noise" in release.reason

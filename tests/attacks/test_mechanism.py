@@ -58,7 +58,7 @@ def test_the_worst_direction_reaches_the_declared_multiplier(name):
         for a, b in zip(jax.tree.leaves(bounded), jax.tree.leaves(worst), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
         length = np.linalg.norm(used.whiten(bounded))
-        assert length == pytest.approx(1 / used.multiplier, rel=1e-5)
+        assert length == pytest.approx(1 / used.certified_multiplier, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -73,7 +73,11 @@ def test_whitened_noise_is_white(name):
 
 def release(used, sampling=None, steps=1, view="third_party", unit="client", **options):
     sampling = sampling or Everyone(10)
-    options = {"multiplier": used.multiplier, "noise": used.noise, "mechanism": used} | options
+    options = {
+        "multiplier": used.certified_multiplier,
+        "noise": used.noise,
+        "mechanism": used,
+    } | options
     return Release(view=view, unit=unit, sampling=sampling, steps=steps, **options)
 
 
@@ -90,7 +94,7 @@ RELEASES = {
         Poisson(40, 0.3),
         3,
         unit="record",
-        repeats=2,
+        local_steps=2,
         participation=FixedSize(10, 5),
     ),
     "with replacement": release(
@@ -104,7 +108,7 @@ RELEASES = {
         WithReplacement(4, 2, 0.25),
         3,
         unit="record",
-        repeats=2,
+        local_steps=2,
         multiplier=2.0 / 2,
         participation=FixedSize(10, 2),
     ),
@@ -204,11 +208,11 @@ def test_it_has_power():
 @pytest.mark.parametrize(
     "wrong",
     [
-        gaussian(1.0, 1.0)._replace(multiplier=1.5),
+        gaussian(1.0, 1.0)._replace(certified_multiplier=1.5),
         gaussian(1.0, 1.5)._replace(perturb=gaussian(1.0, 1.0).perturb),
         gaussian(1.0, 1.5)._replace(clip=gaussian(1.5, 1.0).clip),
-        joint(gaussian(1.0, 3.0), gaussian(0.5, 0.8))._replace(multiplier=1.5),
-        joint(gaussian(1.0, 1.0), gaussian(0.5, 8.0))._replace(multiplier=1.5),
+        joint(gaussian(1.0, 3.0), gaussian(0.5, 0.8))._replace(certified_multiplier=1.5),
+        joint(gaussian(1.0, 1.0), gaussian(0.5, 8.0))._replace(certified_multiplier=1.5),
     ],
     ids=["multiplier", "perturb", "clip", "a bit without enough noise", "an update likewise"],
 )

@@ -54,7 +54,7 @@ def added(mechanism):
 def test_a_mechanism_adds_what_it_declares(name):
     mechanism = MECHANISMS[name](CLIP, MULTIPLIER)
     assert mechanism.noise == name
-    std = CLIP * mechanism.multiplier * SCALES[name]
+    std = CLIP * mechanism.certified_multiplier * SCALES[name]
     check_noise(added(mechanism), std, name)
 
 
@@ -90,7 +90,7 @@ def test_haar_noise_has_the_declared_covariance(d):
 @pytest.mark.parametrize("d", [7, 8])
 def test_orthonormal_haar_noise_is_isotropic(d):
     noisy = shaped(d, "orthonormal")
-    assert noisy.multiplier == MULTIPLIER
+    assert noisy.certified_multiplier == MULTIPLIER
     check_noise(lambda key: noisy.perturb(key, jnp.zeros(d)), CLIP * MULTIPLIER, draws=20_000)
 
 
@@ -104,8 +104,8 @@ def test_calibrated_noise_is_larger_by_the_reach(clipping):
         (plain, calibrated, MULTIPLIER),
         (plain.at(2.0, 0.3), calibrated.at(2.0, 0.3), 0.3),
     ):
-        assert more.multiplier == pytest.approx(sigma)
-        assert less.multiplier == pytest.approx(sigma / reach)
+        assert more.certified_multiplier == pytest.approx(sigma)
+        assert less.certified_multiplier == pytest.approx(sigma / reach)
         expected = reach * np.asarray(less.perturb(key, zero))
         np.testing.assert_allclose(more.perturb(key, zero), expected, rtol=1e-6)
 

@@ -31,7 +31,9 @@ def accounted(monkeypatch):
 
 
 RECORDS = [Release(v, "record", 1.3, Poisson(80, 0.1), 7, participation=Everyone(5)) for v in VIEWS]
-CLIENTS = [Release(v, "client", 1.7, Everyone(20), 9, by_server=v != "server") for v in VIEWS]
+CLIENTS = [
+    Release(v, "client", 1.7, Everyone(20), 9, server_adds_noise=v != "server") for v in VIEWS
+]
 
 
 @pytest.mark.parametrize("releases", [RECORDS, CLIENTS])

@@ -243,7 +243,7 @@ def test_what_adds_noise_is_assumed_in_words():
     assert "also in one that nobody joins" in texts()
     assert "nobody joins" not in texts(sampling=SAMPLINGS[1])
     assert "1 / s of the noise's variance" in texts("server_secagg")
-    own = texts("server", in_shares=False)
+    own = texts("server", noise_is_split=False)
     assert "adds that noise itself" in own
     assert "1 / s" not in own
 
@@ -255,7 +255,7 @@ def test_only_what_is_attained_is_called_so():
 
     assert "attained" in bound()
     assert "attained" not in bound(sampling=SAMPLINGS[3])
-    assert "attained" not in bound(in_shares=False)
+    assert "attained" not in bound(noise_is_split=False)
 
 
 def test_many_kinds_of_rounds_stay_tractable_and_sound():

@@ -18,8 +18,12 @@ RECORDS = {
 }
 
 
-def release(records, view="server", steps=ROUNDS, repeats=STEPS, participation=CLIENTS, **more):
-    arguments = {"in_shares": False, "repeats": repeats, "participation": participation}
+def release(records, view="server", steps=ROUNDS, local_steps=STEPS, participation=CLIENTS, **more):
+    arguments = {
+        "noise_is_split": False,
+        "local_steps": local_steps,
+        "participation": participation,
+    }
     return Release(view, "record", 1.6, records, steps, **arguments | more)
 
 
@@ -36,7 +40,7 @@ def test_against_the_sum_over_participations(relation, noise):
     assert certificate.relation == relation
     total = 0.0
     for n in range(1, ROUNDS + 1):
-        plain = [release(records, steps=n * STEPS, repeats=1, participation=None, noise=noise)]
+        plain = [release(records, steps=n * STEPS, local_steps=1, participation=None, noise=noise)]
         composed = losses.compose(plain, relation, losses.cell_width(plain, relation))
         total += binom.pmf(n, ROUNDS, RATE) * composed.get_delta_for_epsilon(certificate.epsilon)
     assert total == pytest.approx(DELTA, rel=2e-2)  # two ways to discretise
@@ -46,7 +50,7 @@ def test_against_the_sum_over_participations(relation, noise):
 def test_a_client_in_every_round_composes_all_steps(relation):
     records = RECORDS[relation]
     nested = epsilon_of(release(records, participation=Everyone(20)))
-    plain = epsilon_of(release(records, steps=ROUNDS * STEPS, repeats=1, participation=None))
+    plain = epsilon_of(release(records, steps=ROUNDS * STEPS, local_steps=1, participation=None))
     assert nested == pytest.approx(plain, rel=1e-3)
     assert epsilon_of(release(records)) < nested
 
@@ -83,7 +87,7 @@ def test_the_draw_of_clients_is_among_the_assumptions():
 
 def test_monotone_in_steps_and_rates():
     records = FixedSize(100, 10)
-    by_steps = [epsilon_of(release(records, repeats=k)) for k in (1, 2, 5)]
+    by_steps = [epsilon_of(release(records, local_steps=k)) for k in (1, 2, 5)]
     by_rate = [epsilon_of(release(records, participation=FixedSize(20, n))) for n in (1, 5, 20)]
     assert np.all(np.diff(by_steps) > 0)
     assert np.all(np.diff(by_rate) > 0)

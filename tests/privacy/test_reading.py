@@ -26,9 +26,9 @@ def server(multiplier, sampling, steps, **more):
     return Release("server", "client", multiplier, sampling, steps, **more)
 
 
-@pytest.mark.parametrize(("steps", "repeats"), [(100, 1), (1, 100), (4, 25)])
-def test_every_repeat_has_a_draw_of_its_own(steps, repeats):
-    made = server(0.05, FixedSize(100, 1), steps, repeats=repeats)
+@pytest.mark.parametrize(("steps", "local_steps"), [(100, 1), (1, 100), (4, 25)])
+def test_every_repeat_has_a_draw_of_its_own(steps, local_steps):
+    made = server(0.05, FixedSize(100, 1), steps, local_steps=local_steps)
     found = certify_releases([made], 0.02, "server").epsilons
     assert found["PLD"] == pytest.approx(665.9, rel=1e-4)
     assert found["RDP"] > found["PLD"]
@@ -38,12 +38,12 @@ def test_every_repeat_has_a_draw_of_its_own(steps, repeats):
 
 
 def test_participation_is_one_draw_for_all_repeats():
-    once = server(1.0, Everyone(20), 1, repeats=20, participation=FixedSize(20, 1))
+    once = server(1.0, Everyone(20), 1, local_steps=20, participation=FixedSize(20, 1))
     found = certify_releases([once], 1e-3, "server").epsilons
     assert found["PLD"] == pytest.approx(18.37, rel=1e-3)
     assert hockey_stick(found["PLD"], math.sqrt(20)) / 20 == pytest.approx(1e-3, rel=1e-6)
     assert found["RDP"] > found["PLD"]
-    each = server(1.0, FixedSize(20, 1), 1, repeats=20)
+    each = server(1.0, FixedSize(20, 1), 1, local_steps=20)
     assert certify_releases([each], 1e-3, "server").epsilon < 0.5 * found["PLD"]
 
 
@@ -59,7 +59,7 @@ class Simulated:
 
     def __init__(self, release, seed=0):
         rng = np.random.default_rng(seed)
-        shape = (DRAWS, release.steps, release.repeats)
+        shape = (DRAWS, release.steps, release.local_steps)
         rate = release.sampling.rate
         secret = release.view == "third_party" and not isinstance(release.sampling, Everyone)
         replaced = secret and isinstance(release.sampling, FixedSize)
@@ -93,10 +93,10 @@ GRID = list(itertools.product([1, 3], [1, 4], SAMPLINGS, [None, FixedSize(8, 2)]
 
 
 @pytest.mark.parametrize("view", ["server", "third_party"])
-@pytest.mark.parametrize(("steps", "repeats", "sampling", "participation"), GRID)
-def test_accountants_bound_the_simulated_event(view, steps, repeats, sampling, participation):
+@pytest.mark.parametrize(("steps", "local_steps", "sampling", "participation"), GRID)
+def test_accountants_bound_the_simulated_event(view, steps, local_steps, sampling, participation):
     unit = "client" if view == "server" else "record"
-    options = {"repeats": repeats, "participation": participation}
+    options = {"local_steps": local_steps, "participation": participation}
     made = Release(view, unit, 1.1, sampling, steps, **options)
     found = certify_releases([made], DELTA, view).epsilons
     assert set(found) == {"PLD", "RDP"}
@@ -113,7 +113,7 @@ def test_accountants_bound_the_simulated_event(view, steps, repeats, sampling, p
 
 def test_draws_within_draws_are_counted_exactly():
     """3 rounds of a known draw, in each of them 2 releases with a known draw of their own: all 2^9 patterns."""
-    made = server(1.0, Poisson(9, 0.3), 3, repeats=2, participation=FixedSize(5, 2))
+    made = server(1.0, Poisson(9, 0.3), 3, local_steps=2, participation=FixedSize(5, 2))
     exact = np.zeros(7)
     for rounds in itertools.product([0, 1], repeat=3):
         for joins in itertools.product([0, 1], repeat=6):
@@ -127,7 +127,7 @@ def test_draws_within_draws_are_counted_exactly():
 
 
 def test_many_draws_within_draws_are_rounded_up():
-    made = server(1.0, Poisson(9, 0.5), 20_000, repeats=50, participation=FixedSize(5, 2))
+    made = server(1.0, Poisson(9, 0.5), 20_000, local_steps=50, participation=FixedSize(5, 2))
     values, weights, missing = participations([made])
     assert len(values) <= 10_000
     assert missing < 1e-25
@@ -140,14 +140,14 @@ def test_many_draws_within_draws_are_rounded_up():
 )
 @pytest.mark.parametrize("multiplier", [1e2, 1e4, 1e5])
 def test_many_rounds_that_everyone_is_in_are_one_gaussian(view, sampling, multiplier):
-    """10^5 rounds, as steps, as repeats, in two parts of different noise; for replacement of half the multiplier."""
+    """10^5 rounds, as steps, as local steps, in two parts; for replacement of half the multiplier."""
     for unit, parts in itertools.product(("client", "record"), PARTS):
         made = [
-            Release(view, unit, multiplier * louder, sampling, steps, repeats=repeats)
-            for louder, steps, repeats in parts
+            Release(view, unit, multiplier * louder, sampling, steps, local_steps=local_steps)
+            for louder, steps, local_steps in parts
         ]
         found = certify_releases(made, 1e-8, view)
-        squared = sum(steps * repeats / louder**2 for louder, steps, repeats in parts)
+        squared = sum(steps * local_steps / louder**2 for louder, steps, local_steps in parts)
         moved = 2 if found.relation == "replace_one" else 1
         exact = get_epsilon_gaussian(multiplier / moved / math.sqrt(squared), 1e-8)
         assert exact <= found.epsilon <= exact * (1 + 1e-7)
@@ -162,7 +162,13 @@ PARTS = [[(1, 10**5, 1)], [(1, 10, 10**4)], [(1, 50_000, 1), (2, 25_000, 2)]]
 def test_records_of_which_all_are_taken_by_clients_who_are_drawn(sampling):
     """The mixture over Bin(10^4, 1/5), with steps of the multiplier that belongs to the relation."""
     made = Release(
-        "third_party", "record", 400.0, sampling, 10**4, repeats=10, participation=FixedSize(10, 2)
+        "third_party",
+        "record",
+        400.0,
+        sampling,
+        10**4,
+        local_steps=10,
+        participation=FixedSize(10, 2),
     )
     found = certify_releases([made], 1e-8, "third_party")
     moved = 2 if found.relation == "replace_one" else 1
@@ -191,8 +197,8 @@ def test_a_cohort_that_is_cut_is_no_whole_one():
 
 
 def test_one_name_for_one_event():
-    one = Release("server", "record", 3.0, FixedSize(5, 5), 6, reason="none", in_shares=False)
+    one = Release("server", "record", 3.0, FixedSize(5, 5), 6, reason="none", noise_is_split=False)
     same = Release(
-        "third_party", "client", 3.0, Everyone(5), 2, repeats=3, participation=Poisson(9, 1.0)
+        "third_party", "client", 3.0, Everyone(5), 2, local_steps=3, participation=Poisson(9, 1.0)
     )
     assert read([one]) == read([same])
