@@ -1,0 +1,139 @@
+"""Every command of the guides and of the results pages runs, at a tiny scale and on made-up data."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prepared import random_split, write_images
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "experiments" / "README.md"]
+PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
+
+SHORT = ["--rounds", "2", "--every", "2", "--seeds", "1", "--layout.devices", "1"]
+FED_SMP = ["--clients", "8", "--cohort", "2", "--public-examples", "16", "--public-epochs", "1"]
+FED_SMP += ["--train-loss-examples", "8", "--local.epochs", "1", "--local.batch-size", "5"]
+SCAFFOLD = ["--clients", "20", "--records", "20", "--local-steps", "1", "--warm-start", "1"]
+SMALL = {
+    "quickstart": [],
+    "fed_smp_fashion_mnist": FED_SMP,
+    "dp_scaffold_synthetic": SCAFFOLD,
+    "dp_scaffold_mnist": SCAFFOLD,
+    "dp_scaffold_femnist": SCAFFOLD,
+    "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
+    "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
+    "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
+}
+# What makes any other command small; later options win.
+OWN = {
+    "tune": ["--values", "0.1"],
+    "audit": ["--draws", "100", "--canaries", "20"],
+    "inversion": ["--victims", "2", "--steps", "2", "--data", "digits"],
+    "sweep": ["--algorithms", "rand_k"],
+}
+
+
+def documented() -> list[tuple[str, tuple[str, ...]]]:
+    """(module, arguments), once each, of the shell blocks and of commands within a sentence."""
+    found = {}
+    for page in PAGES:
+        text = page.read_text()
+        shell = "\n".join(re.findall(r"```(?:bash|sh)?\n(.*?)```", text, re.DOTALL))
+        inline = re.findall(r"`((?:taskset -c 1 )?python -m experiments\.[^`]+)`", text)
+        lines = shell.replace("\\\n", " ").splitlines() + [x.replace("\n", " ") for x in inline]
+        for line in lines:
+            values = dict(re.findall(r"for (\w+) in (\S+)", line))
+            for command in re.findall(r"python -m experiments\.([^;&#|]*)", line):
+                for name, value in values.items():
+                    command = command.replace(f"${name}", value)
+                module, *args = shlex.split(re.sub(r"\[[^]]*\]", "", command))
+                found[module, tuple(args)] = None
+    return list(found)
+
+
+COMMANDS = documented()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """Prepared data sets of random images."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name, shape, classes in (
+        ("mnist", (28, 28, 1), 10),
+        ("fashion_mnist", (28, 28, 1), 10),
+        ("cifar10", (32, 32, 3), 10),
+        ("emnist/balanced", (28, 28, 1), 47),
+        ("emnist/bymerge", (28, 28, 1), 47),
+    ):
+        splits = {"train": random_split(rng, 600, shape, classes)}
+        splits["test"] = random_split(rng, 40, shape, classes)
+        write_images(folder, name, splits, classes)
+    return folder
+
+
+def launch(module: str, *args: object) -> int:
+    try:
+        name = f"experiments.{module}"
+        found = importlib.import_module(name)
+        if hasattr(found, "__path__"):
+            found = importlib.import_module(f"{name}.__main__")
+        return found.main([str(a) for a in args])
+    except SystemExit as end:  # --help
+        return int(end.code or 0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, data_dir):
+    """Two runs to compare and to report, and one whose messages are counted."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name, config, algorithm in (
+        ("A", "dp_scaffold_synthetic", "dp_scaffold"),
+        ("B", "dp_scaffold_synthetic", "dp_scaffold"),
+        ("MSP", "mspdq_mnist", "mspdq_fl"),
+    ):
+        small = ["--algorithms", algorithm, *SHORT, *SMALL[config], "--data-dir", data_dir]
+        assert launch("run", config, *small, "--output", folder / name) == 0
+    return folder
+
+
+def test_the_pages_have_commands():
+    modules = {module for module, _ in COMMANDS}
+    assert len(COMMANDS) > 40
+    expected = {"run", "sweep", "tune", "compare", "report", "privacy", "audit", "inversion"}
+    assert expected | {"reproduce", "benchmark", "growth"} <= modules
+
+
+def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[str]:
+    """The command on what is there, with options that make it small after its own."""
+    there = {"DIR": data_dir, "CONFIG": "quickstart", "runs/noise": trained}
+    there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
+    there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")
+    there |= dict.fromkeys(["femnist_10", "femnist_100"], trained / "B")
+    exchanges = module == "uploads"
+    there |= {"FOLDER": trained / ("MSP" if exchanges else "A"), "runs/long": trained / "A"}
+    there |= {"...": trained / ("MSP" if exchanges else "B")}
+    if "--coordinator" in args:  # test_processes starts several
+        args = []
+    before = ["", *args[:-1]]
+    args = [a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)]
+    trains = module in ("run", "sweep", "tune", "audit", "privacy")
+    if {"--list", "--help", "--resume"} & set(args) or not trains:
+        return args + OWN.get(module, [])
+    if args[:1] == [] or args[0].startswith("--"):
+        args = ["quickstart", *args]
+    small = [] if module == "privacy" else SHORT + SMALL.get(args[0], [])
+    return args + small + OWN.get(module, [])
+
+
+@pytest.mark.parametrize(("module", "args"), COMMANDS, ids=lambda x: str(x)[:60])
+def test_it_runs(module, args, data_dir, trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
+    (tmp_path / "my_config.py").write_text((ROOT / "configs" / "quickstart.py").read_text())
+    small = shrunk(module, list(args), data_dir, trained)
+    assert launch(module, *small) == 0, capsys.readouterr().err
