@@ -31,9 +31,9 @@ N = 200_000
 
 
 @cache
-def noise_of(private, key=0, value=0.0):
-    """What is added to `value`, f64[N]."""
-    decoded, outside = jax.jit(private.apply)(jax.random.key(key), jnp.full(N, value))
+def noise_of(private, key=0, value=0.0, count=N):
+    """What is added to `value`, f64[count]."""
+    decoded, outside = jax.jit(private.apply)(jax.random.key(key), jnp.full(count, value))
     assert outside < 1e-4 or value
     return np.asarray(decoded, np.float64)
 
@@ -79,7 +79,7 @@ def test_with_enough_bits_the_total_is_the_target():
 @pytest.mark.parametrize("bits", [6, 9])
 def test_total_t_noise_has_the_target_s_covariance_and_with_enough_bits_its_law(bits):
     private = private_t(bits, 1.0, 3.0, degrees=8.0)
-    total = noise_of(private).reshape(-1, 2)
+    total = noise_of(private, count=60_000).reshape(-1, 2)
     covariance = private.scale**2 * 8 / 6
     # Kurtosis 1.5 of t with 8 degrees: (3 + 1.5 - 1) / n.
     allowed = 5 * covariance * math.sqrt(3.5 / len(total))
