@@ -160,7 +160,7 @@ def check_round(algorithm, kept, white, std):
         found = vector[jnp.nonzero(vector, size=kept)[0]]
         return white @ jnp.where(jnp.count_nonzero(vector) == kept, found, jnp.nan)
 
-    check_noise(noise, std, draws=1000)
+    check_noise(noise, std)
 
 
 NOISY = COMMON | {"clip_norm": CLIP, "noise_multiplier": MULTIPLIER}
