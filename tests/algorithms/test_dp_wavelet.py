@@ -19,11 +19,11 @@ from fedpriv import (
     dynamic,
     epochs,
     everyone,
-    fed_avg,
     fixed_size,
     full_batch,
     gaussian,
     laplace,
+    looked_at,
     noise,
     per_example,
     poisson,
@@ -52,11 +52,6 @@ def local(mechanism, **changes):
     return LocalSteps(**{"gradients": per_example(squared)} | given | changes)
 
 
-def after_a_round(algorithm, key=0):
-    state = algorithm.init(start(), FEDERATION)
-    return one_round(algorithm)(jax.random.key(key), state, FEDERATION)[0].params
-
-
 def gradients_of(client):
     """f64[R, d], the gradients of a client's records at the start, by hand."""
     rows = np.asarray(FEDERATION.rows)[client]
@@ -81,7 +76,9 @@ def numpy_clipped(gradient, clip, bound):
 @pytest.mark.parametrize("clip", ["coefficients", "levels"])
 def test_algorithm_1_without_noise(clip):
     mechanism = wavelet_mechanism(D, clip_norm=0.4, noise_multiplier=0, clip=clip)
-    found = after_a_round(dp_sgd_wav(local(mechanism), sampler=everyone(CLIENTS)))
+    algorithm = dp_sgd_wav(local(mechanism), sampler=everyone(CLIENTS))
+    state = algorithm.init(start(), FEDERATION)
+    found = one_round(algorithm)(jax.random.key(0), state, FEDERATION)[0].params
     means = [
         np.mean([numpy_clipped(g, clip, 0.4) for g in gradients_of(client)], 0)
         for client in range(CLIENTS)
@@ -202,15 +199,6 @@ def test_clients_that_clip_gradients():
     assert_close(flatten(found.params), theta, 1e-5)
 
 
-def test_without_clip_and_noise_it_is_fed_avg():
-    common = BY_CLIENT | {"batches": epochs(2, 4)}
-    none = {"d": D, "clip_norm": math.inf, "noise_multiplier": 0}
-    expected = after_a_round(fed_avg(squared, **common))
-    for clip in ("gradients", "update"):
-        found = after_a_round(dp_fed_avg_wav(squared, **common, **none, bounded=clip))
-        assert_close(found, expected, 1e-6)
-
-
 def test_clipped_gradients_bound_no_update():
     common = BY_CLIENT | {"batches": epochs(2, 4), "clip_norm": 1.0, "noise_multiplier": 8.0}
     for shape in (None, noise.isotropic()):
@@ -226,7 +214,7 @@ def test_clipped_gradients_bound_no_update():
 def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     mask = jnp.arange(RECORDS) < 5
     batch = jax.tree.map(lambda leaf: leaf[FEDERATION.rows[0]], FEDERATION.examples)
-    found = clipped_mean(per_example(squared), 0.3)(start(), batch, mask)
+    found = jax.jit(clipped_mean(per_example(squared), 0.3))(start(), batch, mask)
     g = gradients_of(0)[:5]
     g *= np.minimum(1, 0.3 / np.linalg.norm(g, axis=1))[:, None]
     assert_close(found, unflatten(jnp.asarray(g.mean(0), jnp.float32), start()), 1e-5)
@@ -255,11 +243,11 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
             "noise_on_each: the lots are Poisson",
         ),
         (
-            lambda: after_a_round(
+            lambda: looked_at(
                 dp_sgd_wav(
                     local(wavelet_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
                     sampler=everyone(CLIENTS),
-                )
+                ), start(), FEDERATION,
             ),
             "d: 5, but a contribution has 4 coordinates; give that",
         ),

@@ -54,55 +54,27 @@ def after_rounds(algorithm, federation, rounds=1, params=None):
     return state.params, metrics
 
 
-def updates(federation, theta, *, rate, steps, momentum=0.5):
-    """f64[clients, d]: theta - theta_i of every client, on all its records at once."""
-    return np.stack(
-        [
-            theta
-            - heavy_ball(theta, *records(federation, i), steps=steps, rate=rate, momentum=momentum)
-            for i in range(federation.num_clients)
-        ]
-    )
+def trained(federation, theta, *, rate, steps, momentum=0.5):
+    """f64[clients, d]: theta_i of every client, on all its records at once."""
+    given = {"steps": steps, "rate": rate, "momentum": momentum}
+    return np.stack([heavy_ball(theta, *records(federation, i), **given) for i in range(5)])
 
 
-def test_one_client_is_sgd_with_momentum():
-    """Three rounds of five steps: momentum starts afresh and the rate decays, round by round."""
-    federation = regression([4])
-    algorithm = fed_avg(squared, sampler=everyone(1), optimizer=sgd, batches=epochs(5, 4))
-    params, _ = after_rounds(algorithm, federation, rounds=3)
-
-    x, y = records(federation, 0)
-
-    def sgd_alone(momentum_is_reset):
-        theta, state = start(), None
-        for t in range(3):
-            optimizer = optax.sgd(0.1 * 0.9**t, momentum=0.5)
-            if momentum_is_reset or state is None:
-                state = optimizer.init(theta)
-            for _ in range(5):
-                g = gradient(vector(theta), x, y)
-                grads = {"b": jnp.float32(g[0]), "w": jnp.asarray(g[1:], jnp.float32)}
-                step, state = optimizer.update(grads, state, theta)
-                theta = optax.apply_updates(theta, step)
-        return theta
-
-    assert_close(params, sgd_alone(momentum_is_reset=True))
-    difference = vector(params) - vector(sgd_alone(momentum_is_reset=False))
-    assert np.abs(difference).max() > 1e-3  # the test can tell
-
-
-def test_a_round_is_the_mean_of_local_training():
-    """Clients of unequal size count equally."""
+def test_rounds_are_the_mean_of_local_training():
+    """Three rounds: momentum starts afresh, the rate decays, clients of unequal size count equally."""
     federation = regression(SIZES)
     algorithm = fed_avg(squared, sampler=everyone(5), optimizer=sgd, batches=epochs(3, WIDEST))
-    params, metrics = after_rounds(algorithm, federation)
-    theta = vector(start())
-    deltas = updates(federation, theta, rate=0.1, steps=3)
-    assert_close(vector(params), theta - deltas.mean(0))
+    first, metrics = after_rounds(algorithm, federation)
+    deltas = vector(start()) - trained(federation, vector(start()), rate=0.1, steps=3)
     norms = np.linalg.norm(deltas, axis=1)
+    assert_close(vector(first), vector(start()) - deltas.mean(0))
     np.testing.assert_allclose(metrics["diagnostics"]["mean_update_norm"], norms.mean(), rtol=1e-5)
     assert metrics["cohort_size"] == 5
     assert (metrics["uplink"].values, metrics["uplink"].bits_per_value) == (4, 32)
+    theta = vector(start())
+    for t in range(3):
+        theta = trained(federation, theta, rate=0.1 * 0.9**t, steps=3).mean(0)
+    assert_close(vector(after_rounds(algorithm, federation, rounds=3)[0]), theta)
 
 
 def test_fed_sgd_is_one_step_on_the_mean_gradient():
@@ -124,29 +96,33 @@ def test_no_clip_and_no_noise_is_fed_avg_to_the_bit():
     common = {"sampler": fixed_size(5, 3), "optimizer": sgd, "batches": steps(2, 2)}
     plain = fed_avg(squared, **common)
     private = dp_fed_avg(squared, **common, clip_norm=math.inf, noise_multiplier=0)
-    far = dp_fed_avg(squared, **common, clip_norm=1e6, noise_multiplier=0)
     expected = after_rounds(plain, federation, rounds=2)
     assert_identical(after_rounds(private, federation, rounds=2), expected)
-    assert_identical(after_rounds(far, federation, rounds=2), expected)
 
 
 def test_updates_are_clipped_before_they_are_averaged():
+    """In any order of the clients; one whose update is NaN counts as 0 and breaks nobody else."""
     federation = regression(SIZES)
     theta = vector(start())
-    deltas = updates(federation, theta, rate=0.1, steps=3)
+    deltas = theta - trained(federation, theta, rate=0.1, steps=3)
     norms = np.linalg.norm(deltas, axis=1)
     clip_norm = float(np.median(norms))  # clips some and not others
-    algorithm = dp_fed_avg(
-        squared,
-        sampler=everyone(5),
-        optimizer=sgd,
-        batches=epochs(3, WIDEST),
-        clip_norm=clip_norm,
-        noise_multiplier=0,
-    )
-    params, _ = after_rounds(algorithm, federation)
+    private = {"clip_norm": clip_norm, "noise_multiplier": 0, "batches": epochs(3, WIDEST)}
+    algorithm = dp_fed_avg(squared, sampler=everyone(5), optimizer=sgd, **private)
     clipped = deltas * np.minimum(1, clip_norm / norms)[:, None]
+    params, _ = after_rounds(algorithm, federation)
     assert_close(vector(params), theta - clipped.mean(0))
+
+    order = np.array([3, 0, 4, 2, 1])
+    shuffled = federation.replace(rows=federation.rows[order], size=federation.size[order])
+    assert_close(after_rounds(algorithm, shuffled)[0], params)
+
+    spoilt = np.array(federation.examples["y"])
+    spoilt[federation.rows[1, 0]] = np.nan
+    broken = federation.replace(examples=federation.examples | {"y": jnp.asarray(spoilt)})
+    params, metrics = after_rounds(algorithm, broken)
+    assert np.isnan(metrics["diagnostics"]["mean_update_norm"])
+    assert_close(vector(params), theta - np.delete(clipped, 1, axis=0).sum(0) / 5)
 
 
 def still(features, clients):
@@ -161,8 +137,8 @@ NOISY = {"optimizer": sgd, "batches": full_batch(), "clip_norm": 0.5, "noise_mul
 
 @pytest.mark.parametrize(
     ("sampler", "divisor"),
-    [(fixed_size(6, 3), 3), (poisson(6, 0.25, 6), 1.5), (poisson(6, 1e-6, 2), 6e-6)],
-    ids=["fixed", "poisson", "empty"],
+    [(fixed_size(6, 3), 3), (poisson(6, 1e-6, 2), 6e-6)],
+    ids=["fixed", "poisson, empty"],
 )
 def test_noise_of_the_released_mean(sampler, divisor):
     """Standard deviation C sigma / r, with the expected r: an empty cohort gets its noise as well."""
@@ -196,34 +172,6 @@ def test_poisson_divides_by_the_expected_size():
         sizes.add(size := int(metrics["cohort_size"]))
         assert_close(vector(after.params), theta - size * delta / 2.4)
     assert len(sizes) > 2
-
-
-def test_the_order_of_the_clients_does_not_matter():
-    federation = regression(SIZES)
-    order = jnp.array([3, 0, 4, 2, 1])
-    shuffled = federation.replace(rows=federation.rows[order], size=federation.size[order])
-    algorithm = dp_fed_avg(
-        squared, sampler=everyone(5), **NOISY | {"noise_multiplier": 0, "clip_norm": 0.1}
-    )
-    assert_close(
-        after_rounds(algorithm, shuffled, rounds=2)[0],
-        after_rounds(algorithm, federation, rounds=2)[0],
-    )
-
-
-def test_a_client_that_breaks_down_does_not_break_the_others():
-    """One client's update is NaN; with a clip, it counts as 0, and the bound holds."""
-    federation = regression(SIZES)
-    spoilt = federation.examples["y"].at[federation.rows[1, 0]].set(jnp.nan)
-    algorithm = dp_fed_avg(
-        squared, sampler=everyone(5), **NOISY | {"noise_multiplier": 0, "clip_norm": 10.0}
-    )
-    broken = federation.replace(examples=federation.examples | {"y": spoilt})
-    params, metrics = after_rounds(algorithm, broken)
-    assert np.isnan(metrics["diagnostics"]["mean_update_norm"])
-    theta = vector(start())
-    deltas = updates(federation, theta, rate=0.1, steps=1)
-    assert_close(vector(params), theta - np.delete(deltas, 1, axis=0).sum(0) / 5)
 
 
 def test_a_mechanism_can_be_given_to_fed_avg():

@@ -8,7 +8,6 @@ from scipy import stats
 from small import (
     FALSE_ALARM,
     assert_close,
-    assert_identical,
     assert_normal,
     heavy_ball,
     one_round,
@@ -67,7 +66,7 @@ def test_all_coordinates_is_dp_fed_avg():
 
     Fed-SMP keeps half of its key for choosing coordinates.
     """
-    federation = regression(SIZES, features=FEATURES, public=5)
+    federation = regression(SIZES, features=FEATURES)
     common = {
         "sampler": fixed_size(5, 3),
         "optimizer": sgd,
@@ -78,10 +77,9 @@ def test_all_coordinates_is_dp_fed_avg():
     plain = dp_fed_avg(squared, **common)
     half = plain._replace(round=lambda key, *rest: plain.round(jax.random.split(key)[1], *rest))
     dense, expected = step_of(half, federation)
-    for sparsifier in (select_rand_k(1.0), select_top_k(1.0, full_batch())):
-        sparse, metrics = step_of(fed_smp(squared, sparsifier=sparsifier, **common), federation)
-        assert_close(sparse, dense)
-        assert_close(metrics, expected)
+    sparse, metrics = step_of(fed_smp(squared, sparsifier=select_rand_k(1.0), **common), federation)
+    assert_close(sparse, dense)
+    assert_close(metrics, expected)
 
 
 def clipped_mean(contributions, clip_norm):
@@ -218,9 +216,10 @@ def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
 COMMON = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
 
 
-def smp(sparsifier, **changed):
+def looked(sparsifier, **changed):
     settings = COMMON | {"clip_norm": 1.0, "noise_multiplier": 1.0} | changed
-    return fed_smp(squared, sparsifier=sparsifier, **settings)
+    algorithm = fed_smp(squared, sparsifier=sparsifier, **settings)
+    return looked_at(algorithm, start(FEATURES), regression(SIZES, features=FEATURES))
 
 
 @pytest.mark.parametrize(
@@ -228,35 +227,15 @@ def smp(sparsifier, **changed):
     [
         (lambda: select_rand_k(0), r"p: 0 is not in \(0, 1\]"),
         (lambda: select_rand_k(1.01), r"p: 1\.01 is not in \(0, 1\]"),
-        (lambda: select_top_k(-0.1, full_batch()), r"p: -0\.1 is not in \(0, 1\]"),
         (lambda: select_top_k(float("nan"), full_batch()), r"p: nan is not in \(0, 1\]"),
-        (lambda: smp(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1 is not positive"),
-        (lambda: smp(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1 is not in"),
+        (lambda: looked(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1 is not positive"),
+        (lambda: looked(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1 is not in"),
+        (lambda: looked(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),
+        (lambda: looked(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
+        (lambda: looked(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
     ],
 )
-def test_errors_at_construction(make, message):
+def test_wrong_input(make, message):
     with pytest.raises(ValueError, match=message) as error:
         make()
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "message"),
-    [
-        (smp(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 coordinates; choose p"),
-        (smp(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
-        (smp(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
-    ],
-)
-def test_errors_at_init(algorithm, message):
-    with pytest.raises(ValueError, match=message) as error:
-        looked_at(algorithm, start(FEATURES), regression(SIZES, features=FEATURES))
-    assert "\n" not in str(error.value)
-
-
-def test_rounds_keep_the_structure_of_the_state():
-    federation = regression(SIZES, features=FEATURES)
-    algorithm = smp(select_rand_k(0.5))
-    state = algorithm.init(start(FEATURES), federation)
-    after, _ = jax.eval_shape(one_round(algorithm), KEY, state, federation)
-    assert_identical(jax.tree.map(jnp.shape, after), jax.tree.map(jnp.shape, state))

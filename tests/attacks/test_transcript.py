@@ -31,6 +31,10 @@ MODELS = 0.1 * jax.random.normal(jax.random.key(0), (M, D))
 
 def messages(transmission=None, exchanges=10, decay="linear", gamma=0.1):
     """What the server sees of one round of MSP-FL, and of MSPDQ-FL."""
+    return np.asarray(jax.jit(lambda: _messages(transmission, exchanges, decay, gamma))())
+
+
+def _messages(transmission, exchanges, decay, gamma):
     transmission = transmission or full_precision()
     draw = splitting.uniform(0.3).draw
     a = jax.vmap(draw)(jax.random.split(jax.random.key(1), M), MODELS, NUMBERS)
@@ -51,12 +55,14 @@ def error(found):
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-@pytest.mark.parametrize("exchanges", [2, 10])
-def test_it_recovers_numbers_weights_and_models(decay, exchanges):
-    found = least_squares(messages(exchanges=exchanges, decay=decay), 0.5, DECAYS[decay])
-    np.testing.assert_allclose(found.number, NUMBERS, atol=2e-2)
-    np.testing.assert_allclose(found.weight, 0.1, rtol=2e-2)
-    assert np.max(error(found.model)) < 5e-3
+def test_it_recovers_numbers_weights_and_models(decay):
+    """From the first two exchanges as from all ten."""
+    seen = messages(decay=decay)
+    for exchanges in (2, 10):
+        found = least_squares(seen[: exchanges + 1], 0.5, DECAYS[decay])
+        np.testing.assert_allclose(found.number, NUMBERS, atol=2e-2)
+        np.testing.assert_allclose(found.weight, 0.1, rtol=2e-2)
+        assert np.max(error(found.model)) < 5e-3
 
 
 def test_the_messages_kept_are_those_that_were_sent():
@@ -103,7 +109,8 @@ def test_unmixing_finds_the_direction_of_the_updates(transmission):
     start = Submodels(a, (2 * (theta - updates) - a)[:, None], jnp.ones((M, 1), bool))
     sent = Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
     used = coupling(0.5, 0.3, "linear")
-    seen = agree(jax.random.key(3), start, sent, used, transmission, 10, 10).messages
+    run = jax.jit(lambda *x: agree(jax.random.key(3), *x, used, transmission, 10, 10).messages)
+    seen = run(start, sent)
     assert np.min(cosines(unmixed(seen, theta, 0.5), updates)) > 0.8
     assert np.max(cosines(unmixed(seen, theta, 0.1), updates)) < 0.8  # another e than was used
     assert np.max(cosines(theta - seen[-1], updates)) < 0.7

@@ -1,11 +1,15 @@
 """What a server sees of every family of algorithms, and what inversion makes of it."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from small import assert_close, assert_normal, classification, filled
+from victims import IMAGES, LABELS, loss
+from victims import PARAMS as THETA
 
 import fedpriv as fp
 from fedpriv.attacks.scores import mse
@@ -39,14 +43,19 @@ def view(algorithm, seed=0):
     return jax.tree.map(np.asarray, seen(jax.random.key(seed)))
 
 
-def gradients(ids):
-    """RATE times the gradient of each client's one example, f32[ids, D]."""
+@cache
+def every_gradient():
+    """RATE times the gradient of each client's one example, f32[CLIENTS, D]."""
 
-    def one(i):
-        example = jax.tree.map(lambda leaf: leaf[FEDERATION.rows[i, 0]], FEDERATION.examples)
+    def one(row):
+        example = jax.tree.map(lambda leaf: leaf[row], FEDERATION.examples)
         return RATE * flatten(jax.grad(MODEL.loss)(PARAMS, example))
 
-    return np.stack([one(i) for i in ids])
+    return np.asarray(jax.jit(jax.vmap(one))(FEDERATION.rows[:, 0]))
+
+
+def gradients(ids):
+    return every_gradient()[np.asarray(ids)]
 
 
 def clipped(updates, norm):
@@ -180,9 +189,12 @@ def test_labels_are_read_off_what_was_sent():
     update = jnp.asarray(gradients(range(CLIENTS)))
     cohort = fp.Draw(jnp.arange(CLIENTS), jnp.ones(CLIENTS, bool))
 
+    def of_view(seen):
+        return infer_labels(seen, PARAMS, lambda p: p["params"]["Dense_0"])
+
     def inferred(sent):
         seen = View(update * sent, sent, cohort)
-        return np.asarray(infer_labels(seen, PARAMS, lambda p: p["params"]["Dense_0"]))
+        return np.asarray(jax.jit(of_view)(seen))
 
     np.testing.assert_array_equal(inferred(jnp.ones(D, bool)), true)
     without_bias = jnp.arange(D) >= 3  # flattened, the bias comes first
@@ -205,13 +217,10 @@ def test_simulated_training_is_training():
 
 
 VICTIMS = 3
-DIGITS = fp.datasets.load("digits")
 ATTACKED = fp.Federation.from_arrays(
-    DIGITS.train, [np.array([i]) for i in range(VICTIMS)], num_classes=10
+    {"image": IMAGES[:VICTIMS], "label": LABELS[:VICTIMS]},
+    [np.array([i]) for i in range(VICTIMS)],
 )
-IMAGES = jnp.asarray(DIGITS.train["image"][:VICTIMS], jnp.float32) / 255
-LENET = fp.models.classifier(fp.models.SigmoidLeNet(10), (8, 8, 1))
-THETA = LENET.init(jax.random.key(0))
 EACH = {
     "sampler": fp.everyone(VICTIMS),
     "optimizer": lambda t: optax.sgd(0.2),
@@ -225,11 +234,11 @@ def attack():
 
     @jax.jit
     def run(seen):
-        labels = infer_labels(seen, THETA, lambda p: p["params"]["Dense_0"])
-        observe = local_update(LENET.loss, THETA, optax.sgd(0.2))
+        labels = infer_labels(seen, THETA, lambda p: p["last"])
+        observe = local_update(loss, THETA, optax.sgd(0.2))
         found = invert_view(seen, observe, labels, (8, 8, 1), jax.random.key(5), steps=200)
-        right = labels == ATTACKED.examples["label"][:VICTIMS]
-        return jnp.median(mse(found.image, IMAGES)), found.distance, right
+        right = labels == LABELS[:VICTIMS]
+        return jnp.median(mse(found.image, IMAGES[:VICTIMS])), found.distance, right
 
     return lambda seen: jax.device_get(run(seen._replace(transcript=None)))
 
@@ -240,11 +249,11 @@ def seen_by(algorithm):
 
 
 def test_an_update_gives_the_image_away_and_noise_does_not(attack):
-    error, distance, right = attack(seen_by(fp.fed_avg(LENET.loss, **EACH)))
+    error, distance, right = attack(seen_by(fp.fed_avg(loss, **EACH)))
     assert error < 5e-3
     assert distance.max() < 1e-3
     assert right.all()
-    noisy = fp.dp_fed_avg(LENET.loss, **EACH, clip_norm=1.0, noise_multiplier=1.0)
+    noisy = fp.dp_fed_avg(loss, **EACH, clip_norm=1.0, noise_multiplier=1.0)
     error, distance, _ = attack(seen_by(noisy))
     assert error > 0.1
     assert distance.min() > 1  # cosine below 1/2
@@ -252,7 +261,7 @@ def test_an_update_gives_the_image_away_and_noise_does_not(attack):
 
 def test_a_clipped_update_is_as_good_as_any(attack):
     """Directions are matched, so that an unknown scale hides nothing."""
-    tight = fp.dp_fed_avg(LENET.loss, **EACH, clip_norm=1e-3, noise_multiplier=0.0)
+    tight = fp.dp_fed_avg(loss, **EACH, clip_norm=1e-3, noise_multiplier=0.0)
     found = seen_by(tight)
     assert np.linalg.norm(found.update, axis=1) == pytest.approx(1e-3, rel=1e-4)
     assert attack(found)[0] < 5e-3
@@ -260,7 +269,7 @@ def test_a_clipped_update_is_as_good_as_any(attack):
 
 def test_the_transcript_undoes_model_splitting(attack):
     made = fp.msp_fl(
-        LENET.loss,
+        loss,
         **EACH,
         splitting=fp.splitting.uniform(0.3),
         coupling=fp.consensus.coupling(0.5, 0.1),

@@ -89,12 +89,13 @@ class Simulated:
 
 
 SAMPLINGS = [Everyone(10), FixedSize(10, 3), Poisson(10, 0.3)]
-GRID = list(itertools.product([1, 3], [1, 4], SAMPLINGS, [None, FixedSize(8, 2)]))
+GRID = itertools.product([(1, 1), (3, 4)], SAMPLINGS, [None, FixedSize(8, 2)])
 
 
 @pytest.mark.parametrize("view", ["server", "third_party"])
-@pytest.mark.parametrize(("steps", "local_steps", "sampling", "participation"), GRID)
-def test_accountants_bound_the_simulated_event(view, steps, local_steps, sampling, participation):
+@pytest.mark.parametrize(("counts", "sampling", "participation"), list(GRID))
+def test_accountants_bound_the_simulated_event(view, counts, sampling, participation):
+    steps, local_steps = counts
     unit = "client" if view == "server" else "record"
     options = {"local_steps": local_steps, "participation": participation}
     made = Release(view, unit, 1.1, sampling, steps, **options)

@@ -6,23 +6,33 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import laplace, norm
 
 from fedpriv.privacy import FixedSize, Poisson, Release, losses
-from fedpriv.privacy.curves import gaussian_delta, remove_delta, replace_delta
+from fedpriv.privacy.curves import (
+    gaussian_delta,
+    laplace_delta,
+    remove_delta,
+    replace_delta,
+    shown_delta,
+)
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.renyi import _round as round_divergences
 
-AXIS = np.linspace(-25, 25, 20001)
+LAWS = {"gaussian": norm, "laplace": laplace}
+AXES = {"gaussian": np.linspace(-25, 25, 20001), "laplace": np.linspace(-40, 40, 80001)}
+CLOSE = {"gaussian": {"rel": 1e-5, "abs": 1e-9}, "laplace": {"rel": 1e-4, "abs": 1e-6}}
+WORST = {"gaussian": {"rel": 1e-5, "abs": 1e-7}, "laplace": {"rel": 1e-3, "abs": 1e-6}}
 EPSILONS = (-2.0, -0.5, -0.1, 0.0, 0.05, 0.3, 1.0, 2.5)
 
 
-def density(weights_and_means, sigma):
-    return sum(weight * norm.pdf(AXIS, mean, sigma) for weight, mean in weights_and_means)
+def density(weights_and_means, scale, noise="gaussian"):
+    law, axis = LAWS[noise], AXES[noise]
+    return sum(weight * law.pdf(axis, mean, scale) for weight, mean in weights_and_means)
 
 
-def hockey_stick(p, q, epsilon):
-    return np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), AXIS)
+def hockey_stick(p, q, epsilon, noise="gaussian"):
+    return np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), AXES[noise])
 
 
 def sums_of_subsets(values, size):
@@ -49,41 +59,55 @@ def certified_delta(sampling, multiplier, steps, epsilon):
     return composed.get_delta_for_epsilon(epsilon)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("separation", [0.2, 1.0, 4.0])
-def test_gaussian_delta(epsilon, separation):
-    p, q = density([(1, separation)], 1.0), density([(1, 0.0)], 1.0)
-    exact = hockey_stick(p, q, epsilon)
-    assert gaussian_delta(epsilon, separation) == pytest.approx(exact, rel=1e-5, abs=1e-9)
+@pytest.mark.parametrize(
+    ("noise", "curve"), [("gaussian", gaussian_delta), ("laplace", laplace_delta)]
+)
+def test_one_release(noise, curve):
+    for separation, epsilon in itertools.product((0.2, 1.0, 4.0), EPSILONS):
+        p, q = (density([(1, mean)], 1.0, noise) for mean in (separation, 0.0))
+        exact = hockey_stick(p, q, epsilon, noise)
+        assert curve(epsilon, separation) == pytest.approx(exact, **CLOSE[noise])
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.5, 1.0])
-def test_remove_delta(rate):
-    sigma = 0.8
-    p = density([(1 - rate, 0.0), (rate, 1.0)], sigma)
-    q = density([(1.0, 0.0)], sigma)
-    for epsilon in (e for e in EPSILONS if e >= 0):
-        exact = hockey_stick(p, q, epsilon)
-        assert remove_delta(epsilon, sigma, rate) == pytest.approx(exact, rel=1e-5, abs=1e-9)
-        assert hockey_stick(q, p, epsilon) <= exact + 1e-9  # removing is the worse direction
+@pytest.mark.parametrize("noise", LAWS)
+def test_sampled_rounds(noise, rate):
+    """Hidden, where removing is the worse direction, and shown."""
+    scale = 0.8
+    drawn, not_drawn = density([(1, 1.0)], scale, noise), density([(1, 0.0)], scale, noise)
+    mixed = rate * drawn + (1 - rate) * not_drawn
+    for epsilon in EPSILONS:
+        shown = (1 - rate) * max(0, 1 - math.exp(epsilon))
+        shown += rate * hockey_stick(drawn, not_drawn, epsilon, noise)
+        found = float(shown_delta(epsilon, scale, rate, noise))
+        assert found == pytest.approx(shown, **CLOSE[noise])
+        if epsilon >= 0:
+            exact = hockey_stick(mixed, not_drawn, epsilon, noise)
+            found = float(remove_delta(epsilon, scale, rate, noise))
+            assert found == pytest.approx(exact, **CLOSE[noise])
+            assert hockey_stick(not_drawn, mixed, epsilon, noise) <= exact + CLOSE[noise]["abs"]
 
 
-@pytest.mark.parametrize(("population", "size"), [(3, 1), (3, 2), (4, 2)])
-def test_replace_delta_bounds_every_pair_and_is_attained(population, size):
-    """All neighbours with values in {-1, 0, 1}; noise sigma, hence multiplier sigma / 2."""
-    sigma = 1.2
+@pytest.mark.parametrize(
+    ("noise", "population", "size"),
+    [("gaussian", 3, 1), ("gaussian", 3, 2), ("gaussian", 4, 2), ("laplace", 3, 1)],
+)
+def test_replace_delta_bounds_every_pair_and_is_attained(noise, population, size):
+    """All neighbours with values in {-1, 0, 1}; noise scale, hence multiplier scale / 2."""
+    scale = 1.2
     worst = dict.fromkeys(EPSILONS, 0.0)
     for others in itertools.product((-1, 0, 1), repeat=population - 1):
         laws = [
-            density(sums_of_subsets((unit, *others), size), sigma) for unit in (-1.0, 0.0, 0.5, 1.0)
+            density(sums_of_subsets((unit, *others), size), scale, noise)
+            for unit in (-1.0, 0.0, 0.5, 1.0)
         ]
         for p, q in itertools.permutations(laws, 2):
             for epsilon in EPSILONS:
-                worst[epsilon] = max(worst[epsilon], hockey_stick(p, q, epsilon))
+                worst[epsilon] = max(worst[epsilon], hockey_stick(p, q, epsilon, noise))
     for epsilon, exact in worst.items():
-        bound = float(replace_delta(epsilon, sigma / 2, size / population))
-        assert bound >= exact - 1e-7  # the error of the integration
-        assert bound == pytest.approx(exact, rel=1e-5, abs=1e-7)
+        bound = float(replace_delta(epsilon, scale / 2, size / population, noise))
+        assert bound >= exact - WORST[noise]["abs"]  # the error of the integration
+        assert bound == pytest.approx(exact, **WORST[noise])
 
 
 def test_add_or_remove_curve_fails_for_fixed_size():
@@ -110,7 +134,7 @@ def test_two_rounds_of_fixed_size_against_a_concrete_pair():
     The composed bound is valid but no longer attained: one curve stands for both directions.
     """
     sigma, epsilon = 1.2, 0.5
-    axis = AXIS[::20]
+    axis = AXES["gaussian"][::20]
     pair = [
         sum(w * norm.pdf(axis, mean, sigma) for w, mean in sums_of_subsets(values, 1))
         for values in ((1, -1, -1), (-1, -1, -1))

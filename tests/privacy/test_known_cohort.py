@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 from fedpriv.privacy.curves import gaussian_delta
+from fedpriv.privacy.cuts import chance_of_cuts
 from fedpriv.privacy.known_cohort import participations
 
 DELTA = 1e-4
@@ -103,3 +104,89 @@ def test_releases_of_other_views_are_ignored():
     one = secagg(1.4, FixedSize(60, 6), 5)
     bare = Release("server", "client", 0.0, FixedSize(60, 6), 5, reason="messages in clear")
     assert epsilon_of(one, bare) == epsilon_of(one)
+
+
+# Records drawn by a client in local steps, clients drawn in rounds: the view is told which clients take part
+
+ROUNDS, STEPS, RATE = 6, 3, 0.25
+CLIENTS = FixedSize(20, 5)
+RECORDS = {
+    "replace_one": FixedSize(100, 10),
+    "add_or_remove": Poisson(100, 0.1),
+    "zero_out": Everyone(100),
+}
+
+
+def nested(records, view="server", steps=ROUNDS, local_steps=STEPS, participation=CLIENTS, **more):
+    arguments = {
+        "noise_is_split": False,
+        "local_steps": local_steps,
+        "participation": participation,
+    }
+    return Release(view, "record", 1.6, records, steps, **arguments | more)
+
+
+def epsilon(release, view="server"):
+    return epsilon_of(release, view=view)
+
+
+@pytest.mark.parametrize("relation", RECORDS)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_against_the_sum_over_participations(relation, noise):
+    """delta = sum_n Bin(n; T, l) delta of n K plain local steps, each composed on its own."""
+    records = RECORDS[relation]
+    certificate = certify_releases([nested(records, noise=noise)], DELTA, "server")
+    assert certificate.relation == relation
+    total = 0.0
+    for n in range(1, ROUNDS + 1):
+        plain = [nested(records, steps=n * STEPS, local_steps=1, participation=None, noise=noise)]
+        composed = losses.compose(plain, relation, losses.cell_width(plain, relation))
+        total += binom.pmf(n, ROUNDS, RATE) * composed.get_delta_for_epsilon(certificate.epsilon)
+    assert total == pytest.approx(DELTA, rel=2e-2)  # two ways to discretise
+
+
+@pytest.mark.parametrize("relation", RECORDS)
+def test_a_client_in_every_round_composes_all_steps(relation):
+    records = RECORDS[relation]
+    always = epsilon(nested(records, participation=Everyone(20)))
+    plain = epsilon(nested(records, steps=ROUNDS * STEPS, local_steps=1, participation=None))
+    assert always == pytest.approx(plain, rel=1e-3)
+    assert epsilon(nested(records)) < always
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove"])
+def test_renyi_is_a_bound_as_well(relation):
+    certificate = certify_releases([nested(RECORDS[relation])], DELTA, "server")
+    assert certificate.accountant == "PLD"
+    assert certificate.epsilons["PLD"] < certificate.epsilons["RDP"] < math.inf
+
+
+def test_no_view_is_more_than_another_but_for_shares():
+    found = {
+        view: epsilon(nested(FixedSize(100, 10), view), view=view)
+        for view in ("third_party", "server", "server_secagg")
+    }
+    assert len(set(found.values())) == 1
+
+
+def test_every_local_step_can_be_cut():
+    cut = nested(Poisson(100, 0.1, 25))
+    assert chance_of_cuts([cut]) == pytest.approx(ROUNDS * STEPS * binom.sf(25, 100, 0.1))
+
+
+def test_the_draw_of_clients_is_among_the_assumptions():
+    for records in RECORDS.values():
+        texts = " ".join(certify_releases([nested(records)], DELTA, "server").assumptions)
+        assert "average over" in texts
+        assert "every unit takes part in every round" not in texts
+    event = certify_releases([nested(FixedSize(100, 10))], DELTA, "server").event
+    assert "6 x 3 x gaussian" in event
+    assert "of a client in FixedSize(population=20, size=5)" in event
+
+
+def test_monotone_in_steps_and_rates():
+    records = FixedSize(100, 10)
+    by_steps = [epsilon(nested(records, local_steps=k)) for k in (1, 2, 5)]
+    by_rate = [epsilon(nested(records, participation=FixedSize(20, n))) for n in (1, 5, 20)]
+    assert np.all(np.diff(by_steps) > 0)
+    assert np.all(np.diff(by_rate) > 0)

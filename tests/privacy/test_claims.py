@@ -227,15 +227,6 @@ def test_a_constant_gradient_is_the_worst(m):
     assert np.linalg.norm(moved) == pytest.approx(1 / haar_multiplier(1.0, m, "gradient"))
 
 
-@pytest.mark.parametrize("m", SIZES)
-def test_variance_after_the_inverse_transform(m):
-    """Every coordinate gets sigma^2 C^2 (1 / 3 + 2 / (3 m^2)) (here sigma C = 1)."""
-    matrix, weights = haar(m)
-    inverse = np.linalg.inv(matrix)
-    variance = np.diag(inverse @ np.diag(weights**-2) @ inverse.T)
-    assert variance == pytest.approx(np.full(m, 1 / 3 + 2 / (3 * m * m)), rel=1e-12)
-
-
 def test_haar_multiplier_of_one_number_is_that_of_its_noise():
     for clip in ("coefficients", "gradient", "levels"):
         assert haar_multiplier(1.3, 1, clip) == pytest.approx(1.3, rel=1e-15)

@@ -31,8 +31,9 @@ AT_TEN = start(), blank(algorithm(1.0, everyone(10)), 1)
 AT_NINE = start(), blank(NINE, 1)
 
 
-@pytest.mark.parametrize("view", ["third_party", "server", "server_secagg"])
-@pytest.mark.parametrize("honest", [1.0, 0.8])
+@pytest.mark.parametrize(
+    ("view", "honest"), [("third_party", 0.8), ("server", 1.0), ("server_secagg", 0.8)]
+)
 def test_noise(view, honest):
     target = {"epsilon": 2.0, "rounds": 50, "delta": DELTA, "view": view, "honest": honest}
     sigma = calibrate_noise(algorithm, *HERE, **target, tolerance=1e-3)
