@@ -141,6 +141,20 @@ def test_a_round_keeps_no_transcript():
     assert 0 < memory.temp_size_in_bytes < exchanges * 4 * d  # what one client sends
 
 
+def test_schedules_of_the_paper():
+    """K_t = ceil(log_lambda eta_t), and max(that, ceil(1 / eta_t)), eta_t = 2 / (mu (theta + t))."""
+    mu, theta, contraction = 0.5, 9.0, 0.6
+    rate = lambda t: 2 / (mu * (theta + t))  # noqa: E731
+    for quantized in (False, True):
+        exchanges = consensus.by_rate(rate, contraction, 100, quantized=quantized)
+        for t in (0, 3, 17, 40):
+            expected = math.ceil(math.log(rate(t)) / math.log(contraction))
+            if quantized:
+                expected = max(expected, math.ceil(mu * (theta + t) / 2))
+            assert int(exchanges.at(jnp.int32(t))) == max(expected, 1)
+    assert int(consensus.by_rate(rate, 0.99, 7).at(jnp.int32(40))) == 7
+
+
 def test_uploads_and_proposition_3():
     """Where mu (theta + t) / 2 is the larger part of K_t, its sum is half of the bound's or less."""
     mu, theta, size = 0.01, 799.0, 20

@@ -120,7 +120,9 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     if "--coordinator" in args:  # test_processes starts several
         args = []
     before = ["", *args[:-1]]
-    args = [a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)]
+    args = [
+        a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)
+    ]
     trains = module in ("run", "sweep", "tune", "audit", "privacy")
     if {"--list", "--help", "--resume"} & set(args) or not trains:
         return args + OWN.get(module, [])

@@ -18,6 +18,7 @@ from fedpriv.privacy import (
     FixedSize,
     Poisson,
     Release,
+    WithReplacement,
     certify_releases,
     fed_smp_claim,
 )
@@ -266,3 +267,22 @@ def test_absurd_claims_are_numbers(multiplier):
     claim = fed_smp_claim(multiplier, SAMPLINGS[2], 10, 1e-5)
     assert math.isinf(claim.epsilon) == (multiplier < 1)
     assert claim.epsilon > 0
+
+
+def test_other_ways_of_drawing_cannot_be_mixed_with_replacement():
+    """A further, harmless release would have it accounted for as if cohorts were secret."""
+    replaced = Release("third_party", "client", 1.0, WithReplacement(100, 1, 0.01), 50)
+    alone = certify_releases([replaced], 1e-5, "third_party").epsilon
+    assert alone > 6
+    for other in (Poisson(100, 0.01), FixedSize(100, 1)):
+        quiet = Release("third_party", "client", 1e5, other, 1)
+        with pytest.raises(ValueError, match="draw all cohorts of a run in one way"):
+            certify_releases([replaced, quiet], 1e-5, "third_party")
+    everyone_once = Release("third_party", "client", 1e5, Everyone(100), 1)
+    both = certify_releases([replaced, everyone_once], 1e-5, "third_party").epsilon
+    assert both == pytest.approx(alone, rel=1e-3)
+    assert both >= alone * (1 - 1e-9)
+    assert any(
+        "are public" in text
+        for text in certify_releases([replaced], 1e-5, "third_party").assumptions
+    )
