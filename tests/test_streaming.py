@@ -87,7 +87,7 @@ def two_sums():
 
 
 RECORDS = fp.dp_scaffold_steps(
-    fp.per_example(squared), fp.subsets(PER_CLIENT, 2), 3, 0.1, **PRIVATE
+    fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE
 )
 SPLIT = {
     "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
@@ -95,14 +95,13 @@ SPLIT = {
     "coupling": fp.consensus.coupling(0.4, 0.1),
     "exchanges": fp.consensus.constant(3),
 }
-DP = {"sampler": POISSON, **LOCAL, **PRIVATE}
-OPENING = fp.dp_scaffold(RECORDS, sampler=FIXED, warm_start=2, everyone_first=True)
+DP = {"sampler": POISSON, "optimizer": sgd, "batches": fp.full_batch(), **PRIVATE}
 ALGORITHMS = {
     "fed_avg": fp.fed_avg(squared, sampler=FIXED, **LOCAL),
     "public records": fp.fed_smp(squared, sparsifier=fp.select_top_k(0.4, fp.full_batch()), **DP),
     "messages": fp.msp_fl(squared, **SPLIT, **LOCAL),
     "two sums": two_sums(),
-    "everyone first": OPENING,
+    "everyone first": fp.dp_scaffold(RECORDS, sampler=FIXED, warm_start=2, everyone_first=True),
     "canaries": canaries.with_canaries(fp.dp_fed_avg(squared, **DP), 2),
 }
 
@@ -128,7 +127,7 @@ def test_the_results_are_those_in_memory(name):
 def test_on_several_devices(clients):
     strategy = fp.Strategy(clients, 2)
     expected, found = (
-        run(OPENING, federation, seeds=(1,), strategy=strategy)
+        run(ALGORITHMS["two sums"], federation, seeds=(1,), strategy=strategy)
         for federation in (FEDERATION, streamed(FEDERATION))
     )
     assert_identical(found.state, expected.state)
@@ -141,19 +140,8 @@ def test_a_federation_for_each_seed():
     other = first.repartition([[0, 1, 2, 3, 4, 5, 6], [7], [8], [9, 10]], public=[11, 12])
     algorithm = fp.fed_avg(squared, sampler=fp.fixed_size(4, 2), **LOCAL)
 
-    def history(federations):
-        return fp.simulate(
-            algorithm,
-            start(),
-            federations,
-            first.examples,
-            score=score,
-            rounds=3,
-            seeds=(0, 0),
-            strategy=fp.Strategy(),
-        )
-
-    expected, found = history([first, other]), history([streamed(first), streamed(other)])
+    each = [first, other], [streamed(first), streamed(other)]
+    expected, found = (run(algorithm, federations, seeds=(0, 0)) for federations in each)
     assert_identical(found.state, expected.state)
     assert found.loss[-1, 0] != found.loss[-1, 1]
 
@@ -205,12 +193,12 @@ class Counted(np.memmap):
         return super().__getitem__(rows)
 
 
-MANY, EACH, SIDE = 100_000, 2, 8
+MANY, EACH, SIDE = 100_000, 4, 16
 
 
 @pytest.fixture
 def large(tmp_path):
-    """100,000 clients, 13 MB of images on disk whose brightness tells their label."""
+    """100,000 clients, 102 MB of images on disk whose brightness tells their label."""
     rng = np.random.default_rng(0)
     shape = (MANY * EACH, SIDE, SIDE, 1)
     image = np.lib.format.open_memmap(tmp_path / "image.npy", "w+", np.uint8, shape)
@@ -323,13 +311,7 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
         return after._replace(round=t + 1), seen
 
     monkeypatch.setattr(importlib.import_module("fedpriv.engine.simulate"), "numbered_round", noted)
-    run(
-        plain,
-        hooked(FEDERATION, reading),
-        seeds=(0,),
-        rounds=rounds,
-        every=2,
-    )
+    run(plain, hooked(FEDERATION, reading), seeds=(0,), rounds=rounds)
     expected = [("read", 0)]
     for t in range(rounds):
         expected += [("read", t + 1), ("ran", t)] if t + 1 < rounds else [("ran", t)]
