@@ -67,7 +67,7 @@ def watched(algorithm, *args, **kwargs):
 
 
 FEDERATION = regression([4] * 6, public=4)
-TEST = regression([7], seed=1).examples
+TEST = jax.tree.map(np.asarray, regression([7], seed=1).examples)
 ALGORITHM = fp.dp_fed_avg(
     squared,
     sampler=fixed_size(6, 4),
