@@ -193,10 +193,10 @@ def test_without_exchanges_it_is_the_mean_of_what_was_sent():
 
 
 def test_rounds_beyond_k_do_nothing():
-    begun, way = split(jax.random.key(4), MODELS, UNEQUAL, 3), consensus.fixed(8, 5.0)
+    begun, way = split(jax.random.key(4), MODELS, UNEQUAL, 3), consensus.fixed(8, 0.3)
     one, other = (agreed(begun, PAPER, way, 3, most) for most in (3, 9))
     np.testing.assert_array_equal(one.model, other.model)
-    np.testing.assert_array_equal(one.saturated, other.saturated)
+    assert one.saturated == other.saturated > 0
 
 
 def by_hand(key, start, sent, e, gamma, bits, rounds, norm="frobenius"):
