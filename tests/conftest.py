@@ -38,7 +38,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def quick_to_compile() -> Iterator[None]:
     """Programs that XLA hardly optimises: for modules that spend their time compiling tiny ones.
 
-    Numbers are the same up to rounding. The modules of convolutions, models and the custom round use what users get.
+    Numbers are the same up to rounding. The modules of convolutions and models use what users get.
     """
     jax.config.update("jax_disable_most_optimizations", True)
     yield

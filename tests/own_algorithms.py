@@ -4,21 +4,21 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
-from small import classification
+from jax import lax
+from small import regression, squared, start
 
 import fedpriv as fp
 from fedpriv.compression.sparsification import rand_k
 from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
 
 CLIENTS, RECORDS = 6, 3
-FEDERATION, TEST, MODEL = classification(CLIENTS, RECORDS)
-PARAMS = MODEL.init(jax.random.key(0))
+FEDERATION = regression([RECORDS] * CLIENTS, features=14, public=4)
+PARAMS = start(14)
 D = dimension(PARAMS)
 POISSON = fp.poisson(CLIENTS, 0.4, 5)
 CLIP, SIGMA = 0.5, 1.4
 GAUSSIAN = fp.gaussian(CLIP, SIGMA)
-GRAD = fp.mean_grad(MODEL.loss)
+GRAD = fp.mean_grad(squared)
 
 
 class State(NamedTuple):
@@ -33,11 +33,9 @@ def starting(extra: Any = ()):
     return lambda params, federation: State(params, jnp.int32(0), extra)
 
 
-def update(state, key, shard, batches=None):
-    """theta - theta_i."""
-    local = {"grad": GRAD, "optimizer": optax.sgd(0.1), "batches": batches or fp.full_batch()}
-    trained = fp.train(key, state.params, shard, **local)
-    return jax.tree.map(jnp.subtract, state.params, trained)
+def update(state, key, shard):
+    """theta - theta_i, after a step of gradient descent on all of the client's records."""
+    return jax.tree.map(lambda g: 0.1 * g, GRAD(state.params, shard.examples, shard.mask))
 
 
 def with_update(key, shard, state):
@@ -106,7 +104,7 @@ def at_random(key, state, cohort):
     return rand_k(key, D, 6)
 
 
-STEPS = 3
+STEPS = 2
 RECORD_SAMPLER = fp.fixed_size(RECORDS, 2)
 
 
@@ -120,7 +118,7 @@ def scaffold(
     records=RECORD_SAMPLER,
 ):
     """DP-SCAFFOLD with record-level privacy."""
-    gradients = fp.per_example(MODEL.loss)
+    gradients = fp.per_example(squared)
 
     def init(params, federation):
         return State(params, jnp.int32(0), (jnp.zeros(D), jnp.zeros((federation.num_clients, D))))
@@ -142,7 +140,7 @@ def scaffold(
                 corrected = jax.tree.map(jnp.add, h, unflatten(c - c_i, y))
                 return jax.tree.map(lambda y, g: y - 0.1 * g, y, corrected), total + flatten(h)
 
-            y, total = jax.lax.fori_loop(0, STEPS, step, (state.params, jnp.zeros(D)))
+            y, total = lax.fori_loop(0, STEPS, step, (state.params, jnp.zeros(D)))
             mean = kept(c_i, total / STEPS, shard)
             dy = jax.tree.map(jnp.subtract, y, state.params)
             return fp.Sent((dy, mean - c_i), own=mean)
@@ -156,3 +154,83 @@ def scaffold(
         return State(params, state.round + 1, (c, controls)), metrics
 
     return fp.Algorithm(init, round, sampler, unit="record")
+
+
+def moved(state, by):
+    """The model moved by f32[D]."""
+    return state._replace(params=jax.tree.map(jnp.add, state.params, unflatten(by, state.params)))
+
+
+def declaring(multiplier=SIGMA, sampling=POISSON.accounting, mechanism=None):
+    """Releases by hand, as every view sees the sum."""
+
+    def releases(rounds):
+        seen = {"steps": rounds, "mechanism": mechanism}
+        return tuple(fp.Release(v, "client", multiplier, sampling, **seen) for v in fp.VIEWS)
+
+    return releases
+
+
+def by_hand(scale=SIGMA, clip=CLIP, noise_key=lambda key: key, times=1.0, **more):
+    """DP-FedAvg that clips and perturbs itself, and declares what it releases."""
+
+    def round(key, state, cohort):
+        sum_key, own_key = jax.random.split(key)
+        bound = fp.gaussian(clip, 0).clip if clip else lambda u: (u, 0.0)
+
+        def client(key, shard):
+            mine = jax.tree.map(lambda u: times * u, update(state, key, shard))
+            return bound(mine)[0]
+
+        total, metrics, _ = cohort.sum(client, sum_key, mechanism=fp.UNPROTECTED)
+        noise = CLIP * scale * jax.random.normal(noise_key(own_key), (D,))
+        total = jax.tree.map(jnp.add, total, unflatten(noise, total))
+        params = stepped(state, total, cohort.expected_size)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    return of_clients(round, **({"releases": declaring()} | more))
+
+
+def remembering(kept):
+    """A client's own state, private, and what `kept(own)` makes of it in the model."""
+
+    def round(key, state, cohort):
+        def client(key, shard, own):
+            mine = update(state, key, shard)
+            return fp.Sent(mine, own=own + flatten(mine))
+
+        total, metrics, own = cohort.sum(client, key, mechanism=GAUSSIAN, own=state.extra)
+        params = stepped(state, total, cohort.expected_size)
+        after = State(params, state.round + 1, own)
+        return kept(after), metrics
+
+    return of_clients(round, jnp.zeros((CLIENTS, D)))
+
+
+def twice(loop):
+    """Two sums a round, in a loop."""
+
+    def round(key, state, cohort):
+        def once(key, params):
+            now = state._replace(params=params)
+            total, _, _ = cohort.sum(
+                lambda key, shard: update(now, key, shard), key, mechanism=GAUSSIAN
+            )
+            return stepped(now, total, cohort.expected_size)
+
+        params = loop(once, key, state.params)
+        return state._replace(params=params, round=state.round + 1), {"uplink": fp.Wire(D)}
+
+    return of_clients(round)
+
+
+def scanned(same_key):
+    def loop(once, key, params):
+        keys = jax.random.split(key, 2)
+
+        def turn(params, k):
+            return once(key if same_key else k, params), None
+
+        return lax.scan(turn, params, keys)[0]
+
+    return twice(loop)

@@ -2,77 +2,38 @@
 
 import shutil
 from functools import partial
-from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import assert_identical, classification, sgd
+from odd_state import odd
+from small import assert_identical, regression, sgd, squared, start
 
 import fedpriv as fp
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIENTS, PER_CLIENT = 6, 3
-FEDERATION, TEST, MODEL = classification(CLIENTS, PER_CLIENT)
-OTHER = classification(CLIENTS, PER_CLIENT, seed=1)[0]
+FEDERATION = regression([PER_CLIENT] * CLIENTS)
+OTHER = regression([PER_CLIENT] * CLIENTS, seed=1)
+TEST = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
 PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
-COMMON = {"optimizer": sgd, "batches": fp.epochs(1, 2)}
+COMMON = {"optimizer": sgd, "batches": fp.full_batch()}
 FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
 STEPS = fp.dp_scaffold_steps(
-    fp.per_example_dense(1e-2), fp.subsets(PER_CLIENT, 2), 3, 0.1, **PRIVATE
+    fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE
 )
-SPLIT = {
-    "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
-    "splitting": fp.splitting.uniform(0.3),
-    "coupling": fp.consensus.coupling(0.4, 0.1),
-    "exchanges": fp.consensus.constant(3),
-    "submodels": (1, 2),
-}
 ROUNDS, EVERY, SEEDS = 7, 2, (3, 8)  # evaluated after 2, 4, 6 and 7
 
 
-class Odd(NamedTuple):
-    """A state of all kinds of leaves, and names that no file should be called by."""
-
-    params: Any
-    round: jax.Array
-    key: jax.Array
-    half: jax.Array
-    nothing: jax.Array
-    flags: dict[str, jax.Array]
+FED_AVG = fp.fed_avg(squared, sampler=FIXED, **COMMON)
 
 
-def odd():
-    """FedAvg whose state has further leaves, each different in every round."""
-    own = fp.fed_avg(MODEL.loss, sampler=FIXED, **COMMON)
-
-    def init(params, federation):
-        nothing, flags = jnp.zeros((0, 3)), {"a/b": jnp.array([True, False]), "": jnp.uint8(7)}
-        return Odd(params, jnp.int32(0), jax.random.key(1), jnp.bfloat16(0.1), nothing, flags)
-
-    def round(key, state, cohort):
-        model, metrics = own.round(key, fp.ModelState(state.params, state.round), cohort)
-        flags = {"a/b": ~state.flags["a/b"], "": state.flags[""] * jnp.uint8(3)}
-        half = state.half + jax.random.normal(state.key, (), jnp.bfloat16)
-        new = state._replace(key=jax.random.fold_in(state.key, 1), half=half, flags=flags)
-        metrics |= {"diagnostics": {"half": half.astype(jnp.float32), "b": jnp.float32(1)}}
-        return new._replace(params=model.params, round=model.round), metrics
-
-    return own._replace(init=init, round=round)
+ODD, SCAFFOLD = odd(FED_AVG), fp.dp_scaffold(STEPS, sampler=POISSON)
 
 
-ALGORITHMS = {
-    "fed_avg": fp.fed_avg(MODEL.loss, sampler=FIXED, **COMMON),
-    "dp_scaffold": fp.dp_scaffold(STEPS, sampler=POISSON),
-    "mspdq_fl": fp.mspdq_fl(MODEL.loss, bits=8, **SPLIT, **COMMON),
-    "adaptive_fed_avg": fp.adaptive_fed_avg(
-        MODEL.loss, sampler=POISSON, quantile=0.5, count_noise=1.0, **COMMON, **PRIVATE
-    ),
-    "odd": odd(),
-}
-FED_AVG = ALGORITHMS["fed_avg"]
+def score(params, example):
+    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
 def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **options):
@@ -88,7 +49,7 @@ def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **o
     given |= {"on_evaluation": on_evaluation} | options
     if folder:
         given = {"checkpoints": fp.Checkpoints(folder, rounds=1)} | given
-    train = partial(fp.simulate, algorithm, MODEL.init, federation, TEST, score=MODEL.score)
+    train = partial(fp.simulate, algorithm, start(), federation, TEST, score=score)
     if stop:
         with pytest.raises(RuntimeError, match="killed"):
             train(**given)
@@ -142,9 +103,9 @@ def folder(stopped, tmp_path):
     return shutil.copytree(stopped, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_run_that_was_killed_goes_on_to_the_same_end(name, tmp_path):
-    algorithm = ALGORITHMS[name]
+@pytest.mark.parametrize("algorithm", [ODD, SCAFFOLD], ids=["odd", "scaffold"])
+def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
+    """Whose state has every kind of leaf, and which keeps a row for each client."""
     measure = {"measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum()}}
     expected, _ = run(algorithm, **measure)
     run(algorithm, tmp_path, stop=2, **measure)
@@ -209,8 +170,8 @@ def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
         ({"strategy": fp.Strategy(2)}, "layout.clients map there, 2 here;"),
         ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
         ({"federation": OTHER}, "data "),
-        ({"algorithm": ALGORITHMS["dp_scaffold"]}, "releases.server "),
-        ({"algorithm": ALGORITHMS["odd"]}, "state.key: nothing there, uint32[2, 2] here"),
+        ({"algorithm": SCAFFOLD}, "releases.server "),
+        ({"algorithm": ODD}, "state.key: nothing there, uint32[2, 2] here"),
     ],
 )
 def test_another_run_is_refused_with_all_that_differs(given, said, folder):
@@ -227,7 +188,7 @@ def test_rounds_of_other_noise_are_not_certified_as_of_this(tmp_path):
 
     def noisy(multiplier, sampler=FIXED):
         given = {"clip_norm": 0.5, "noise_multiplier": multiplier, "sampler": sampler}
-        return fp.dp_fed_avg(MODEL.loss, **COMMON, **given)
+        return fp.dp_fed_avg(squared, **COMMON, **given)
 
     run(noisy(1.0), tmp_path, stop=2)
     for other in (noisy(1.25), noisy(1.0, fp.fixed_size(CLIENTS, 2))):

@@ -1,5 +1,6 @@
 """Model splitting and consensus: invariants, limits, the paper's matrices and conditions."""
 
+import functools
 import math
 
 import jax
@@ -9,9 +10,9 @@ import pytest
 from scipy import stats
 from small import FALSE_ALARM
 
+import fedpriv.algorithms.consensus
 from fedpriv import consensus, splitting
 from fedpriv.algorithms.consensus import (
-    agree,
     check_coupling,
     coupling,
     eigenvalues,
@@ -24,17 +25,30 @@ from fedpriv.algorithms.splitting import Submodels
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 M, D = 4, 7
+EXACT = full_precision()
+SPLITTINGS = {
+    "uniform": splitting.uniform(0.3),
+    "laplace": splitting.laplace(0.5, 2.0),
+    "gaussian": splitting.gaussian(0.4),
+}
+
+agree = jax.jit(
+    fedpriv.algorithms.consensus.agree, static_argnames=("coupling", "transmission", "most")
+)
+move = jax.jit(exchange)
 
 
-def exactly(values):
-    """What is sent at full precision."""
-    return full_precision().send(None, values, values, None)
+def agreed(begun, used, way, rounds, most, sent=None, key=7):
+    """Consensus from these submodels, of which the visible ones were sent as they are."""
+    sent = EXACT.send(None, begun.visible, begun.visible, None) if sent is None else sent
+    return agree(jax.random.key(key), begun, sent, used, way, rounds, most)
 
 
-def split(key, models, m, most, by):
+@functools.partial(jax.jit, static_argnames=("most", "by"))
+def split(key, models, m, most, by="uniform"):
     """The cohort's submodels, without quantization."""
     slots = len(models)
-    a = jax.vmap(by.draw)(jax.random.split(key, slots), models, m)
+    a = jax.vmap(SPLITTINGS[by].draw)(jax.random.split(key, slots), models, m)
     keys = jax.random.split(jax.random.fold_in(key, 1), slots)
     b = jax.vmap(lambda k, w, a, m: splitting.invisible(k, w, a, m, most))(keys, models, a, m)
     return Submodels(a, b, jnp.arange(most) < m[:, None])
@@ -42,18 +56,14 @@ def split(key, models, m, most, by):
 
 MODELS = jax.random.normal(jax.random.key(0), (M, D))
 UNEQUAL = jnp.array([1, 3, 2, 3])
-SPLITTINGS = {
-    "uniform": splitting.uniform(0.3),
-    "laplace": splitting.laplace(0.5, 2.0),
-    "gaussian": splitting.gaussian(0.4),
-}
+PAPER, LASTING, FAST = coupling(0.5, 0.1), coupling(0.5, 0.1, "none"), coupling(0.4, 0.2)
 
 
 @pytest.mark.parametrize("name", SPLITTINGS)
 def test_submodels_add_up(name):
     with jax.enable_x64(True):
         models = MODELS.astype(jnp.float64)
-        a, b, real = split(jax.random.key(1), models, UNEQUAL, 3, SPLITTINGS[name])
+        a, b, real = split(jax.random.key(1), models, UNEQUAL, 3, name)
         total = a + b.sum(1)
         np.testing.assert_allclose(total, (1 + UNEQUAL)[:, None] * models, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(real.sum(1), UNEQUAL)
@@ -136,87 +146,57 @@ def test_the_cohort_s_sum_is_invariant_in_every_step(quantized):
     """Whatever is sent, as the e-terms cancel over the cohort (eq. 5)."""
     with jax.enable_x64(True):
         models = MODELS.astype(jnp.float64)
-        now = split(jax.random.key(3), models, UNEQUAL, 3, SPLITTINGS["uniform"])
+        now = split(jax.random.key(3), models, UNEQUAL, 3)
         total = np.asarray(now.visible.sum(0) + now.invisible.sum((0, 1)))
         for k in range(10):
             sent = now.visible
             if quantized:
                 sent = sent + jax.random.normal(jax.random.key(k), sent.shape, jnp.float64)
-            now = exchange(now, sent.mean(0), sent, 0.4, jnp.float64(0.08 / (k + 1)))
+            now = move(now, sent.mean(0), sent, 0.4, jnp.float64(0.08 / (k + 1)))
             after = now.visible.sum(0) + now.invisible.sum((0, 1))
             np.testing.assert_allclose(after, total, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [[1, 1, 1, 1], [2, 2, 2, 2], [1, 3, 2, 3]])
 def test_consensus_is_the_weighted_mean(m):
-    m = jnp.array(m)
-    start = split(jax.random.key(4), MODELS, m, 3, SPLITTINGS["uniform"])
-    agreed = agree(
-        jax.random.key(5),
-        start,
-        exactly(start.visible),
-        coupling(0.5, 0.1, "none"),
-        full_precision(),
-        600,
-        600,
-    )
-    weights = np.asarray(1 + m) / float((1 + m).sum())
-    np.testing.assert_allclose(agreed.model, weights @ np.asarray(MODELS), atol=1e-5)
-    np.testing.assert_allclose(agreed.submodels.visible, np.tile(agreed.model, (M, 1)), atol=1e-5)
-    if len(set(m.tolist())) == 1:
-        np.testing.assert_allclose(agreed.model, MODELS.mean(0), atol=1e-5)  # FedAvg
-    assert agreed.saturated == 0
+    begun = split(jax.random.key(4), MODELS, jnp.array(m), 3)
+    end = agreed(begun, LASTING, EXACT, 600, 600)
+    weights = (1 + np.array(m)) / (1 + np.array(m)).sum()  # FedAvg's where they are equal
+    np.testing.assert_allclose(end.model, weights @ np.asarray(MODELS), atol=1e-5)
+    np.testing.assert_allclose(end.submodels.visible, np.tile(end.model, (M, 1)), atol=1e-5)
+    assert end.saturated == 0
 
 
-@pytest.mark.parametrize("m", [1, 3, 18])
-@pytest.mark.parametrize("decay", ["linear", "root", "none"])
-def test_what_remains_of_the_splitting(m, decay):
+@pytest.mark.parametrize(
+    ("step", "decay"), [(0.3, "linear"), (0.9, "linear"), (0.9, "root"), (0.3, "none")]
+)
+def test_what_remains_of_the_splitting(step, decay):
     """For equal m_i the model is off the mean by prod_k (1 - (1 + m) alpha[k]) of what a[0] was off, whatever e.
 
     In exact arithmetic the cohort's mean of a moves by alpha m (mean b - mean a), that of the b by -alpha of it.
     """
-    start = split(jax.random.key(8), MODELS, jnp.full(M, m), m, SPLITTINGS["uniform"])
-    sent = exactly(start.visible)
-    for step, rounds in ((0.3, 4), (0.9, 10)):
-        used = coupling(step, 0.1, decay)
-        agreed = agree(jax.random.key(5), start, sent, used, full_precision(), rounds, rounds)
-        left = np.prod([1 - (1 + m) * float(used.alpha(k)) for k in range(rounds)])
-        mean = np.asarray(MODELS, np.float64).mean(0)
-        off = np.asarray(start.visible, np.float64).mean(0) - mean
-        np.testing.assert_allclose(agreed.model - mean, left * off, atol=2e-4)
+    used, mean = coupling(step, 0.1, decay), np.asarray(MODELS, np.float64).mean(0)
+    for m in (1, 3, 18):
+        begun = split(jax.random.key(8), MODELS, jnp.full(M, m), 18)
+        off = np.asarray(begun.visible, np.float64).mean(0) - mean
+        for rounds in (4, 10):
+            end = agreed(begun, used, EXACT, rounds, 10)
+            left = np.prod([1 - (1 + m) * float(used.alpha(k)) for k in range(rounds)])
+            np.testing.assert_allclose(end.model - mean, left * off, atol=2e-4)
 
 
 def test_without_exchanges_it_is_the_mean_of_what_was_sent():
-    start = split(jax.random.key(4), MODELS, UNEQUAL, 3, SPLITTINGS["uniform"])
+    begun = split(jax.random.key(4), MODELS, UNEQUAL, 3)
     for most in (0, 5):
-        agreed = agree(
-            jax.random.key(5),
-            start,
-            exactly(start.visible),
-            coupling(0.5, 0.1),
-            full_precision(),
-            0,
-            most,
-        )
-        np.testing.assert_allclose(agreed.model, start.visible.mean(0), rtol=1e-6)
+        end = agreed(begun, PAPER, EXACT, 0, most)
+        np.testing.assert_allclose(end.model, begun.visible.mean(0), rtol=1e-6)
 
 
 def test_rounds_beyond_k_do_nothing():
-    start = split(jax.random.key(4), MODELS, UNEQUAL, 3, SPLITTINGS["uniform"])
-    found = [
-        agree(
-            jax.random.key(5),
-            start,
-            exactly(start.visible),
-            coupling(0.5, 0.1),
-            consensus.fixed(8, 5.0),
-            3,
-            most,
-        )
-        for most in (3, 9)
-    ]
-    np.testing.assert_array_equal(found[0].model, found[1].model)
-    np.testing.assert_array_equal(found[0].saturated, found[1].saturated)
+    begun, way = split(jax.random.key(4), MODELS, UNEQUAL, 3), consensus.fixed(8, 0.3)
+    one, other = (agreed(begun, PAPER, way, 3, most) for most in (3, 9))
+    np.testing.assert_array_equal(one.model, other.model)
+    assert one.saturated == other.saturated > 0
 
 
 def by_hand(key, start, sent, e, gamma, bits, rounds, norm="frobenius"):
@@ -236,18 +216,18 @@ def by_hand(key, start, sent, e, gamma, bits, rounds, norm="frobenius"):
     return q.mean(0)
 
 
-@pytest.mark.parametrize("norm", ["frobenius", "columns"])
-@pytest.mark.parametrize("bits", [4, 8])
-def test_the_dynamic_quantizer_against_numpy(bits, norm):
-    start = split(jax.random.key(6), MODELS, jnp.ones(M, int), 1, SPLITTINGS["uniform"])
-    common = jnp.broadcast_to(start.visible[0], start.visible.shape)
-    b = 2 * MODELS - common
-    start = Submodels(common, b[:, None], start.real)
-    key = jax.random.key(7)
-    sent = exactly(common)
-    agreed = agree(key, start, sent, coupling(0.4, 0.2), consensus.dynamic(bits, norm), 12, 12)
-    expected = by_hand(key, start, common, 0.4, 0.2, bits, 12, norm)
-    np.testing.assert_allclose(agreed.model, expected, atol=1e-3)
+def from_one_point(models):
+    """Each with one invisible submodel, the visible ones all alike."""
+    common = jnp.broadcast_to(models[0], models.shape)
+    return Submodels(common, (2 * models - common)[:, None], jnp.ones((M, 1), bool))
+
+
+@pytest.mark.parametrize(("norm", "bits"), [("frobenius", 8), ("columns", 4)])
+def test_the_dynamic_quantizer_against_numpy(norm, bits):
+    begun = from_one_point(MODELS)
+    end = agreed(begun, FAST, consensus.dynamic(bits, norm), 12, 12)
+    expected = by_hand(jax.random.key(7), begun, begun.visible, 0.4, 0.2, bits, 12, norm)
+    np.testing.assert_allclose(end.model, expected, atol=1e-3)
 
 
 def test_the_longest_column_is_enough():
@@ -255,101 +235,57 @@ def test_the_longest_column_is_enough():
 
     By the whole matrix, 4096 coordinates make the interval, and so the error, many times as wide.
     """
-    models = jax.random.normal(jax.random.key(20), (M, 4096))
-    start = split(jax.random.key(6), models, jnp.ones(M, int), 1, SPLITTINGS["uniform"])
-    common = jnp.broadcast_to(start.visible[0], models.shape)
-    start = Submodels(common, 2 * models[:, None] - common[:, None], start.real)
-    ways = {
-        "exact": full_precision(),
-        "columns": consensus.dynamic(10, "columns"),
-        "frobenius": consensus.dynamic(10),
-    }
-    found = {
-        name: agree(jax.random.key(7), start, exactly(common), coupling(0.4, 0.2), way, 30, 30)
-        for name, way in ways.items()
-    }
-    assert all(agreed.saturated == 0 for agreed in found.values())
+    begun = from_one_point(jax.random.normal(jax.random.key(20), (M, 4096)))
+    ways = {"exact": EXACT, "columns": consensus.dynamic(10, "columns")}
+    ways["frobenius"] = consensus.dynamic(10)
+    found = {name: agreed(begun, FAST, way, 30, 30) for name, way in ways.items()}
+    assert all(end.saturated == 0 for end in found.values())
     pi = float(found["columns"].width) / (0.2 / 30)
     assert math.sqrt(M) * pi + 1 <= 2**10
     assert found["frobenius"].width > 10 * found["columns"].width
-    away = {
-        name: float(jnp.linalg.norm(agreed.model - found["exact"].model))
-        for name, agreed in found.items()
-    }
-    assert away["frobenius"] > 10 * away["columns"] > 0
+    error = {name: np.linalg.norm(end.model - found["exact"].model) for name, end in found.items()}
+    assert error["frobenius"] > 10 * error["columns"] > 0
 
 
-@pytest.mark.parametrize("e", [0.1, 0.5, 0.9, 1.04, 1.2])
 @pytest.mark.parametrize("decay", consensus.DECAYS)
-def test_no_coordinate_can_leave_its_interval(decay, e):
+def test_no_coordinate_can_leave_its_interval(decay):
     """Lemma 10 for a single coordinate, by its recursion; 2^B >= sqrt(M) pi + 1 makes |Delta[k]| <= alpha[k - 1].
 
     X[k] bounds the clients' distance from their mean. All is linear in 1 and W~, so that each may be had by itself.
     """
-    alpha = [float(consensus.DECAYS[decay](k)) for k in range(500)]
-    for one, w in ((1, 0), (0, 1)):
-        x = 0.0
-        for k, a in enumerate(alpha):
-            error = one * alpha[k - 1] if k else 0.0
-            moved = (1 + e) * error + e * x + a * w  # |a[k + 1] - q[k]|
-            larger = max(1, e)
-            assert moved <= 4 * (one * (e + larger) + larger * w) / e * a  # pi alpha / 2
-            x = abs(1 - e) * x + e * error + a * w
-    width = float(interval_scale(e, 8)(3.0))
-    assert width == pytest.approx(8 * (e + 4 * max(1, e)) / e)
+    alpha = np.broadcast_to(np.asarray(consensus.DECAYS[decay](jnp.arange(500))), 500).tolist()
+    for e in (0.1, 0.5, 0.9, 1.04, 1.2):
+        larger = max(1, e)
+        for one, w in ((1, 0), (0, 1)):
+            x = 0.0
+            for k, a in enumerate(alpha):
+                error = one * alpha[k - 1] if k else 0.0
+                moved = (1 + e) * error + e * x + a * w  # |a[k + 1] - q[k]|
+                assert moved <= 4 * (one * (e + larger) + larger * w) / e * a  # pi alpha / 2
+                x = abs(1 - e) * x + e * error + a * w
+        assert interval_scale(e, 8)(3.0) == pytest.approx(8 * (e + 4 * larger) / e)
 
 
 def test_the_interval_shrinks_and_errors_with_it():
     """(35): |q - a| <= pi a_max / (2^B - 1), by the interval that was used."""
-    start = split(jax.random.key(6), MODELS, jnp.ones(M, int), 1, SPLITTINGS["uniform"])
+    begun, way = split(jax.random.key(6), MODELS, jnp.ones(M, int), 1), consensus.dynamic(10)
     widths = []
     for rounds in (1, 10, 50):
-        agreed = agree(
-            jax.random.key(7),
-            start,
-            exactly(start.visible),
-            coupling(0.4, 0.2),
-            consensus.dynamic(10),
-            rounds,
-            50,
-        )
-        error = jnp.abs(agreed.model - agreed.submodels.visible.mean(0))
-        assert error.max() <= agreed.width / (2**10 - 1) * (1 + 1e-5)
-        widths.append(float(agreed.width))
+        end = agreed(begun, FAST, way, rounds, 50)
+        error = np.abs(end.model - end.submodels.visible.mean(0))
+        assert error.max() <= end.width / (2**10 - 1) * (1 + 1e-5)
+        widths.append(float(end.width))
     assert widths[0] > 5 * widths[1] > 15 * widths[2]
-    assert float(interval_scale(0.4, M)(2.0)) == pytest.approx(8 * (0.4 + 1 + 2) / 0.4)
 
 
 def test_saturation_is_counted():
-    start = split(jax.random.key(6), MODELS, UNEQUAL, 3, SPLITTINGS["uniform"])
-    tight = agree(
-        jax.random.key(7),
-        start,
-        exactly(start.visible),
-        coupling(0.5, 0.1),
-        consensus.fixed(8, 1e-3),
-        5,
-        5,
-    )
-    assert tight.saturated > 0.8  # of five messages out of six
-    wide = agree(
-        jax.random.key(7),
-        start,
-        exactly(start.visible),
-        coupling(0.5, 0.1),
-        consensus.fixed(8, 1e3),
-        5,
-        5,
-    )
-    assert wide.saturated == 0
-    assert wide.width == 2e3  # what is in use
-    first = consensus.fixed(8, 1e-3).send(
-        jax.random.key(0), start.visible, start.visible, jnp.float32(0)
-    )
-    none = agree(
-        jax.random.key(7), start, first, coupling(0.5, 0.1), consensus.fixed(8, 1e-3), 0, 5
-    )
-    assert none.saturated > 0.9
+    begun = split(jax.random.key(6), MODELS, UNEQUAL, 3)
+    tight, wide = consensus.fixed(8, 1e-3), consensus.fixed(8, 1e3)
+    assert agreed(begun, PAPER, tight, 5, 5).saturated > 0.8  # of five messages out of six
+    end = agreed(begun, PAPER, wide, 5, 5)
+    assert (end.saturated, end.width) == (0, 2e3)  # what is in use
+    first = tight.send(jax.random.key(0), begun.visible, begun.visible, jnp.float32(0))
+    assert agreed(begun, PAPER, tight, 0, 5, first).saturated > 0.9
 
 
 @pytest.mark.parametrize(

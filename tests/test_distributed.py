@@ -73,6 +73,7 @@ def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
     assert_close(result["streamed loss"], result["loss"], 1e-6)
 
 
+@pytest.mark.slow
 def test_errors_are_the_same_in_every_process(found):
     devices, results = found
     for result in results:

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom in any folder, can be read on their own, and are kept without outputs."""
+"""The notebooks run from top to bottom in any folder, and are kept without outputs."""
 
 import re
 from pathlib import Path
@@ -43,12 +43,8 @@ def test_it_is_kept_without_outputs(path):
 
 
 @each
-def test_it_can_be_read_on_its_own(path):
-    first, *others = read(path).cells
-    assert first.cell_type == "markdown"
-    assert first.source.startswith("# ")
-    assert "**You need**" in first.source
-    for cell in (first, *others):
+def test_it_names_no_absolute_path(path):
+    for cell in read(path).cells:
         assert not ABSOLUTE.search(cell.source), cell.source
 
 
@@ -57,10 +53,6 @@ def test_what_counts_as_an_absolute_path():
     assert not any(
         ABSOLUTE.search(x) for x in ("https://a.b/c/d", "configs/a.py", "1 / p", "a/b/c")
     )
-
-
-def test_the_quickstart_has_ten_cells():
-    assert len(read(FOLDER / "quickstart.ipynb").cells) <= 10
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The Python of the READMEs is run as it stands there; their links lead somewhere; the front page stays short."""
+"""The Python of the READMEs is run as it stands there; their links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -22,11 +22,9 @@ def snippets(guide: str) -> list[str]:
 SNIPPETS = snippets("fedpriv/README.md")
 
 
-def test_the_example_runs_and_is_short(capsys, tmp_path, monkeypatch):
-    example = SNIPPETS[0]
-    assert len([x for x in example.splitlines() if x and "import" not in x]) <= 15
+def test_the_examples_run(capsys, tmp_path, monkeypatch):
     names: dict = {}
-    exec(example, names)
+    exec(SNIPPETS[0], names)
     assert names["history"].accuracy[-1].mean() > 0.5
     assert "certified (constructed): client-level" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
@@ -79,13 +77,6 @@ def test_the_custom_round_gets_every_service():
         batches=fp.full_batch(),
     )
     assert certificate == fp.certify(same, model.init, federation, 30, 1e-3, view="server_secagg")
-
-
-def test_the_front_page_is_two_screens_and_starts_with_the_commands():
-    """Of 60 lines, at the width that the repository's text has."""
-    lines = README.splitlines()
-    assert len(lines) <= 120
-    assert "pip install -e . && python -m experiments.run" in lines[:12]
 
 
 @pytest.mark.parametrize("guide", GUIDES)

@@ -9,16 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import (
-    assert_close,
-    assert_identical,
-    classification,
-    members,
-    regression,
-    sgd,
-    squared,
-    start,
-)
+from small import assert_close, assert_identical, members, regression, sgd, squared, start
 
 import fedpriv as fp
 from fedpriv.attacks import canaries
@@ -27,7 +18,8 @@ from fedpriv.engine.training_loop import numbered_round
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIENTS, PER_CLIENT = 6, 3
-FEDERATION, TEST, MODEL = classification(CLIENTS, PER_CLIENT)
+FEDERATION = regression([PER_CLIENT] * CLIENTS, public=4)
+TEST = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
 LOCAL = {"optimizer": sgd, "batches": fp.epochs(1, 2)}
 PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
 FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
@@ -47,16 +39,13 @@ def streamed(federation, **options):
     )
 
 
+def score(params, example):
+    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+
+
 def run(algorithm, federation, *, seeds=(0, 3), strategy=None, **kwargs):
-    return fp.simulate(
-        algorithm,
-        MODEL.init,
-        federation,
-        TEST,
-        seeds=seeds,
-        strategy=strategy or fp.Strategy(),
-        **({"score": MODEL.score, "rounds": 3, "every": 2} | kwargs),
-    )
+    options = {"score": score, "rounds": 3, "every": 2, "strategy": strategy or fp.Strategy()}
+    return fp.simulate(algorithm, start(), federation, TEST, seeds=seeds, **options | kwargs)
 
 
 def prefetching():
@@ -72,9 +61,9 @@ class Tallied(NamedTuple):
     drawn: jax.Array  # i32[clients]
 
 
-def two_sums(loss):
+def two_sums():
     """A user's own round: two sums over the cohort, the second of what clients keep."""
-    grad = fp.mean_grad(loss)
+    grad = fp.mean_grad(squared)
     open = {"mechanism": fp.unprotected()}
 
     def init(params, federation):
@@ -85,7 +74,7 @@ def two_sums(loss):
             return grad(state.params, shard.examples, shard.mask)
 
         def tally(key, shard, drawn):
-            label = jnp.sum(shard.examples["label"] * shard.mask)
+            label = jnp.sum(shard.examples["y"] * shard.mask)
             return fp.Sent(jnp.float32(label), {"label": jnp.float32(label)}, drawn + 1)
 
         total, _, _ = cohort.sum(slope, key, **open)
@@ -98,7 +87,7 @@ def two_sums(loss):
 
 
 RECORDS = fp.dp_scaffold_steps(
-    fp.per_example(MODEL.loss), fp.subsets(PER_CLIENT, 2), 3, 0.1, **PRIVATE
+    fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE
 )
 SPLIT = {
     "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
@@ -106,16 +95,14 @@ SPLIT = {
     "coupling": fp.consensus.coupling(0.4, 0.1),
     "exchanges": fp.consensus.constant(3),
 }
-SMP = {"sampler": POISSON, **LOCAL, **PRIVATE}
+DP = {"sampler": POISSON, "optimizer": sgd, "batches": fp.full_batch(), **PRIVATE}
 ALGORITHMS = {
-    "fed_avg": fp.fed_avg(MODEL.loss, sampler=FIXED, **LOCAL),
-    "rand_k": fp.fed_smp(MODEL.loss, sparsifier=fp.select_rand_k(0.4), **SMP),
-    "top_k": fp.fed_smp(MODEL.loss, sparsifier=fp.select_top_k(0.4, fp.full_batch()), **SMP),
-    "dp_scaffold": fp.dp_scaffold(RECORDS, sampler=POISSON, warm_start=1),
-    "msp_fl": fp.msp_fl(MODEL.loss, **SPLIT, **LOCAL),
-    "two sums": two_sums(MODEL.loss),
+    "fed_avg": fp.fed_avg(squared, sampler=FIXED, **LOCAL),
+    "public records": fp.fed_smp(squared, sparsifier=fp.select_top_k(0.4, fp.full_batch()), **DP),
+    "messages": fp.msp_fl(squared, **SPLIT, **LOCAL),
+    "two sums": two_sums(),
     "everyone first": fp.dp_scaffold(RECORDS, sampler=FIXED, warm_start=2, everyone_first=True),
-    "canaries": canaries.with_canaries(fp.dp_fed_avg(MODEL.loss, **SMP), 2),
+    "canaries": canaries.with_canaries(fp.dp_fed_avg(squared, **DP), 2),
 }
 
 
@@ -140,11 +127,11 @@ def test_the_results_are_those_in_memory(name):
 def test_on_several_devices(clients):
     strategy = fp.Strategy(clients, 2)
     expected, found = (
-        run(ALGORITHMS["dp_scaffold"], federation, seeds=(1,), strategy=strategy)
+        run(ALGORITHMS["two sums"], federation, seeds=(1,), strategy=strategy)
         for federation in (FEDERATION, streamed(FEDERATION))
     )
     assert_identical(found.state, expected.state)
-    assert len(found.state.params["params"]["Dense_0"]["bias"].devices()) == 2
+    assert len(found.state.params["b"].devices()) == 2
 
 
 def test_a_federation_for_each_seed():
@@ -153,19 +140,8 @@ def test_a_federation_for_each_seed():
     other = first.repartition([[0, 1, 2, 3, 4, 5, 6], [7], [8], [9, 10]], public=[11, 12])
     algorithm = fp.fed_avg(squared, sampler=fp.fixed_size(4, 2), **LOCAL)
 
-    def history(federations):
-        return fp.simulate(
-            algorithm,
-            start(),
-            federations,
-            first.examples,
-            score=lambda p, e: {"correct": 1.0, "loss": squared(p, e), "weight": 1.0},
-            rounds=3,
-            seeds=(0, 0),
-            strategy=fp.Strategy(),
-        )
-
-    expected, found = history([first, other]), history([streamed(first), streamed(other)])
+    each = [first, other], [streamed(first), streamed(other)]
+    expected, found = (run(algorithm, federations, seeds=(0, 0)) for federations in each)
     assert_identical(found.state, expected.state)
     assert found.loss[-1, 0] != found.loss[-1, 1]
 
@@ -295,8 +271,8 @@ class Hooked(np.ndarray):
 def hooked(federation, hook):
     order = np.concatenate(partition(federation))
     examples = {name: np.asarray(leaf)[order] for name, leaf in federation.examples.items()}
-    examples["label"] = examples["label"].view(Hooked)
-    examples["label"].hook = hook
+    examples["y"] = examples["y"].view(Hooked)
+    examples["y"].hook = hook
     return fp.StreamedFederation.from_sorted(examples, federation.size)
 
 
@@ -325,7 +301,7 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
         return np.int32(t)
 
     sampler = fp.fixed_size(CLIENTS, 1)  # one client, so that a round is one read
-    plain = fp.fed_avg(MODEL.loss, sampler=sampler, **LOCAL)
+    plain = fp.fed_avg(squared, sampler=sampler, **LOCAL)
 
     def noted(
         algorithm, root, t, state, federation
@@ -335,13 +311,7 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
         return after._replace(round=t + 1), seen
 
     monkeypatch.setattr(importlib.import_module("fedpriv.engine.simulate"), "numbered_round", noted)
-    run(
-        plain,
-        hooked(FEDERATION, reading),
-        seeds=(0,),
-        rounds=rounds,
-        every=2,
-    )
+    run(plain, hooked(FEDERATION, reading), seeds=(0,), rounds=rounds)
     expected = [("read", 0)]
     for t in range(rounds):
         expected += [("read", t + 1), ("ran", t)] if t + 1 < rounds else [("ran", t)]
@@ -357,7 +327,7 @@ def test_no_more_than_two_rounds_records_are_on_the_device(monkeypatch):
         return wait(of_round)
 
     monkeypatch.setattr(jax, "block_until_ready", noted)
-    plain = fp.fed_avg(MODEL.loss, sampler=fp.fixed_size(CLIENTS, 1), **LOCAL)
+    plain = fp.fed_avg(squared, sampler=fp.fixed_size(CLIENTS, 1), **LOCAL)
     federation = hooked(FEDERATION, lambda: reads.append(len(waited)))
     run(plain, federation, seeds=(0, 1), rounds=3)
     assert reads == [1, 2, 3, 4, 5, 6]

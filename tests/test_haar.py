@@ -44,9 +44,9 @@ def test_it_is_the_matrix(m, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_inverse_is_exact_for_every_length(form):
-    """To 1e-6 of the largest entry; with two leading axes. Two programs in all, which are quick to compile."""
-    rng, lengths = np.random.default_rng(0), range(1, 71)
+def test_the_inverse_is_exact_whatever_the_padding(form):
+    """To 1e-6 of the largest entry; with two leading axes. Two programs in all."""
+    rng, lengths = np.random.default_rng(0), [*range(1, 18), 31, 32, 33, 64, 65]
     vectors = [rng.normal(size=(2, 3, length)).astype(np.float32) for length in lengths]
     there = jax.jit(lambda xs: [haar(x, form) for x in xs])(vectors)
     assert [c.shape for c in there] == [(2, 3, padded_length(length)) for length in lengths]

@@ -8,45 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import classification
+from small import regression, squared, start
 
-from fedpriv import (
-    VIEWS,
-    LocalSteps,
-    ModelState,
-    Release,
-    Wire,
-    adaptive_fed_avg,
-    check_algorithm,
-    consensus,
-    dp_fed_avg,
-    dp_scaffold,
-    dp_sgd,
-    everyone,
-    fed_avg,
-    fed_avg_sparse,
-    fixed_size,
-    full_batch,
-    gaussian,
-    msp_fl,
-    per_example,
-    select_rand_k,
-    simulate,
-    splitting,
-)
+import fedpriv as fp
+from fedpriv import VIEWS, Release, Wire, check_algorithm, everyone
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIENTS = 3
-FEDERATION, TEST, MODEL = classification(CLIENTS)
-PARAMS = MODEL.init(jax.random.key(0))
-GOOD = fed_avg(
-    MODEL.loss,
-    sampler=everyone(CLIENTS),
-    optimizer=lambda t: optax.sgd(0.1),
-    batches=full_batch(),
-)
-CALLS = []
+FEDERATION, PARAMS = regression([3] * CLIENTS), start()
+COMMON = {
+    "sampler": everyone(CLIENTS),
+    "optimizer": lambda t: optax.sgd(0.1),
+    "batches": fp.full_batch(),
+}
+GOOD = fp.fed_avg(squared, **COMMON)
 
 
 def in_round(change):
@@ -70,15 +46,6 @@ def starting(change):
     return GOOD._replace(init=lambda params, federation: change(GOOD.init(params, federation)))
 
 
-def counted_on_the_host(state, metrics):
-    def count():
-        CALLS.append(1)
-        return np.float32(len(CALLS))
-
-    seen = jax.pure_callback(count, jax.ShapeDtypeStruct((), jnp.float32))
-    return state._replace(params=jax.tree.map(lambda p: p + seen, state.params)), metrics
-
-
 def releasing(*releases):
     return GOOD._replace(releases=lambda rounds: releases)
 
@@ -98,14 +65,6 @@ class Counting:
         return nothing_hidden(rounds + self.calls)
 
 
-NOISY_ONE = dp_fed_avg(
-    MODEL.loss,
-    sampler=everyone(CLIENTS),
-    optimizer=lambda t: optax.sgd(0.1),
-    batches=full_batch(),
-    clip_norm=1.0,
-    noise_multiplier=1.0,
-)
 NOISY = [Release(v, "client", 1.0, everyone(CLIENTS).accounting, 2) for v in ("third_party",)]
 
 
@@ -123,22 +82,15 @@ def rich():
         return Rich(params, 0, jax.random.key(3), 0.0)
 
     def round(key, state, cohort):
-        inner = ModelState(state.params, state.round)
+        inner = fp.ModelState(state.params, state.round)
         after, metrics = GOOD.round(key, inner, cohort)
         return Rich(*after, jax.random.split(state.key)[0], state.weak + 1.0), metrics
 
     return GOOD._replace(init=init, round=round)
 
 
-@pytest.mark.parametrize("algorithm", [NOISY_ONE, rich()], ids=["noisy", "rich state"])
-def test_other_honest_algorithms_pass(algorithm):
-    check_algorithm(algorithm, jax.tree.map(np.asarray, PARAMS), FEDERATION)
-
-
-def test_an_honest_algorithm_passes_and_can_be_simulated():
-    check_algorithm(GOOD, PARAMS, FEDERATION)
-    history = simulate(GOOD, MODEL.init, FEDERATION, TEST, score=MODEL.score, rounds=2)
-    assert np.isfinite(history.loss).all()
+def test_a_state_of_all_that_a_scan_carries_passes():
+    check_algorithm(rich(), jax.tree.map(np.asarray, PARAMS), FEDERATION)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +110,7 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
         (in_round(lambda s, m: s), r"round: it does not give back \(state, metrics\)"),
         (in_round(lambda s, m: (s, None)), r"round: it does not give back \(state, metrics\)"),
         (in_round(lambda s, m: (s._replace(round=s.round - 1), m)), "`round` must go up by 1"),
-        (in_round(counted_on_the_host), r"round: it calls the host \(test_contract.py:\d+\)"),
         (without("uplink"), "metrics: there is no 'uplink'"),
-        (with_metric(loss=jnp.float32(0)), r"metrics: \['loss'\] belong under 'diagnostics'"),
         (with_metric(cohort_size=jnp.int32(3)), r"metrics: \['cohort_size'\] belong under 'diag"),
         (with_metric(downlink=jnp.int32(3)), "'downlink' is not a `Wire`; give back the metrics"),
         (with_metric(uplink=Wire(2.5)), "metrics: 'uplink' is not of whole numbers"),
@@ -172,20 +122,7 @@ def test_an_honest_algorithm_passes_and_can_be_simulated():
             GOOD._replace(releases=lambda rounds: nothing_hidden(min(rounds, 1))),
             "they declare 1 of 2 rounds",
         ),
-        (
-            fed_avg(
-                MODEL.loss,
-                sampler=everyone(CLIENTS - 1),
-                optimizer=lambda t: optax.sgd(0.1),
-                batches=full_batch(),
-            ),
-            "sampler: made for 2 clients, but the federation has 3; give both the same",
-        ),
         (GOOD._replace(releases=Counting()), "releases: they changed"),
-        (
-            NOISY_ONE._replace(round=lambda key, *a: NOISY_ONE.round(jax.random.key(0), *a)),
-            "is not drawn from the round's key, so that rounds share it",
-        ),
         (
             GOOD._replace(claim=lambda rounds, delta: 1.0),
             "claim: neither a `Claim` nor None",
@@ -209,29 +146,25 @@ def test_what_is_missing_is_named(algorithm, said):
 @pytest.mark.parametrize(
     "make",
     [
-        fed_avg,
-        partial(fed_avg_sparse, sparsifier=select_rand_k(0.5)),
-        partial(adaptive_fed_avg, quantile=0.5, clip_norm=1.0, noise_multiplier=0.0),
+        fp.fed_avg,
+        partial(fp.fed_avg_sparse, sparsifier=fp.select_rand_k(0.5)),
+        partial(fp.adaptive_fed_avg, quantile=0.5, clip_norm=1.0, noise_multiplier=0.0),
         partial(
-            msp_fl,
-            splitting=splitting.uniform(0.3),
-            coupling=consensus.coupling(0.4, 0.1),
-            exchanges=consensus.constant(3),
+            fp.msp_fl,
+            splitting=fp.splitting.uniform(0.3),
+            coupling=fp.consensus.coupling(0.4, 0.1),
+            exchanges=fp.consensus.constant(3),
         ),
     ],
 )
 def test_an_optimiser_is_not_a_schedule(make):
     with pytest.raises(ValueError, match="optimizer: an optax optimiser, not a function of the"):
-        make(
-            MODEL.loss,
-            sampler=everyone(CLIENTS),
-            optimizer=optax.sgd(0.1),
-            batches=full_batch(),
-        )
+        make(squared, **COMMON | {"optimizer": optax.sgd(0.1)})
 
 
-@pytest.mark.parametrize("make", [dp_sgd, dp_scaffold])
+@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
 def test_nor_is_it_one_of_local_steps(make):
-    steps = LocalSteps(per_example(MODEL.loss), fixed_size(3, 2), 1, optax.sgd(0.1), gaussian(1, 1))
+    gradients, records = fp.per_example(squared), fp.fixed_size(3, 2)
+    steps = fp.LocalSteps(gradients, records, 1, optax.sgd(0.1), fp.gaussian(1, 1))
     with pytest.raises(ValueError, match="optimizer: an optax optimiser, not a function of the"):
         make(steps, sampler=everyone(CLIENTS))

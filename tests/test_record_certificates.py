@@ -1,0 +1,151 @@
+"""What is read off rounds whose clients bound and perturb gradients of their records themselves."""
+
+import math
+
+import numpy as np
+import optax
+import pytest
+from releases_seen import (
+    BATCHES,
+    BY_TENSOR,
+    CLIENTS,
+    FALLING,
+    GAUSSIAN,
+    HAAR,
+    LAPLACE,
+    MOST,
+    PIECES,
+    PRIVATE,
+    RECORDS,
+    ROUNDS,
+    SAMPLERS,
+    SIGMA,
+    C,
+    D,
+    Kind,
+    assert_parts,
+    local,
+    scaled,
+    seen,
+)
+from small import released, squared
+
+import fedpriv as fp
+from fedpriv.privacy import Everyone
+
+LARGEST = {
+    "everyone": 4,
+    "fixed_size": 2,
+    "subsets": 2,
+    "poisson": 4,
+    "cut": 3,
+    "with_replacement": 5,
+}
+"""The largest batch: by so many clip norms a whole client moves a step, and a record that is drawn with replacement."""
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_local_steps(batch, unit):
+    """Every view is taken to see each noisy gradient of a client, in the rounds that it takes part in."""
+    records, client = BATCHES[batch], unit == "client"
+    own = SIGMA / (LARGEST[batch] if client or batch == "with_replacement" else 1)
+    sampling = Everyone(RECORDS) if client else records.accounting
+    of_records = {} if batch != "fixed_size" else SAMPLERS
+    for name, sampler in ({"poisson": SAMPLERS["poisson"]} | of_records).items():
+        steps = local(records, unit=unit)
+        algorithms = [fp.dp_sgd(steps, sampler=sampler), fp.record_fed_avg(steps, sampler=sampler)]
+        if name != "with_replacement":
+            algorithms.append(fp.dp_scaffold(steps, sampler=sampler))
+            algorithms.append(fp.dp_scaffold(steps, sampler=sampler, codec=fp.qsgd(8)))
+        for algorithm in algorithms:
+            parts, kinds = seen(algorithm)
+            assert_parts(parts, *[[(ROUNDS, own)]] * 3)
+            expected = ("gaussian", False, False, 3, sampling, sampler.accounting, [""])
+            assert set(map(str, kinds.values())) == {str(Kind(*expected))}
+            assert {r.unit for each in released(algorithm, 1).values() for r in each} == {unit}
+
+
+def test_mechanisms_of_local_steps():
+    sampler, root = SAMPLERS["fixed_size"], math.sqrt
+    wav = fp.wavelet_mechanism(D, **PRIVATE)
+    median = fp.MedianClipping(2 * SIGMA)
+    for algorithm, parts in (
+        (fp.dp_sgd(local(used=HAAR), sampler=sampler), [(ROUNDS, SIGMA / root(D))]),
+        (fp.dp_sgd(local(used=BY_TENSOR), sampler=sampler), [(ROUNDS, SIGMA / root(2))]),
+        (fp.dp_sgd(local(used=LAPLACE), sampler=sampler), [(ROUNDS, SIGMA)]),
+        (fp.dp_sgd(local(used=FALLING), sampler=sampler), PIECES),
+        (fp.dp_scaffold(local(used=FALLING), sampler=sampler), PIECES),
+        (fp.dp_sgd_wav(local(used=wav), sampler=sampler), [(ROUNDS, SIGMA / D)]),
+        (
+            fp.dp_sgd_wav(local(used=wav), sampler=sampler, noise_on_each=True),
+            [(ROUNDS, SIGMA / D * root(2))],
+        ),
+        (fp.dp_scaffold(local(used=median), sampler=sampler), [(ROUNDS, 0)]),
+        (fp.dp_sgd(local(used=fp.gaussian(C, 0)), sampler=sampler), [(ROUNDS, 0)]),
+    ):
+        assert_parts(seen(algorithm)[0], parts, parts, parts)
+    steps = {"records": BATCHES["subsets"], "steps": 3, "learning_rate": 0.1, **PRIVATE}
+    for unit, tensors, m in (
+        ("record", 1, 2 * SIGMA),  # S = 2 C / (s R)
+        ("record", 2, 2 * SIGMA / root(2)),
+        ("client", 1, 2 * SIGMA * RECORDS / 2),  # S = 2 C / s, on what moves by 2 C / (s R)
+    ):
+        made = fp.dp_scaffold_steps(fp.per_example(squared), unit=unit, tensors=tensors, **steps)
+        parts, _ = seen(fp.dp_scaffold(made, sampler=sampler))
+        assert_parts(parts, *[[(ROUNDS, m)]] * 3)
+
+
+@pytest.mark.parametrize("name", ["everyone", "fixed_size", "subsets"])
+def test_one_step_is_hidden_by_the_cohort(name):
+    """In a sum that is a fixed multiple of the noisy gradients alone."""
+    sampler, all_of_it = SAMPLERS[name], math.sqrt(MOST[name])
+    for steps in (
+        local(steps=1),
+        local(steps=1, optimizer=optax.sgd(0.1, momentum=0.9)),
+        local(steps=1, weight_decay=0.1),
+    ):
+        parts, kinds = seen(fp.dp_sgd(steps, sampler=sampler))
+        own = [(ROUNDS, SIGMA)]
+        assert_parts(parts, scaled(own, all_of_it), own, scaled(own, all_of_it))
+        assert [kinds[view].noise_is_split for view in fp.VIEWS] == [True, False, True]
+    falling, _ = seen(fp.dp_sgd(local(steps=1, used=FALLING), sampler=sampler))
+    assert_parts(falling, scaled(PIECES, all_of_it), PIECES, scaled(PIECES, all_of_it))
+
+
+def test_where_one_step_is_not():
+    """Steps that bend the gradient, control variates, rounded messages, other noise, or cohorts of unknown size."""
+    fixed, one = SAMPLERS["fixed_size"], local(steps=1)
+    for algorithm in (
+        fp.dp_sgd(local(steps=1, optimizer=optax.adam(0.1)), sampler=fixed),
+        fp.dp_sgd(local(steps=1, optimizer=optax.adagrad(0.1)), sampler=fixed),
+        fp.dp_sgd(local(steps=2), sampler=fixed),
+        fp.dp_sgd(one, sampler=fixed, codec=fp.qsgd(8)),
+        fp.dp_sgd(local(steps=1, used=LAPLACE), sampler=fixed),
+        fp.dp_sgd(one, sampler=SAMPLERS["poisson"]),
+        fp.dp_sgd(one, sampler=SAMPLERS["with_replacement"]),
+        fp.dp_scaffold(one, sampler=fixed),
+    ):
+        parts, kinds = seen(algorithm)
+        assert_parts(parts, *[[(ROUNDS, SIGMA)]] * 3)
+        assert not any(kind.noise_is_split for kind in kinds.values())
+
+
+def test_warm_starts():
+    """They count as rounds; everyone takes part in the first one, if it is so asked."""
+    sampler = SAMPLERS["fixed_size"]
+    for used, pieces in (
+        (GAUSSIAN, [(ROUNDS, SIGMA)]),
+        (FALLING, PIECES),
+    ):
+        plain, warm, first = (
+            released(fp.dp_scaffold(local(used=used), sampler=sampler, **more), ROUNDS)
+            for more in ({}, {"warm_start": 2}, {"warm_start": 2, "everyone_first": True})
+        )
+        assert warm == plain
+        begun = [(1, pieces[0][1]), (pieces[0][0] - 1, pieces[0][1]), *pieces[1:]]
+        cohorts = [Everyone(CLIENTS)] + [sampler.accounting] * len(pieces)
+        for each in first.values():
+            assert [r.steps for r in each] == [n for n, _ in begun]
+            np.testing.assert_allclose([r.multiplier for r in each], [m for _, m in begun])
+            assert [r.participation for r in each] == cohorts
