@@ -9,41 +9,38 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_device import prepare, synchronised
-from experiments.baselines.torch_network import cnn, size
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import images
+from experiments.benchmark.rivals.torch_common import cnn, on_device, prepare, size
 
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def build(settings: Settings) -> Baseline:
     prepare(settings)
-    workload, device = settings.workload, settings.device
-    model = cnn(workload.side, workload.filters, workload.hidden).to(device)
-    shape = (settings.clients, workload.examples, 1, workload.side, workload.side)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)
-    labels = torch.randint(0, 10, shape[:2], device=device)
+    workload = settings.workload
+    model = cnn(workload.side, workload.filters, workload.hidden).to(settings.device)
+    x, y = on_device(images(workload, settings.clients, workload.examples), settings)
     runs = {
-        name: synchronised(partial(one_round, model, images, labels, workload, layout), device)
-        for name, layout in LAYOUTS.items()
+        name: partial(one_round, model, x, y, workload, layout) for name, layout in LAYOUTS.items()
     }
     return Baseline(runs, size(model), ("torch",))
 
 
 def one_round(
-    model: nn.Module, images: Tensor, labels: Tensor, workload: Any, layout: torch.memory_format
+    model: nn.Module, examples: Tensor, labels: Tensor, workload: Any, layout: torch.memory_format
 ) -> list[Tensor]:
     """The mean of the clipped updates, start minus end, with noise. The model stays as it is.
 
     Args:
-      images: u8[clients, examples, 1, side, side].
+      examples: u8[clients, examples, 1, side, side].
       labels: i64[clients, examples].
-      workload: as `experiments.workloads.Images`.
+      workload: as `experiments.benchmark.workloads.Images`.
     """
     model.to(memory_format=layout)
     theta = [p.detach().clone() for p in model.parameters()]
     total = [torch.zeros_like(p) for p in theta]
-    for x, y in zip(images, labels, strict=True):
+    for x, y in zip(examples, labels, strict=True):
         local_training(model, x.float().div(255).contiguous(memory_format=layout), y, workload)
         with torch.no_grad():
             delta = [s - p for s, p in zip(theta, model.parameters(), strict=True)]
@@ -54,7 +51,7 @@ def one_round(
             for p, start in zip(model.parameters(), theta, strict=True):
                 p.copy_(start)
     std = workload.clip_norm * workload.noise_multiplier
-    return [t.add_(torch.randn_like(t), alpha=std).div_(len(images)) for t in total]
+    return [t.add_(torch.randn_like(t), alpha=std).div_(len(examples)) for t in total]
 
 
 def local_training(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> None:

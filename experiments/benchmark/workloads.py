@@ -1,19 +1,16 @@
-"""The rounds that `experiments.benchmark` times, and what work there is in them."""
+"""Workloads A and B: the rounds that are timed, and what work there is in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 import optax
-from jax.sharding import NamedSharding, PartitionSpec
 
 import fedpriv
-from fedpriv.devices.layout import Strategy, side_by_side, spmd, use
-from fedpriv.devices.memory import fitted
+from experiments.benchmark.rivals import examples
 
 
 class Workload(Protocol):
@@ -71,12 +68,7 @@ class Images:
         )
 
     def federation(self, clients: int) -> fedpriv.Federation:
-        rng = np.random.default_rng(0)
-        total = clients * self.examples
-        images = rng.integers(0, 256, (total, self.side, self.side, 1), np.uint8)
-        examples = {"image": images, "label": rng.integers(0, 10, total, np.int32)}
-        rows = np.arange(total).reshape(clients, self.examples)
-        return fedpriv.Federation.from_arrays(examples, list(rows), num_classes=10)
+        return _federation(*examples.images(self, clients, self.examples), classes=10)
 
 
 @dataclass(frozen=True)
@@ -114,44 +106,18 @@ class Records:
         return fedpriv.dp_scaffold(local, sampler=fedpriv.fixed_size(5 * clients, clients))
 
     def federation(self, clients: int) -> fedpriv.Federation:
-        rng = np.random.default_rng(0)
-        total = 5 * clients * self.records
-        x = rng.standard_normal((total, self.features, 1, 1), np.float32)
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
-        examples = {"image": x, "label": rng.integers(0, self.classes, total, np.int32)}
-        rows = np.arange(total).reshape(5 * clients, self.records)
-        return fedpriv.Federation.from_arrays(examples, list(rows), num_classes=self.classes)
+        x, y = examples.records(self, 5 * clients)
+        return _federation(x[..., None, None], y, classes=self.classes)
 
 
 WORKLOADS: dict[str, Workload] = {"A": Images(), "B": Records()}
 
 
-class Round(NamedTuple):
-    """A compiled round.
-
-    Attributes:
-      run: (), returns the new state and the metrics.
-      side_by_side: clients at a time on each device.
-    """
-
-    run: Callable[[], tuple[Any, Any]]
-    side_by_side: int
-
-
-def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Round:
-    algorithm = workload.algorithm(clients)
-    federation = workload.federation(clients)
-    state = algorithm.init(workload.model().init(jax.random.key(0)), federation)
-    replicated = NamedSharding(strategy.mesh, PartitionSpec())
-    given = jax.device_put((jax.random.key(1), state, federation), replicated)
-
-    def lowered() -> jax.stages.Lowered:
-        return jax.jit(lambda *given: spmd(fedpriv.one_round(algorithm))(*given)).lower(*given)
-
-    with use(fitted(strategy, lambda: lowered().compile())) as resolved:
-        compiled = lowered().compile()
-    share = -(-clients // strategy.devices)
-    return Round(lambda: compiled(*given), side_by_side(resolved, share))
+def _federation(x: np.ndarray, y: np.ndarray, classes: int) -> fedpriv.Federation:
+    """Of x[clients, examples, ...] and y[clients, examples]."""
+    given = {"image": x.reshape(-1, *x.shape[2:]), "label": y.ravel()}
+    rows = np.arange(y.size).reshape(y.shape)
+    return fedpriv.Federation.from_arrays(given, list(rows), num_classes=classes)
 
 
 def shapes(workload: Workload) -> Any:

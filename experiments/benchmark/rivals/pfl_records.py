@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from pfl.algorithm.scaffold import SCAFFOLD, SCAFFOLDParams
 from pfl.data.user_state import InMemoryUserStateStorage
 from pfl.hyperparam import NNTrainHyperParams
 from pfl.privacy.gaussian_mechanism import GaussianMechanism
 from torch import nn
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.pfl_simulation import NEVER, rounds
-from experiments.baselines.torch_device import prepare
-from experiments.baselines.torch_network import size
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import records
+from experiments.benchmark.rivals.pfl_simulation import NEVER, rounds
+from experiments.benchmark.rivals.torch_common import on_device, prepare, size
 
 NOTES = (
     "noise on the sum of whole clients' updates, no gradient of a record is clipped: less work than ours",
@@ -27,7 +26,7 @@ def build(settings: Settings) -> Baseline:
     workload = settings.workload
     everyone = 5 * settings.clients
     network = nn.Linear(workload.features, workload.classes)
-    x = torch.randn(everyone, workload.records, workload.features)
+    x, y = on_device(records(workload, everyone), settings)
     per_epoch = -(-workload.records // workload.batch)
     one_round = rounds(
         algorithm=SCAFFOLD(),
@@ -46,8 +45,8 @@ def build(settings: Settings) -> Baseline:
             local_learning_rate=workload.rate,
         ),
         network=network,
-        x=nn.functional.normalize(x, dim=2),
-        y=torch.randint(0, workload.classes, x.shape[:2]),
+        x=x,
+        y=y,
         sampling="random",
         momentum=0.0,
         privacy=GaussianMechanism(workload.clip_norm, 1.0),

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.baselines.memory import peak_mb
+from experiments.benchmark.rivals.memory import peak_mb
 
 Name = Literal["dp_fed_avg", "fed_smp", "dp_scaffold"]
 
@@ -48,8 +48,13 @@ def measured(point: Point, turns: int) -> dict[str, Any]:
     Raises:
       ChildProcessError: it failed; says why, but not of which point.
     """
-    command = [sys.executable, "-m", "experiments.growth_point", json.dumps(asdict(point))]
-    here = Path(__file__).parents[1]  # `experiments` is found from there
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.benchmark.growth_point",
+        json.dumps(asdict(point)),
+    ]
+    here = Path(__file__).parents[2]  # `experiments` is found from there
     done = subprocess.run(
         [*command, str(turns)], cwd=here, capture_output=True, text=True, check=False
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,14 +9,12 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import jaxlib
-import numpy as np
 
 import fedpriv
-from experiments.baselines import comparison
-from experiments.baselines.rivals import Rivals, medians
-from experiments.timing import device_name, lines, seconds, show, spread
-from fedpriv.devices.layout import cores
+from experiments.benchmark.rivals import comparison, examples
+from experiments.benchmark.rivals.rival import Rivals
+from experiments.benchmark.timing import in_turns, machine, ratios, seconds, show, spread
+from experiments.benchmark.workloads import parameters
 from fedpriv.mechanisms.clipping import coefficients, flat
 from fedpriv.mechanisms.haar import haar, inverse_haar
 from fedpriv.mechanisms.mechanisms import gaussian, mechanism
@@ -49,40 +46,25 @@ class Transform:
 
 def measure(workload: Transform, repeats: int, rivals: Rivals) -> dict[str, Any]:
     """Takes turns: copy, transform, inverse; DP-SGD's step, and those with noise on Haar coefficients; the rivals."""
-    params = workload.model().init(jax.random.key(0))
-    d = sum(leaf.size for leaf in jax.tree.leaves(params))
-    runs = transforms(workload) | steps(workload, params, d)
+    runs = transforms(workload) | steps(workload)
     for run in runs.values():
         seconds(run)
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(repeats):
-        for _ in range(ROUNDS):
-            for name, run in runs.items():
-                times[name].append(seconds(run))
-            rivals.once()
-        print(f"turn {turn + 1} of {repeats} done", file=sys.stderr)
-
-    times = {name: medians(each, ROUNDS) for name, each in times.items()}
-
-    def ratios(over: str, under: str) -> dict[str, Any]:
-        return spread([a / b for a, b in zip(times[over], times[under], strict=True)])
-
+    times = in_turns(runs, repeats, rivals.once, rounds=ROUNDS)
     gigabytes = 2 * 4 * workload.rows * workload.length / 1e9  # read and written
     names = ("copy", "haar", "inverse")
+    wavelets = ("dp_sgd_wav", "flat_wav")
     return {
         "array": [workload.rows, workload.length],
         "lot": workload.lot,
-        "parameters": d,
-        "device": device_name(),
-        "cores": cores(),
-        "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "parameters": parameters(workload),
+        **machine(),
         "repeats": repeats,
         "ms": {name: spread([1e3 * t for t in times[name]]) for name in runs},
         "gb_per_second": {name: spread([gigabytes / t for t in times[name]]) for name in names},
-        "fractions_of_copy": {name: ratios("copy", name) for name in names[1:]},
-        "ratios_to_dp_sgd": {name: ratios(name, "dp_sgd") for name in ("dp_sgd_wav", "flat_wav")},
-    } | comparison.steps(rivals, times, ROUNDS)
+        "fractions_of_copy": {name: ratios(times["copy"], times[name]) for name in names[1:]},
+        "ratios_to_dp_sgd": {name: ratios(times[name], times["dp_sgd"]) for name in wavelets},
+        **comparison.steps(rivals, times, ROUNDS),
+    }
 
 
 def transforms(workload: Transform) -> Runs:
@@ -108,22 +90,21 @@ def _in_place(fn: Callable[[jax.Array], jax.Array], x: jax.Array) -> Callable[[]
     return run
 
 
-def steps(workload: Transform, params: fedpriv.core.types.Params, d: int) -> Runs:
+def steps(workload: Transform) -> Runs:
     """Private gradients of a lot of random bytes.
 
     DP-SGD-WAV clips the Haar coefficients of each record (Ranaweera et al., Algorithm 1); `flat_wav` clips as DP-SGD
     does, so that only its noise is transformed.
     """
+    params, d = workload.model().init(jax.random.key(0)), parameters(workload)
     given = {"clip_norm": workload.clip_norm, "noise_multiplier": workload.noise_multiplier}
     mechanisms = {
         "dp_sgd": gaussian(**given),
         "dp_sgd_wav": mechanism(coefficients(d), haar_noise(d), **given),
         "flat_wav": mechanism(flat(), haar_noise(d), **given),
     }
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (workload.lot, workload.side, workload.side, 1), np.uint8)
-    labels = rng.integers(0, 10, workload.lot, np.int32)
-    batch = {"image": jnp.asarray(images), "label": jnp.asarray(labels)}
+    images, labels = map(jnp.asarray, examples.images(workload, workload.lot))
+    batch = {"image": images, "label": labels}
     arguments = jax.random.key(1), params, batch, jnp.ones(workload.lot, bool)
     gradients = per_example(workload.model().loss)
     return {
@@ -135,19 +116,17 @@ def steps(workload: Transform, params: fedpriv.core.types.Params, d: int) -> Run
 def table(result: dict[str, Any]) -> str:
     rows, length = result["array"]
     times, speeds = result["ms"], result["gb_per_second"]
-    fractions, ratios = result["fractions_of_copy"], result["ratios_to_dp_sgd"]
-    return lines(
-        {
-            "workload": f"C, Haar transform of [{rows}, {length:,}] float32; "
-            f"a step of {result['parameters']:,} parameters on {result['lot']} records",
-            "machine": f"{result['device']}; 1 device, {result['cores']} core(s)",
-            "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
-            "copy": show(speeds["copy"], "GB/s read and written"),
-            **{name: show(speeds[name], "GB/s") for name in fractions},
-            **{f"{name} / copy": show(fractions[name]) for name in fractions},
-            "dp_sgd": show(times["dp_sgd"], "ms"),
-            **{name: show(times[name], "ms") for name in ratios},
-            **{f"{name} / dp_sgd": show(ratios[name]) for name in ratios},
-            **comparison.rows(result),
-        }
+    fractions, slower = result["fractions_of_copy"], result["ratios_to_dp_sgd"]
+    given = (
+        f"Haar transform of [{rows}, {length:,}] float32; "
+        f"a step of {result['parameters']:,} parameters on {result['lot']} records"
     )
+    found = {
+        "copy": show(speeds["copy"], "GB/s read and written"),
+        **{name: show(speeds[name], "GB/s") for name in fractions},
+        **{f"{name} / copy": show(fractions[name]) for name in fractions},
+        "dp_sgd": show(times["dp_sgd"], "ms"),
+        **{name: show(times[name], "ms") for name in slower},
+        **{f"{name} / dp_sgd": show(slower[name]) for name in slower},
+    }
+    return comparison.table(result, given, 1, found)

@@ -7,9 +7,9 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch.nn import functional
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_device import prepare
-from experiments.baselines.torch_network import cnn, size
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import images
+from experiments.benchmark.rivals.torch_common import cnn, on_device, prepare, size
 
 NOTES = ("the step also updates the model by SGD",)
 
@@ -25,13 +25,11 @@ def build(settings: Settings) -> Baseline:
         max_grad_norm=workload.clip_norm,
         expected_batch_size=workload.lot,
     )
-    shape = (workload.lot, 1, workload.side, workload.side)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8)
-    labels = torch.randint(0, 10, shape[:1])
+    lot, labels = on_device(images(workload, workload.lot), settings)
 
     def step() -> None:
         optimizer.zero_grad()
-        functional.cross_entropy(model(images.float() / 255), labels).backward()
+        functional.cross_entropy(model(lot.float() / 255), labels).backward()
         optimizer.step()
 
     return Baseline({"dp_sgd": step}, size(network), ("opacus", "torch"), NOTES)

@@ -42,7 +42,7 @@ class Baseline(NamedTuple):
     """A rival, ready to run.
 
     Attributes:
-      runs: by name; each does a round, or a step, and returns when its results are there.
+      runs: by name; each starts a round, or a step, and returns its results, which may not be there yet.
       parameters: of the model.
       packages: whose versions are reported, the rival's own first.
       notes: what is not the same as in our round, one sentence each.
@@ -62,11 +62,11 @@ def main(module: str, given: str) -> None:
     settings = Settings(**json.loads(given))
     workload = SimpleNamespace(**settings.workload)
     _make_importable()
-    memory = importlib.import_module("experiments.baselines.memory")
-    rival = importlib.import_module(f"experiments.baselines.{module}")
+    memory = importlib.import_module("experiments.benchmark.rivals.memory")
+    rival = importlib.import_module(f"experiments.benchmark.rivals.{module}")
     baseline = rival.build(settings._replace(workload=workload))
     for run in baseline.runs.values():
-        run()
+        _wait(run())
     about = {
         "versions": {name: metadata.version(name) for name in baseline.packages},
         "threads": settings.threads,
@@ -77,16 +77,24 @@ def main(module: str, given: str) -> None:
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
         began = time.perf_counter()
-        baseline.runs[line.strip()]()
+        _wait(baseline.runs[line.strip()]())
         seconds = time.perf_counter() - began
         answer = {"seconds": seconds, "peak_memory_mb": memory.peak_of_all_mb()}
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # no waiting for threads of a simulator
 
 
+def _wait(results: Any) -> None:
+    """Until the device is done, whichever library gave it the work."""
+    if jax := sys.modules.get("jax"):
+        jax.block_until_ready(results)
+    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
 def _make_importable() -> None:
     """This package, without a folder on the path that may hold the packages of another Python."""
-    folder = Path(__file__).resolve().parents[1]
+    folder = Path(__file__).resolve().parents[2]
     spec = importlib.util.spec_from_file_location(
         "experiments", folder / "__init__.py", submodule_search_locations=[str(folder)]
     )

@@ -22,10 +22,10 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from flwr.simulation import run_simulation
 from ray import cloudpickle
 
-from experiments.baselines import child, torch_images, torch_network
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_images import local_training
-from experiments.baselines.torch_network import cnn, size
+from experiments.benchmark.rivals import child, examples, torch_common, torch_images
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.torch_common import cnn, size
+from experiments.benchmark.rivals.torch_images import local_training
 
 FOREVER = 2**31  # rounds
 
@@ -34,7 +34,7 @@ NOTES = ("rounds of one running simulation; the start of Ray is not counted",)
 
 def build(settings: Settings) -> Baseline:
     os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    for module in (sys.modules[__name__], child, torch_images, torch_network):
+    for module in (sys.modules[__name__], child, examples, torch_common, torch_images):
         cloudpickle.register_pickle_by_value(module)  # Ray's workers cannot import them
     rounds = Rounds()
     simulation = {

@@ -9,8 +9,8 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.baselines import planted
-from experiments.baselines.child import Baseline, Settings
+from experiments.benchmark.rivals import planted
+from experiments.benchmark.rivals.child import Baseline, Settings
 
 IMAGES = torch.randn(planted.RECORDS, planted.FEATURES, generator=torch.Generator().manual_seed(0))
 LABELS = IMAGES.sum(1, keepdim=True)

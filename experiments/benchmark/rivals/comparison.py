@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from experiments.baselines.rivals import Rivals
-from experiments.timing import show, spread
+from experiments.benchmark.rivals.rival import Rivals
+from experiments.benchmark.timing import lines, ratios, show, spread
 
 Result = dict[str, Any]
 
@@ -17,9 +18,9 @@ def rounds(rivals: Rivals, ours: list[float], clients: int) -> Result:
         times = rivals.seconds(name)
         speeds = {run: spread([clients / t for t in each]) for run, each in times.items()}
         best = max(speeds, key=lambda run: speeds[run]["median"])
-        ratios = _ratios(times[best], ours)
+        each = ratios(times[best], ours)
         found[name] = about | speeds | {"best": best}
-        found |= {f"ratio_to_{name}": ratios["median"], f"ratios_to_{name}": ratios}
+        found |= {f"ratio_to_{name}": each["median"], f"ratios_to_{name}": each}
     return found
 
 
@@ -32,35 +33,9 @@ def steps(rivals: Rivals, ours: dict[str, list[float]], group: int) -> Result:
     found = _failures(rivals)
     for name, about in rivals.about().items():
         times = rivals.seconds(name, group)
-        ms = {run: spread([1e3 * t for t in each]) for run, each in times.items()}
-        found[name] = about | {"ms": ms}
-        found[f"ratios_to_{name}"] = {run: _ratios(times[run], ours[run]) for run in times}
+        found[name] = about | {"ms": {r: spread([1e3 * t for t in ts]) for r, ts in times.items()}}
+        found[f"ratios_to_{name}"] = {run: ratios(times[run], ours[run]) for run in times}
     return found
-
-
-def rows(result: Result) -> dict[str, str]:
-    """Lines of the table, by name."""
-    texts: dict[str, str] = {}
-    for name in result.get("rivals", ()):
-        about = result[name]
-        if "unavailable" in about:
-            texts[name] = f"left out: {about['unavailable']}"
-            continue
-        versions = ", ".join(f"{package} {v}" for package, v in about["versions"].items())
-        texts[name] = f"{versions}; {about['threads']} thread(s), {about['peak_memory_mb']:.0f} MB"
-        if "ms" in about:
-            for run, ratios in result[f"ratios_to_{name}"].items():
-                ms = show(about["ms"][run], "ms")
-                texts[f"{name} {run}"] = f"{ms}; ratio_to_{name} {show(ratios)}"
-        else:
-            texts |= {f"{name} {run}": show(about[run], "clients/s") for run in about["runs"]}
-            ratios = show(result[f"ratios_to_{name}"])
-            texts[f"ratio_to_{name}"] = f"{ratios}, to {about['best']}"
-        if about["notes"]:
-            texts[f"but {name}:"] = "; ".join(about["notes"])
-    if any("unavailable" not in result[name] for name in result.get("rivals", ())):
-        texts["ratio_to_X above 1:"] = "fedpriv is faster than X"
-    return texts
 
 
 def _failures(rivals: Rivals) -> Result:
@@ -68,5 +43,40 @@ def _failures(rivals: Rivals) -> Result:
     return {"rivals": [*rivals.about(), *found]} | found
 
 
-def _ratios(theirs: list[float], ours: list[float]) -> Result:
-    return spread([b / a for a, b in zip(ours, theirs, strict=True)])
+def table(
+    result: Result, given: str, devices: int, found: Mapping[str, str], how: str | None = None
+) -> str:
+    """What was measured, where, our numbers and the rivals'."""
+    machine = f"{result['device']}; {devices} device(s), {result['cores']} core(s)"
+    head = {
+        "workload": f"{result['workload']}, {given}",
+        "machine": machine if how is None else f"{machine}; {how}",
+        "versions": f"jax {result['jax']}, jaxlib {result['jaxlib']}",
+    }
+    return lines({**head, **found, **rows(result)})
+
+
+def rows(result: Result) -> dict[str, str]:
+    """The rivals' lines of the table, by name."""
+    texts: dict[str, str] = {}
+    names = result.get("rivals", ())
+    for name in names:
+        about = result[name]
+        if "unavailable" in about:
+            texts[name] = f"left out: {about['unavailable']}"
+            continue
+        versions = ", ".join(f"{package} {v}" for package, v in about["versions"].items())
+        texts[name] = f"{versions}; {about['threads']} thread(s), {about['peak_memory_mb']:.0f} MB"
+        if "ms" in about:
+            for run, each in result[f"ratios_to_{name}"].items():
+                ms = show(about["ms"][run], "ms")
+                texts[f"{name} {run}"] = f"{ms}; ratio_to_{name} {show(each)}"
+        else:
+            texts |= {f"{name} {run}": show(about[run], "clients/s") for run in about["runs"]}
+            best = show(result[f"ratios_to_{name}"])
+            texts[f"ratio_to_{name}"] = f"{best}, to {about['best']}"
+        if about["notes"]:
+            texts[f"but {name}:"] = "; ".join(about["notes"])
+    if any("unavailable" not in result[name] for name in names):
+        texts["ratio_to_X above 1:"] = "fedpriv is faster than X"
+    return texts

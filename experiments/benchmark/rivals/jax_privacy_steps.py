@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import flax.linen as nn
 import jax
-import numpy as np
 import optax
 from jax_privacy import clipping, noise_addition
 
-from experiments.baselines.child import Baseline, Settings
+from experiments.benchmark.rivals import examples
+from experiments.benchmark.rivals.child import Baseline, Settings
 
 
 class CNN(nn.Module):
@@ -32,17 +33,10 @@ class CNN(nn.Module):
 def build(settings: Settings) -> Baseline:
     workload = settings.workload
     model = CNN(tuple(workload.filters), tuple(workload.hidden))
-    rng = np.random.default_rng(0)
-    shape = (workload.lot, workload.side, workload.side, 1)
-    images = jax.device_put(rng.integers(0, 256, shape, np.uint8))
-    labels = jax.device_put(rng.integers(0, 10, workload.lot, np.int32))
+    images, labels = jax.device_put(examples.images(workload, workload.lot))
     params = model.init(jax.random.key(0), images[:1] / 255)
     step = jax.jit(private_step(model, workload))
-    key = jax.random.key(1)
-
-    def run() -> Any:
-        return jax.block_until_ready(step(key, params, images, labels))
-
+    run = functools.partial(step, jax.random.key(1), params, images, labels)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     return Baseline({"dp_sgd": run}, size, ("jax-privacy", "jax", "jaxlib"))
 

@@ -11,24 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.torch_device import prepare, synchronised
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import records
+from experiments.benchmark.rivals.torch_common import on_device, prepare
 
 
 def build(settings: Settings) -> Baseline:
     prepare(settings)
     workload = settings.workload
     everyone = 5 * settings.clients
-    x = torch.randn(everyone, workload.records, workload.features, device=settings.device)
-    x = torch.nn.functional.normalize(x, dim=2)
-    y = torch.randint(0, workload.classes, x.shape[:2], device=settings.device)
-    scaffold = DPScaffold(x, y, workload)
+    scaffold = DPScaffold(*on_device(records(workload, everyone), settings), workload)
 
     def one_round() -> Tensor:
         return scaffold.round(torch.randperm(everyone)[: settings.clients].tolist())
 
-    runs = {"closed_form": synchronised(one_round, settings.device)}
-    return Baseline(runs, scaffold.theta.numel(), ("torch",))
+    return Baseline({"closed_form": one_round}, scaffold.theta.numel(), ("torch",))
 
 
 class DPScaffold:
@@ -45,7 +42,7 @@ class DPScaffold:
         Args:
           x: f32[clients, records, features].
           y: i64[clients, records].
-          workload: as `experiments.workloads.Records`.
+          workload: as `experiments.benchmark.workloads.Records`.
         """
         self._x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
         self._squares = self._x.square().sum(-1)

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from fedjax.algorithms import fed_avg
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.fedjax_backends import prepare
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import images
+from experiments.benchmark.rivals.fedjax_backends import prepare
 
 Params = Any
 
@@ -45,7 +46,7 @@ def build(settings: Settings) -> Baseline:
                 clipped = fedjax.tree_util.tree_clip_by_global_norm(delta, workload.clip_norm)
                 total = fedjax.tree_util.tree_add(total, clipped)
             std = workload.clip_norm * workload.noise_multiplier
-            return jax.block_until_ready(perturb(jax.random.PRNGKey(2), total, std, len(batches)))
+            return perturb(jax.random.PRNGKey(2), total, std, len(batches))
 
         return one_round
 
@@ -55,15 +56,8 @@ def build(settings: Settings) -> Baseline:
 
 
 def federated_data(settings: Settings) -> fedjax.FederatedData:
-    """Random bytes."""
-    workload = settings.workload
-    rng = np.random.default_rng(0)
-    shape = (workload.examples, workload.side, workload.side, 1)
-    clients = {}
-    for client in range(settings.clients):
-        labels = rng.integers(0, 10, workload.examples, np.int32)
-        clients[client] = {"x": rng.integers(0, 256, shape, np.uint8), "y": labels}
-    return fedjax.InMemoryFederatedData(clients)
+    x, y = images(settings.workload, settings.clients, settings.workload.examples)
+    return fedjax.InMemoryFederatedData({i: {"x": x[i], "y": y[i]} for i in range(len(x))})
 
 
 def cnn(workload: Any) -> fedjax.Model:

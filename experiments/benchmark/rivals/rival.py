@@ -6,17 +6,16 @@ import contextlib
 import json
 import os
 import select
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from typing import Any
 
-from experiments.baselines import child, environments
-from experiments.baselines.child import Settings
+from experiments.benchmark.rivals import child, environments
+from experiments.benchmark.rivals.child import Settings
+from experiments.benchmark.timing import medians
 
-TORCH = {"A": "torch_images", "B": "torch_records", "C": "torch_haar"}
+TORCH = {"A": "torch_images", "B": "torch_records", "C": "torch_steps"}
 
 PEERS: dict[str, dict[str, str]] = {
     "A": {"fedjax": "fedjax_images", "pfl": "pfl_images", "flower": "flower_images"},
@@ -165,8 +164,3 @@ class Rivals:
     def __exit__(self, *error: object) -> None:
         for rival in self._alive.values():
             rival.close()
-
-
-def medians(times: Sequence[float], group: int) -> list[float]:
-    """Of each `group` consecutive times."""
-    return [statistics.median(times[i : i + group]) for i in range(0, len(times), group)]

@@ -13,8 +13,8 @@ from dp_accounting.pld import PLDAccountant
 from jax_privacy import batch_selection, clipping, noise_addition
 from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
 
-from experiments.baselines import planted
-from experiments.baselines.child import Baseline, Settings
+from experiments.benchmark.rivals import planted
+from experiments.benchmark.rivals.child import Baseline, Settings
 
 DRAWS = np.random.default_rng(0)
 IMAGES = DRAWS.normal(size=(planted.RECORDS, planted.FEATURES)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Planted faults: `python -m experiments.baselines.faults` prints what fedpriv, jax_privacy and Opacus say to each.
+"""Planted faults: `python -m experiments.faults` prints what fedpriv, jax_privacy and Opacus say to each.
 
 As rows of a table: the error or warning, in its words, or the epsilon that is printed for the faulty program. fedpriv's
 programs are those of tests/test_faults.py. Opacus runs in an environment of its own (`environments`); all on a CPU.
@@ -15,10 +15,10 @@ from typing import Any
 import jax
 
 import fedpriv as fp
-from experiments.baselines import environments
-from experiments.baselines.child import Settings
-from experiments.baselines.planted import DELTA, STEPS
-from experiments.baselines.rivals import Rival
+from experiments.benchmark.rivals import environments
+from experiments.benchmark.rivals.child import Settings
+from experiments.benchmark.rivals.planted import DELTA, STEPS
+from experiments.benchmark.rivals.rival import Rival
 
 
 def shortened(message: str) -> str:
@@ -62,7 +62,7 @@ def main() -> None:
         _asked("jax_privacy_faults", sys.executable),
         _asked("opacus_faults", environments.python_of("opacus")),
     ]
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     jax.config.update("jax_disable_most_optimizations", True)  # many tiny programs
     import test_faults as tests
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import torch
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
 from pfl.hyperparam import NNTrainHyperParams
 from pfl.privacy.gaussian_mechanism import GaussianMechanism
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.pfl_simulation import NEVER, rounds
-from experiments.baselines.torch_device import prepare
-from experiments.baselines.torch_network import cnn, size
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import images
+from experiments.benchmark.rivals.pfl_simulation import NEVER, rounds
+from experiments.benchmark.rivals.torch_common import cnn, on_device, prepare, size
 
 
 def build(settings: Settings) -> Baseline:
     prepare(settings)
     workload = settings.workload
     network = cnn(workload.side, workload.filters, workload.hidden)
-    shape = (settings.clients, workload.examples, 1, workload.side, workload.side)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8)
+    x, y = on_device(images(workload, settings.clients, workload.examples), settings)
     one_round = rounds(
         algorithm=FederatedAveraging(),
         params=NNAlgorithmParams(
@@ -34,8 +32,8 @@ def build(settings: Settings) -> Baseline:
             local_learning_rate=workload.rate,
         ),
         network=network,
-        x=images,
-        y=torch.randint(0, 10, shape[:2]),
+        x=x,
+        y=y,
         sampling="minimize_reuse",
         momentum=workload.momentum,
         privacy=GaussianMechanism(workload.clip_norm, workload.noise_multiplier),

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.baselines.child import Baseline, Settings
-from experiments.baselines.fedjax_backends import prepare
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import records
+from experiments.benchmark.rivals.fedjax_backends import prepare
 
 Batch = dict[str, Any]
 State = dict[str, jax.Array]
@@ -23,7 +24,9 @@ State = dict[str, jax.Array]
 def build(settings: Settings) -> Baseline:
     backends = prepare(settings.threads)
     rng = np.random.default_rng(0)
-    data = [shard(rng, settings.workload) for _ in range(5 * settings.clients)]
+    x, y = records(settings.workload, 5 * settings.clients)
+    x = np.concatenate([x, np.ones_like(x[..., :1])], axis=2)  # the constant 1 of the bias
+    data = [{"x": x[i], "y": y[i]} for i in range(len(x))]
     runs = {}
     for backend in backends:
         with fedjax.for_each_client_backend(backend):
@@ -54,23 +57,15 @@ def rounds(
             dy, dc = dy + y - theta, dc + mean - controls[i]
             controls[i] = mean
         theta, control = theta + dy / len(cohort), control + dc / len(data)
-        return jax.block_until_ready(theta)
+        return theta
 
     return one_round
 
 
-def shard(rng: np.random.Generator, workload: Any) -> Batch:
-    """A client's records, the last feature being the constant 1 of the bias."""
-    x = rng.standard_normal((workload.records, workload.features), np.float32)
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    x = np.concatenate([x, np.ones_like(x[:, :1])], axis=1)
-    return {"x": x, "y": rng.integers(0, workload.classes, workload.records, np.int32)}
-
-
-def batches(rng: np.random.Generator, records: Batch, workload: Any) -> Iterator[Batch]:
+def batches(rng: np.random.Generator, shard: Batch, workload: Any) -> Iterator[Batch]:
     for _ in range(workload.steps):
         rows = rng.choice(workload.records, workload.batch, replace=False, shuffle=False)
-        yield {name: leaf[rows] for name, leaf in records.items()}
+        yield {name: leaf[rows] for name, leaf in shard.items()}
 
 
 def local_steps(workload: Any) -> tuple[Any, Any, Any]:
