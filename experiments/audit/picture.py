@@ -1,4 +1,4 @@
-"""Part of experiments.audit: every epsilon between what was seen and what is proved, at a glance."""
+"""Every epsilon between what was seen and what is proved, at a glance."""
 
 from __future__ import annotations
 
@@ -31,55 +31,52 @@ def picture(found: dict[str, Any], path: Path) -> None:
         _panel(axis, lines)
         axis.set_title(TITLES[part], fontsize=10)
     axes[-1].set_xlabel("epsilon")
-    handles = {
-        label: handle
-        for axis in axes
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
+    legends = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes]
+    handles = {label: handle for each in legends for handle, label in each}
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8)
     figure.savefig(path, dpi=130)
 
 
 def _panel(axis: Any, lines: list[dict[str, Any]]) -> None:
-    values = [v for line in lines for v in _numbers(line) if v > 0]
+    values = [v for line in lines for v in _numbers(line).values() if v > 0]
     low, high = min([0.1, *values]) / 1.5, max([10.0, *(v for v in values if v < math.inf)]) * 3
     for y, line in enumerate(lines):
-        _line(axis, y, line, low, high)
+        found = {name: max(value, low) for name, value in _numbers(line).items()}
+        ends = [found["audited: at least (95 %)"], min(found["certified: at most"], high)]
+        axis.plot(ends, [y, y], color="0.7", lw=3, zorder=1)
+        if math.isinf(found["certified: at most"]):
+            axis.text(high, y, "inf", ha="left", va="center", fontsize=8, color="C0")
+        for label, value in found.items():
+            if math.isfinite(value):
+                axis.plot(value, y, MARKS[label], ms=6, mfc=FILLED.get(label), label=label)
     axis.set(xscale="log", xlim=(low / 1.3, high * 1.3), ylim=(len(lines) - 0.4, -0.6))
     axis.set_yticks(range(len(lines)), [_label(line) for line in lines], fontsize=7)
     axis.grid(axis="x", alpha=0.3)
 
 
-def _line(axis: Any, y: int, line: dict[str, Any], low: float, high: float) -> None:
-    least, certified, claimed, estimate = _numbers(line)
-    axis.plot([max(least, low), min(certified, high)], [y, y], color="0.7", lw=3, zorder=1)
-    axis.plot(max(least, low), y, "k>", ms=7, label="audited: at least (95 %)")
-    if math.isfinite(certified):
-        axis.plot(certified, y, "C0<", ms=7, label="certified: at most")
-    else:
-        axis.text(high, y, "inf", ha="left", va="center", fontsize=8, color="C0")
-    if claimed >= 0:
-        refuted = line["claim_refuted"]
-        label = "claimed, refuted" if refuted else "claimed by the paper"
-        axis.plot(max(claimed, low), y, "rX" if refuted else "gD", ms=6, label=label, zorder=3)
-    if estimate >= 0:
-        axis.plot(
-            max(estimate, low),
-            y,
-            "o",
-            mfc="none",
-            color="0.3",
-            ms=6,
-            label="estimate (average, no bound)",
-        )
+MARKS = {
+    "audited: at least (95 %)": "k>",
+    "certified: at most": "C0<",
+    "claimed, refuted": "rX",
+    "claimed by the paper": "gD",
+    "estimate (average, no bound)": "ko",
+}
+FILLED = {"estimate (average, no bound)": "none"}
 
 
-def _numbers(line: dict[str, Any]) -> tuple[float, float, float, float]:
-    """(audited, certified, claimed, estimate), -1 for what there is not."""
-    claimed = line["claimed"]["epsilon"] if line["claimed"] else -1
-    estimate = line["audited"].get("estimate", -1)
-    audited, certified = line["audited"]["least"], line["certified"]["epsilon"]
-    return float(audited), float(certified), float(claimed), float(estimate)
+def _numbers(line: dict[str, Any]) -> dict[str, float]:
+    """By label, what there is."""
+    audited = line["audited"]
+    found = {
+        "audited: at least (95 %)": audited["least"],
+        "certified: at most": line["certified"]["epsilon"],
+    }
+    if line["claimed"]:
+        label = "claimed, refuted" if line["claim_refuted"] else "claimed by the paper"
+        found[label] = line["claimed"]["epsilon"]
+    if "estimate" in audited:
+        found["estimate (average, no bound)"] = audited["estimate"]
+    return {label: float(value) for label, value in found.items()}
 
 
 def _label(line: dict[str, Any]) -> str:

@@ -2,8 +2,8 @@
 
 iDLG (Zhao, Mopuri, Bilen 2020) on clients with one image each, in the first round from a freshly drawn SigmoidLeNet:
 the label by the last layer's gradient, then Adam(0.1) on a dummy image until its update points as what was seen does.
-Prints a table, leaves inversion.json and victims.png in a folder. With --figure6: Figure 6 of the MSPDQ paper, see
-experiments.figure6. Exit code 2: something given was wrong; 130: interrupted.
+Prints a table, leaves inversion.json and victims.png in a folder. Figure 6 of the MSPDQ paper is
+experiments.reproduce's. Exit code 2: something given was wrong; 130: interrupted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedpriv as fp
-from experiments import compilation_cache, figure6
+from experiments import compilation_cache
 from experiments.command_line import Parser, command
-from experiments.inversion_attack import Attacked, attacker, views
-from experiments.inversion_views import RATE, Reading, Victims, all_seen, draw_victims, read
+from experiments.inversion.attack import Attacked, attacker, views
+from experiments.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
 from experiments.record import plain
 from experiments.show import epsilon
 
@@ -35,8 +35,6 @@ DATA = ("fashion_mnist", "mnist", "digits")
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     compilation_cache.enable()
-    if options.figure6:
-        return figure6.run(options)
     data = fp.datasets.load(options.data, options.data_dir)
     options.output.mkdir(parents=True, exist_ok=True)
     victims = draw_victims(data, options.victims, options.seed)
@@ -60,14 +58,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of prepared data")
     parser.add_argument("--output", type=Path, default=Path("runs/inversion"), metavar="FOLDER")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--figure6", action="store_true", help="defence score and accuracy")
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=10,
-        metavar="N",
-        help="of --figure6's training; 0: no training",
-    )
     options = parser.parse_args(argv)
     if not 2 <= options.victims <= 1000:
         raise ValueError(f"--victims: {options.victims} is not in 2..1000, with an image each")
@@ -75,8 +65,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         raise ValueError(f"--steps: {options.steps} is not at least 1")
     if options.seed < 0:
         raise ValueError(f"--seed: {options.seed} is not 0 or more")
-    if options.rounds < 0:
-        raise ValueError(f"--rounds: {options.rounds} is not 0 or more; 0 is no training")
     return options
 
 

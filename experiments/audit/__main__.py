@@ -20,10 +20,10 @@ from typing import Any
 
 from experiments import compilation_cache
 from experiments import config as configuration
-from experiments.audit_mechanisms import audit_mechanisms
-from experiments.audit_picture import picture
-from experiments.audit_report import Report, as_json, text
-from experiments.audit_training import audit_runs, infer
+from experiments.audit.mechanisms import audit_mechanisms
+from experiments.audit.picture import picture
+from experiments.audit.report import Report, as_json, text
+from experiments.audit.training import audit_runs, infer
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
 from experiments.record import new_folder, versions

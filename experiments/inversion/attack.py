@@ -1,4 +1,4 @@
-"""iDLG on what a server sees of clients with one image each, for experiments.inversion and experiments.figure6."""
+"""iDLG on what a server sees of clients with one image each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.inversion_views import RATE, Seen, Victims
+from experiments.inversion.views import RATE, Seen, Victims
 from fedpriv.attacks.scores import mse, psnr, ssim
 from fedpriv.attacks.views import View, infer_labels, invert_view, local_update, server_view
 from fedpriv.privacy import Certificate

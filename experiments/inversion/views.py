@@ -1,4 +1,4 @@
-"""What a server may see of clients with one image each: the rows of experiments.inversion."""
+"""What a server may see of clients with one image each: the rows of `experiments.inversion`."""
 
 from __future__ import annotations
 
