@@ -226,9 +226,9 @@ def _size(point: dict[str, Any]) -> str:
     return " | ".join(f"{point[name]:,}" for name in ("clients", "cohort", "parameters"))
 
 
-def _shown(slope: dict[str, Any]) -> str:
-    mark = "" if slope["linear"] else " (!)"
-    return f"{slope['slope']:.2f} ({slope['low']:.2f} to {slope['high']:.2f}){mark}"
+def _shown(found: dict[str, Any]) -> str:
+    mark = "" if found["linear"] else " (!)"
+    return f"{found['slope']:.2f} ({found['low']:.2f} to {found['high']:.2f}){mark}"
 
 
 def _verdict(found: dict[str, Any]) -> str:

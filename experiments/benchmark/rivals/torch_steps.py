@@ -32,7 +32,7 @@ def build(settings: Settings) -> Baseline:
 
 
 def haar(x: Tensor, out: Tensor) -> Tensor:
-    """`fedpriv.wavelet.haar` of f32[rows, m], m a power of two, into `out`."""
+    """Our `haar` of f32[rows, m], m a power of two, into `out`."""
     means, end = x, x.shape[1]
     while end > 1:
         left, right = means.unflatten(1, (end // 2, 2)).unbind(2)
@@ -44,7 +44,7 @@ def haar(x: Tensor, out: Tensor) -> Tensor:
 
 
 def inverse_haar(coefficients: Tensor, out: Tensor) -> Tensor:
-    """`fedpriv.wavelet.inverse_haar` of f32[rows, m] into `out`."""
+    """Our `inverse_haar` of f32[rows, m] into `out`."""
     means, at = coefficients[:, :1], 1
     while at < coefficients.shape[1]:
         details = coefficients[:, at : 2 * at]
