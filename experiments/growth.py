@@ -24,16 +24,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jaxlib
+import numpy as np
 
+from experiments.benchmark.growth_point import Name, Point, measured
+from experiments.benchmark.timing import machine, show, spread
 from experiments.command_line import Parser, command
-from experiments.growth_picture import LABELS, picture
-from experiments.growth_point import Name, Point, measured
-from experiments.growth_slope import TOLERANCE, as_json, of_turns, of_values
-from experiments.growth_table import table
-from experiments.timing import device_name, spread
-from fedpriv.devices.layout import cores
+from experiments.files import write_text
+
+POINTS = 3  # the largest ones, which count: below them, what does not grow hides what does
+
+# Linear work may look a little steeper: a sort's n log n has slope 1 + 1 / ln n, 1.08 from 1e5 to 1e6, and numbers that
+# have left the caches cost more each (0.1 is a quarter more per decade). The next thing that is worse, n^1.5, has 1.5.
+TOLERANCE = 0.25
+
+TITLES = {"cohort": "cohort r", "parameters": "parameters d", "clients": "clients n"}
+LABELS = {"dp_fed_avg": "DP-FedAvg", "fed_smp": "Fed-SMP rand_k", "dp_scaffold": "DP-SCAFFOLD"}
 
 
 class Axis(NamedTuple):
@@ -78,7 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.repeats < 1:
         raise ValueError(f"--repeats: {args.repeats} is not at least 1")
     folder = _made(args.output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
-    found = measure(AXES, args.repeats, measured, lambda found: _keep(found, folder))
+
+    def keep(found: dict[str, Any]) -> None:
+        write_text(folder / "growth.json", json.dumps(found, indent=2) + "\n")
+
+    found = measure(AXES, args.repeats, measured, keep)
     (folder / "growth.md").write_text(table(found) + "\n")
     picture(found, folder / "growth.png")
     print(json.dumps(found) if args.json else table(found))
@@ -95,13 +104,6 @@ def _made(folder: Path) -> Path:
             f"--output: cannot make {folder} ({error.strerror}); choose another"
         ) from None
     return folder
-
-
-def _keep(found: dict[str, Any], folder: Path) -> None:
-    """Writes all there is so far; whoever reads meanwhile, or ends this process, finds a whole file."""
-    draft = folder / "growth.json.part"
-    draft.write_text(json.dumps(found, indent=2) + "\n")
-    draft.replace(folder / "growth.json")
 
 
 def measure(
@@ -121,25 +123,21 @@ def measure(
       missing. A series has "points", and "failed" with the sizes asked for and "why"; no "slopes" until all its sizes
       were tried, nor where fewer than two were measured.
     """
-    found: dict[str, Any] = {
-        "series": [],
-        "linear": None,
-        "tolerance": TOLERANCE,
-        "repeats": repeats,
-        "device": device_name(),
-        "cores": cores(),
-        "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
-    }
+    series: list[dict[str, Any]] = []
+    found = {"series": series, "linear": None, "tolerance": TOLERANCE, "repeats": repeats}
+    found |= machine()
     for name, axis in axes.items():
         for algorithm in axis.algorithms:
             one = {"axis": name, "algorithm": algorithm, "points": [], "failed": [], "slopes": {}}
-            found["series"].append(one)
+            series.append(one)
             for size in axis.sizes:
                 _add(one, Point(algorithm, **axis.fixed, **{name: size}), repeats, of)
                 keep(found)
             one["slopes"] = _slopes([p[name] for p in one["points"]], one["points"])
-    found["linear"] = _linear(found["series"])
+    if not all(slope["linear"] for one in series for slope in one["slopes"].values()):
+        found["linear"] = False
+    elif not any(one["failed"] for one in series):
+        found["linear"] = True
     keep(found)
     return found
 
@@ -164,19 +162,123 @@ def _add(
 
 
 def _slopes(x: list[float], points: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of time, whose range is that of single turns, and of memory, whose range is that between neighbouring sizes."""
     if len(points) < 2:
         return {}
-    return {
-        "seconds": as_json(of_turns(x, [p["seconds"]["all"] for p in points])),
-        "peak_mb": as_json(of_values(x, [p["peak_mb"] for p in points])),
-        "xla_mb": as_json(of_values(x, [p["xla_mb"] for p in points])),
-    }
+    x, points = x[-POINTS:], points[-POINTS:]
+    turns = [fit(x, turn) for turn in zip(*(p["seconds"]["all"] for p in points), strict=True)]
+    found = {"seconds": slope(x, [p["seconds"]["median"] for p in points], turns)}
+    for name in ("peak_mb", "xla_mb"):
+        y = [p[name] for p in points]
+        found[name] = slope(x, y, [fit(x[i : i + 2], y[i : i + 2]) for i in range(len(x) - 1)])
+    return found
 
 
-def _linear(series: list[dict[str, Any]]) -> bool | None:
-    if not all(slope["linear"] for one in series for slope in one["slopes"].values()):
-        return False
-    return None if any(one["failed"] for one in series) else True
+def slope(x: Sequence[float], y: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
+    """That of `y`, the range of `others`, and whether it is not worse than linear, within the tolerance."""
+    found = fit(x, y)
+    range_of = {"low": min(others), "high": max(others)}
+    return {"slope": found, **range_of, "linear": found <= 1 + TOLERANCE}
+
+
+def fit(x: Sequence[float], y: Sequence[float]) -> float:
+    """d log y / d log x by least squares."""
+    if min(*x, *y) <= 0:
+        raise ValueError(f"{list(x)}, {list(y)}: not all positive, so that there is no logarithm")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def table(found: dict[str, Any]) -> str:
+    """Sizes, slopes and the verdict of the object of `--json`, as Markdown."""
+    sizes, slopes = [], []
+    for one in found["series"]:
+        label = LABELS[one["algorithm"]]
+        for point in one["points"]:
+            memory = f"{point['peak_mb']:.4g} | {point['xla_mb']:.4g}"
+            seconds = show(point["seconds"])
+            row = (
+                f"{label} | {_size(point)} | {seconds} | {memory} | {point['compile_seconds']:.2g}"
+            )
+            sizes.append(f"| {row} |")
+        sizes += [f"| {label} | {_size(point)} | failed | | | |" for point in one["failed"]]
+        if one["slopes"]:
+            shown = " | ".join(_shown(each) for each in one["slopes"].values())
+            slopes.append(f"| {TITLES[one['axis']]} | {label} | {shown} |")
+    return "\n".join(
+        [
+            "| algorithm | clients n | cohort r | parameters d | seconds a round | process's peak, MB | "
+            "XLA's need, MB | compile time, s |",
+            "|" + "---|" * 8,
+            *sizes,
+            "",
+            "| slope against | algorithm | seconds | process's peak | XLA's need |",
+            "|" + "---|" * 5,
+            *slopes,
+            "",
+            _verdict(found),
+            f"median (lowest to highest) of {found['repeats']} turns; {found['device']}, {found['cores']} core(s); "
+            f"jax {found['jax']}, jaxlib {found['jaxlib']}",
+        ]
+    )
+
+
+def _size(point: dict[str, Any]) -> str:
+    return " | ".join(f"{point[name]:,}" for name in ("clients", "cohort", "parameters"))
+
+
+def _shown(found: dict[str, Any]) -> str:
+    mark = "" if found["linear"] else " (!)"
+    return f"{found['slope']:.2f} ({found['low']:.2f} to {found['high']:.2f}){mark}"
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    grows = {
+        True: "nothing grows",
+        False: "SOMETHING (!) GROWS",
+        None: "of what was measured, nothing grows",
+    }[found["linear"]]
+    failed = sum(len(one["failed"]) for one in found["series"])
+    missing = f"; {failed} SIZE(S) COULD NOT BE MEASURED" if failed else ""
+    limit = f"a slope above {1 + found['tolerance']:g} over the three largest sizes"
+    return f"{grows} worse than linearly: {limit}{missing}"
+
+
+def picture(found: dict[str, Any], path: Path) -> None:
+    """Draws the object of `--json`: time and then memory against each axis, with lines of slope 1 to compare with."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6 * len(TITLES), 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 2 * len(TITLES))
+    for axis, (time_of, memory_of) in zip(TITLES, panels.reshape(-1, 2), strict=True):
+        series = [s for s in found["series"] if s["axis"] == axis and s["points"]]
+        for one in series:
+            x, label = [p[axis] for p in one["points"]], LABELS[one["algorithm"]]
+            style = {"ms": 4, "color": f"C{list(LABELS).index(one['algorithm'])}"}
+            each = np.array([p["seconds"]["all"] for p in one["points"]])
+            y = np.median(each, 1)
+            bars = (y - each.min(1), each.max(1) - y)
+            time_of.errorbar(x, y, bars, marker="o", label=label, **style)
+            for key, line, what in (("peak_mb", "o-", "process"), ("xla_mb", "o:", "XLA")):
+                y = [p[key] for p in one["points"]]
+                memory_of.plot(x, y, line, label=f"{label}, {what}", **style)
+        titles = ("seconds a round", "MB: process's peak, XLA's need")
+        for panel, title in zip((time_of, memory_of), titles, strict=True):
+            panel.set(xscale="log", yscale="log", xlabel=TITLES[axis])
+            panel.grid(alpha=0.3)
+            if series:
+                panel.set_title(title, fontsize=9)
+                _slope_one(panel)
+                panel.legend(fontsize=7)
+    figure.savefig(path, dpi=100)
+
+
+def _slope_one(panel: Any) -> None:
+    """Through the last point of the line that ends highest."""
+    highest = max(panel.lines, key=lambda line: line.get_ydata()[-1])
+    x, y = highest.get_xdata(), highest.get_ydata()
+    panel.plot(x, y[-1] * np.array(x) / x[-1], "k--", lw=0.8, label="slope 1")
 
 
 if __name__ == "__main__":

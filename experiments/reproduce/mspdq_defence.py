@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments import figure6
 from experiments.compare import RunFolder
+from experiments.inversion import figure6
 from experiments.reproduce.filled import Results
 from experiments.reproduce.item import Cell, Computation, Item, Scale, Training, Value, folder_name
 from experiments.reproduce.mspdq_trainings import MNIST, NOTES, lead, training
@@ -45,8 +45,8 @@ def attack(key: Key) -> Computation:
 
 def _attack(key: Key, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     import fedpriv as fp
-    from experiments.inversion_attack import attacker
-    from experiments.inversion_views import draw_victims
+    from experiments.inversion.attack import attacker
+    from experiments.inversion.views import draw_victims
     from fedpriv.attacks.scores import mse
 
     count, steps = max(2, scale.of(VICTIMS)), scale.of(STEPS)

@@ -9,10 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import benchmark, haar_speed
-from experiments.baselines import environments, rivals
-from experiments.benchmark import main, table
-from experiments.workloads import WORKLOADS, Images, Records, compiled_round, parameters
+from experiments.benchmark import __main__ as benchmark
+from experiments.benchmark import haar_speed, round_speed, timing
+from experiments.benchmark.__main__ import main
+from experiments.benchmark.rivals import environments, rival
+from experiments.benchmark.round_speed import compiled_round
+from experiments.benchmark.workloads import WORKLOADS, Images, Records, parameters
 from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.haar import haar, inverse_haar, padded_length
 from fedpriv.privacy.sampling import FixedSize
@@ -20,48 +22,74 @@ from fedpriv.privacy.sampling import FixedSize
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
-
-
+TINY_RECORDS = Records(2, records=10, batch=4, steps=3)
+TINY_TRANSFORM = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
 TORCH = importlib.util.find_spec("torch") is not None
 
 
-@pytest.fixture(scope="module")
-def result():
-    """What a whole run on the tiny workload prints; with PyTorch's turns where that is installed."""
-    torch = ["--torch"] if TORCH else []
+@pytest.fixture
+def tiny(monkeypatch):
+    """All workloads, in a fraction of a second."""
+    for name, workload in (("A", TINY), ("B", TINY_RECORDS)):
+        monkeypatch.setitem(benchmark.WORKLOADS, name, workload)
+    monkeypatch.setattr(haar_speed, "Transform", lambda: TINY_TRANSFORM)
+    monkeypatch.setattr(haar_speed, "ROUNDS", 2)
+    monkeypatch.setattr(round_speed, "PRODUCT", 8)
+
+
+def asked(*args):
+    """(exit code, the object that is printed)."""
     printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setitem(benchmark.WORKLOADS, "A", TINY)
-        patch.setattr(benchmark, "PRODUCT", 8)
-        assert main(["--json", "--clients", "2", "--repeats", "2", "--devices", "2", *torch]) == 0
-    return json.loads(printed.getvalue())
+    with contextlib.redirect_stdout(printed):
+        code = main([*args, "--json", "--repeats", "2"])
+    return code, json.loads(printed.getvalue())
 
 
-def test_workload_a_has_the_size_it_is_said_to_have():
+def test_workloads_have_the_sizes_they_are_said_to_have():
+    """Of a small model by hand: multiply-adds per example and layer."""
     assert parameters(WORKLOADS["A"]) == 1_663_370
     assert round(WORKLOADS["A"].flop_per_client() / 1e9, 2) == 7.24
-
-
-def test_flop_of_a_small_model_by_hand():
-    forward = [
-        16 * 25 * 1 * 2,
-        4 * 25 * 2 * 3,
-        3 * 4,
-        4 * 10,
-    ]  # multiply-adds per example and layer
+    forward = [16 * 25 * 1 * 2, 4 * 25 * 2 * 3, 3 * 4, 4 * 10]
     assert TINY.flop_per_client() == 2 * 2 * 2 * (3 * sum(forward) - forward[0])
+    assert TINY_RECORDS.flop_per_client() == 3 * 4 * 4 * 400
+    real = WORKLOADS["B"]
+    assert (real.clients, parameters(real)) == (20, 410)
+    assert real.algorithm(20).sampler.accounting == FixedSize(100, 20)
+    transform = haar_speed.Transform()
+    assert parameters(transform) == 28_874
+    assert (transform.rows, transform.length) == (256, padded_length(28_874))
+
+
+def test_turns(monkeypatch, capsys):
+    """Every run and the others in each round; medians of calls, then of rounds."""
+    clock = iter([*(1, 5, 3), 10, *(2, 2, 9), 30])
+    monkeypatch.setattr(timing, "seconds", lambda run: run() or next(clock))
+    order = []
+    runs = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
+    found = timing.in_turns(runs, 1, lambda: order.append("."), rounds=2, calls={"a": 3})
+    assert "".join(order) == "aaab.aaab."
+    assert found == {"a": [2.5], "b": [20]}
+    assert "turn 1 of 1 done" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_json_is_one_object_with_consistent_numbers(result):
-    assert result["clients"] == 2
-    assert result["devices"] == 2
-    assert len(result["clients_per_second"]["all"]) == 2
-    assert result["peak_memory_mb"] > 0
-    assert (result["strategy"], result["clients_side_by_side"]) == ("map", 1)
-    assert ("ratio_to_torch" in result) == TORCH
-    ratios = zip(result["gflops"]["all"], result["matmul_gflops"]["all"], strict=True)
-    assert result["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in ratios])
+def test_a_round_beside_a_matrix_product(tiny, capsys):
+    code, found = asked("--clients", "2", "--devices", "2", *(["--torch"] if TORCH else []))
+    assert code == 0
+    assert (found["clients"], found["devices"]) == (2, 2)
+    assert len(found["clients_per_second"]["all"]) == 2
+    assert found["peak_memory_mb"] > 0
+    assert (found["strategy"], found["clients_side_by_side"]) == ("map", 1)
+    pairs = zip(found["gflops"]["all"], found["matmul_gflops"]["all"], strict=True)
+    assert found["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in pairs])
+    out = round_speed.table(found)
+    assert "1 client(s) at a time on each device" in out
+    for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
+        assert name in out
+    assert ("ratio_to_torch" in out) == ("ratio_to_torch" in found) == TORCH
+    if TORCH:
+        assert found["torch"]["parameters"] == found["parameters"]
+        assert found["torch"]["best"] in ("nchw", "channels_last")
 
 
 @pytest.mark.parametrize(("clients", "expected"), [("fit", 3), (2, 2), ("vmap", 3), ("map", 1)])
@@ -73,32 +101,18 @@ def test_a_round_says_how_many_clients_are_side_by_side(clients, expected):
 
 
 @pytest.mark.slow
-def test_workload_b_is_a_round_of_dp_scaffold(monkeypatch, capsys):
-    """At its real size: 20 of 100 clients, 410 parameters; here tiny, on one device."""
-    real = WORKLOADS["B"]
-    assert (real.clients, parameters(real)) == (20, 410)
-    assert real.algorithm(20).sampler.accounting == FixedSize(100, 20)
-    monkeypatch.setitem(benchmark.WORKLOADS, "B", Records(2, records=10, batch=4, steps=3))
-    monkeypatch.setattr(benchmark, "PRODUCT", 8)
-    assert main(["--workload", "B", "--json", "--repeats", "2", "--devices", "1"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_workload_b_is_a_round_of_dp_scaffold(tiny):
+    code, found = asked("--workload", "B", "--devices", "1")
+    assert code == 0
     seconds = 2 / found["clients_per_second"]["median"]
     assert found["device_ms_per_round"]["median"] == pytest.approx(1e3 * seconds, rel=0.5)
     assert found["gflop_per_client"] == pytest.approx(3 * 4 * 4 * 400 / 1e9)
 
 
 @pytest.mark.slow
-def test_workload_c_compares_turn_by_turn(monkeypatch, capsys):
-    """At its real size a model that is padded to m = 2^15; here tiny."""
-    real = haar_speed.Transform()
-    sizes = jax.tree.leaves(jax.eval_shape(real.model().init, jax.random.key(0)))
-    assert sum(leaf.size for leaf in sizes) == 28_874
-    assert (real.rows, real.length) == (256, padded_length(28_874))
-    tiny = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
-    monkeypatch.setattr(haar_speed, "Transform", lambda: tiny)
-    monkeypatch.setattr(haar_speed, "ROUNDS", 2)
-    assert main(["--workload", "C", "--json", "--repeats", "2"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_workload_c_compares_turn_by_turn(tiny):
+    code, found = asked("--workload", "C")
+    assert code == 0
     times = {name: each["all"] for name, each in found["ms"].items()}
     fractions = [a / b for a, b in zip(times["copy"], times["haar"], strict=True)]
     assert found["fractions_of_copy"]["haar"]["all"] == pytest.approx(fractions)
@@ -112,8 +126,7 @@ def test_workload_c_compares_turn_by_turn(monkeypatch, capsys):
 
 
 def test_what_workload_c_times_is_what_it_says():
-    tiny = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
-    runs = haar_speed.transforms(tiny)
+    runs = haar_speed.transforms(TINY_TRANSFORM)
     x = runs["copy"]() - 1
     np.testing.assert_allclose(runs["haar"](), haar(x), atol=1e-6)
     np.testing.assert_allclose(runs["inverse"](), inverse_haar(x, 8), atol=1e-6)
@@ -121,62 +134,22 @@ def test_what_workload_c_times_is_what_it_says():
 
 
 @pytest.mark.slow
-def test_table_names_what_is_wanted_of_it(result):
-    out = table(result)
-    assert "1 client(s) at a time on each device" in out
-    for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
-        assert name in out
-    assert ("ratio_to_torch" in out) == TORCH
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
-def test_torch_trains_the_same_model(result):
-    assert result["torch"]["parameters"] == result["parameters"]
-    assert result["torch"]["best"] in ("nchw", "channels_last")
-    assert result["ratio_to_torch"] > 0
-
-
-@pytest.mark.parametrize("option", ["--torch", "--peers"])
-def test_torch_that_is_not_installed_is_said_in_one_line(option, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
-    assert main([option]) == 2
-    error = capsys.readouterr().err
-    assert f"{option}: PyTorch is not installed; pip install torch" in error
-    assert error.count("\n") == 1
-
-
-def test_peers_are_for_the_cpu(monkeypatch, capsys):
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert main(["--peers"]) == 2
-    error = capsys.readouterr().err
-    assert "--peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
-    assert error.count("\n") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not TORCH, reason="PyTorch is not installed")
-def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
+def test_records_and_steps_beside_pytorch_and_peers(tiny, monkeypatch):
     """Of the peers jax_privacy alone needs no environment; the others have none here."""
 
     def offline(name):
         raise ChildProcessError("its environment cannot be built: no network")
 
-    tiny = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
     monkeypatch.setattr(environments, "python_of", offline)
-    monkeypatch.setattr(haar_speed, "Transform", lambda: tiny)
-    monkeypatch.setattr(haar_speed, "ROUNDS", 2)
-    monkeypatch.setitem(benchmark.WORKLOADS, "B", Records(2, records=10, batch=4, steps=3))
-    monkeypatch.setattr(benchmark, "PRODUCT", 8)
-    assert main(["--workload", "B", "--peers", "--json", "--repeats", "2", "--devices", "1"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    code, found = asked("--workload", "B", "--peers", "--devices", "1")
+    assert code == 0
     assert found["torch"]["parameters"] == found["parameters"]
     assert found["torch"]["threads"] == 1
     assert len(found["ratios_to_torch"]["all"]) == 2
     assert "no network" in found["pfl"]["unavailable"]
-    assert main(["--workload", "C", "--peers", "--json", "--repeats", "2"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    code, found = asked("--workload", "C", "--peers")
+    assert code == 0
     for name, runs in (
         ("torch", ["copy", "haar", "inverse", "dp_sgd"]),
         ("jax_privacy", ["dp_sgd"]),
@@ -191,11 +164,9 @@ def test_records_and_steps_beside_pytorch_and_peers(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(monkeypatch, capsys):
+def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(tiny, monkeypatch, capsys):
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.setattr(rivals, "TORCH", {"A": "no_such_module"})
-    monkeypatch.setitem(benchmark.WORKLOADS, "A", TINY)
-    monkeypatch.setattr(benchmark, "PRODUCT", 8)
+    monkeypatch.setattr(rival, "TORCH", {"A": "no_such_module"})
     assert main(["--torch", "--clients", "2", "--repeats", "1", "--devices", "1"]) == 1
     captured = capsys.readouterr()
     assert "fraction_of_matmul" in captured.out
@@ -208,14 +179,16 @@ def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(monkeypatch, 
         (["--clients", "0"], "--clients: 0 is not at least 1"),
         (["--repeats", "-1"], "--repeats: -1 is not at least 1"),
         (["--devices", "99"], "devices: 99 is not between"),
-        (["--clients", "many"], "invalid int value"),
         (["--workload", "Z"], "invalid choice"),
         (["--workload", "C", "--clients", "3"], "has no clients"),
         (["--workload", "C", "--devices", "2"], "runs on one device"),
         (["--speed"], "unrecognized arguments"),
+        (["--torch"], "--torch: PyTorch is not installed; pip install torch"),
+        (["--peers"], "--peers: PyTorch is not installed; pip install torch"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(given, complaint, capsys):
+def test_bad_input_is_one_line_and_exit_code_2(given, complaint, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
     try:
         code = main(given)
     except SystemExit as stop:
@@ -227,29 +200,21 @@ def test_bad_input_is_one_line_and_exit_code_2(given, complaint, capsys):
     assert not captured.out
 
 
-def test_help_explains_every_option(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
-    out = capsys.readouterr().out
-    for option in (
-        "--workload",
-        "--clients",
-        "--repeats",
-        "--devices",
-        "--torch",
-        "--peers",
-        "--json",
-    ):
-        assert option in out
-    assert "above 1, fedpriv is faster" in " ".join(out.split())
+def test_peers_are_for_the_cpu(monkeypatch, capsys):
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert main(["--peers"]) == 2
+    error = capsys.readouterr().err
+    assert "--peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("columns", ["60", "150"])
 def test_help_keeps_paragraphs_and_fits_the_terminal(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", columns)
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stop:
         main(["--help"])
+    assert stop.value.code == 0
     out = capsys.readouterr().out
     details = (benchmark.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
     shown = [" ".join(paragraph.split()) for paragraph in out.split("\n\n")]

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
-from experiments import audit, compare, compilation_cache, privacy, run, sweep, tune
+from experiments import compare, compilation_cache, privacy, run, sweep, tune
 from experiments import config as configuration
+from experiments.audit import __main__ as audit
 
 CONFIGS = [
     name for name in configuration.names() if name != "fed_smp_shakespeare"

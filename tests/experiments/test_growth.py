@@ -3,18 +3,17 @@
 import json
 import signal
 import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 import fedpriv as fp
-from experiments import growth, growth_point
-from experiments.growth import Axis
-from experiments.growth_picture import picture
-from experiments.growth_point import Point, built, here, measured, network, xla_mb
-from experiments.growth_slope import fit, of_turns, of_values
+from experiments import growth
+from experiments.benchmark import growth_point
+from experiments.benchmark.growth_point import Point, built, here, measured, network, xla_mb
+from experiments.benchmark.timing import spread
+from experiments.growth import Axis, fit
 
 X = [1e2, 1e3, 1e4, 1e5, 1e6]
 
@@ -41,35 +40,30 @@ def invented(power, memory=1.0):
     return of
 
 
-@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_the_slope_of_a_power_is_its_exponent(power):
-    y = [3.0 * x**power for x in X]
-    assert fit(X, y) == pytest.approx(power)
-    found = of_values(X, y)
-    assert found == pytest.approx((power, power, power))
-    assert found.linear == (power <= 1)
+def slopes(turns, memory):
+    """Of time and of memory, at X."""
+    points = [
+        {"seconds": spread(t), "peak_mb": m, "xla_mb": 2.0}
+        for t, m in zip(turns, memory, strict=True)
+    ]
+    found = growth._slopes(X, points)
+    return found["seconds"], found["peak_mb"]
 
 
 def test_only_the_largest_sizes_count_and_each_turn_has_its_slope():
+    """Neighbours give the range of what was measured once."""
     turns = [[1e9] * 2, [1e9] * 2, [1.0, 1.0], [10.0, 100.0], [100.0, 1e4]]
-    found = of_turns(X, turns)
+    time, memory = slopes(turns, [1, 1, 1, 10, 1000])
     medians = [1.0, 55.0, 5050.0]
-    assert found.slope == pytest.approx(np.polyfit([4, 5, 6], np.log10(medians), 1)[0])
-    assert (found.low, found.high) == pytest.approx((1, 2))
-
-
-def test_neighbours_give_the_range_of_what_was_measured_once():
-    found = of_values(X, [1, 1, 1, 10, 1000])
-    assert (found.low, found.high) == pytest.approx((1, 2))
-    assert found.slope == pytest.approx(1.5)
+    assert time["slope"] == pytest.approx(np.polyfit([4, 5, 6], np.log10(medians), 1)[0])
+    assert (time["low"], time["high"]) == pytest.approx((1, 2))
+    assert [memory[k] for k in ("slope", "low", "high")] == pytest.approx([1.5, 1, 2])
 
 
 def test_a_sort_counts_as_linear_and_a_root_more_does_not():
-    assert of_values(X, [x * np.log(x) for x in X]).linear
-    assert not of_values(X, [x**1.5 for x in X]).linear
-
-
-def test_what_has_no_logarithm_is_refused():
+    times = [[1.0, 1.0]] * 5
+    assert slopes(times, [x * np.log(x) for x in X])[1]["linear"]
+    assert not slopes(times, [x**1.5 for x in X])[1]["linear"]
     with pytest.raises(ValueError, match="not all positive"):
         fit([1, 2], [0, 1])
 
@@ -123,6 +117,7 @@ def test_the_verdict_is_computed_and_is_the_exit_code(
     time, memory, code, monkeypatch, tmp_path, capsys
 ):
     monkeypatch.setattr(growth, "measured", invented(time, memory))
+    monkeypatch.setattr(growth, "picture", lambda found, path: None)
     assert growth.main(["--repeats", "3", "--output", str(tmp_path)]) == code
     out = capsys.readouterr().out
     found = json.loads((tmp_path / "growth.json").read_text())
@@ -130,13 +125,24 @@ def test_the_verdict_is_computed_and_is_the_exit_code(
     assert ("nothing grows worse than linearly" in out) == (code == 0)
     assert ("(!)" in out) == (code == 1)
     for one in found["series"]:
-        assert one["slopes"]["seconds"]["slope"] == pytest.approx(time)
-        assert one["slopes"]["peak_mb"]["slope"] == pytest.approx(memory)
-        assert one["slopes"]["xla_mb"]["slope"] == pytest.approx(0, abs=1e-9)
+        expected = {"seconds": time, "peak_mb": memory, "xla_mb": 0}
+        for name, slope in expected.items():
+            assert one["slopes"][name]["slope"] == pytest.approx(slope, abs=1e-9)
+            assert one["slopes"][name]["high"] == pytest.approx(slope, abs=1e-9)
+            assert one["slopes"][name]["linear"] == (slope <= 1.25)
         assert one["failed"] == []
 
 
-def test_the_default_covers_what_is_asked_for(monkeypatch, tmp_path, capsys):
+def test_the_default_covers_what_is_asked_for_and_is_drawn(monkeypatch, tmp_path, capsys):
+    from matplotlib.figure import Figure
+
+    drawn, save = [], Figure.savefig
+
+    def saved(figure, *given, **more):
+        drawn.append(figure)
+        save(figure, *given, **more)
+
+    monkeypatch.setattr(Figure, "savefig", saved)
     monkeypatch.setattr(growth, "measured", invented(1.0))
     assert growth.main(["--json", "--output", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -154,19 +160,10 @@ def test_the_default_covers_what_is_asked_for(monkeypatch, tmp_path, capsys):
     png = (tmp_path / "growth.png").read_bytes()
     assert png[:4] == b"\x89PNG"
     assert len(png) < 300_000
-
-
-def test_the_picture_shows_every_series_and_slope_one(monkeypatch, tmp_path):
-    from matplotlib.figure import Figure
-
-    drawn = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    picture(growth.measure(growth.AXES, 2, of=invented(1.0)), tmp_path / "p.png")
     (figure,) = drawn
     assert len(figure.axes) == 6
-    for time, memory, algorithms in zip(
-        figure.axes[::2], figure.axes[1::2], (2, 2, 3), strict=True
-    ):
+    panels = zip(figure.axes[::2], figure.axes[1::2], (2, 2, 3), strict=True)
+    for time, memory, algorithms in panels:
         assert len(time.get_legend_handles_labels()[1]) == algorithms + 1
         assert len(memory.get_legend_handles_labels()[1]) == 2 * algorithms + 1
         (line,) = (x for x in time.lines if x.get_label() == "slope 1")
@@ -191,7 +188,6 @@ def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
     ("given", "said"),
     [
         (["--repeats", "0"], "--repeats: 0 is not at least 1"),
-        (["--repeats", "x"], "invalid int value"),
         (["--output", "{file}/under"], "--output: cannot make"),
         (["--output", "{done}"], "already holds growth.json; choose another folder"),
         (["--speed"], "unrecognized arguments"),
@@ -237,16 +233,6 @@ def test_a_size_that_fails_is_said_in_words_and_the_others_go_on(tmp_path, capsy
     assert first["failed"] == [sizes | {"why": "killed; too little memory?"}]
     assert first["slopes"]["seconds"]["slope"] == pytest.approx(1)
     assert (len(last["points"]), len(last["failed"]), last["slopes"]) == (1, 4, {})
-    assert (tmp_path / "growth.png").exists()
-
-
-def test_all_sizes_may_fail(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(growth, "AXES", TINY)
-    assert growth.main(["--output", str(tmp_path)]) == 1
-    words = "DP-FedAvg with n = 8, r = 2, d = 100: its process ended with exit code 1"
-    assert f"error: {words}" in capsys.readouterr().err.splitlines()
-    assert (tmp_path / "growth.png").exists()
 
 
 @pytest.mark.parametrize(
@@ -254,14 +240,18 @@ def test_all_sizes_may_fail(tmp_path, capsys, monkeypatch):
     [
         (-signal.SIGKILL, "a warning", "killed; too little memory?"),
         (1, "Traceback\nRESOURCE_EXHAUSTED: 9 GB", "RESOURCE_EXHAUSTED: 9 GB"),
+        (3, "", "its process ended with exit code 3"),
     ],
 )
-def test_why_a_process_failed(code, stderr, why, monkeypatch):
+def test_why_a_process_failed(code, stderr, why, monkeypatch, tmp_path, capsys):
+    """Here they all do; then there is nothing to draw, which is drawn."""
     ended = subprocess.CompletedProcess([], code, "", stderr)
     monkeypatch.setattr(growth_point.subprocess, "run", lambda *_, **__: ended)
-    with pytest.raises(ChildProcessError) as failure:
-        measured(Point("fed_smp", 2, 1, 100), 1)
-    assert str(failure.value) == why
+    monkeypatch.setattr(growth, "AXES", TINY)
+    assert growth.main(["--output", str(tmp_path)]) == 1
+    words = f"error: DP-FedAvg with n = 8, r = 2, d = 100: {why}"
+    assert words in capsys.readouterr().err.splitlines()
+    assert (tmp_path / "growth.png").exists()
 
 
 def test_what_was_measured_before_an_interruption_is_kept(tmp_path, capsys, monkeypatch):

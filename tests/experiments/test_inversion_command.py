@@ -5,8 +5,10 @@ import json
 import jax
 import pytest
 
-from experiments import figure6, inversion
-from experiments.inversion_views import all_seen, draw_victims, read
+from experiments.inversion import __main__ as inversion
+from experiments.inversion import figure6
+from experiments.inversion.attack import attacker
+from experiments.inversion.views import all_seen, draw_victims, read
 from fedpriv import datasets
 from fedpriv.core.trees import dimension
 
@@ -69,35 +71,35 @@ def test_every_row_can_be_seen_and_read():
 
 
 @pytest.mark.slow
-def test_figure_6(tmp_path, capsys, monkeypatch):
+def test_scores_of_figure_6():
+    """The first message of MSP + Lap hides the image, the whole transcript does not."""
     (chosen,) = (p for p in figure6.points() if p.x == 10 and p.curve == "MSP + Lap")
-    monkeypatch.setattr(figure6, "points", lambda: [chosen])
-    args = ["--figure6", *SMALL, "--steps", "100", "--rounds", "1", "--output", str(tmp_path)]
-    assert inversion.main(args) == 0
-    printed = capsys.readouterr().out
-    assert "accuracy of FedAvg: " in printed
-    assert (tmp_path / "figure6.png").read_bytes().startswith(b"\x89PNG")
-    rows = json.loads((tmp_path / "figure6.json").read_text())["figure"]
-    scores = {r.get("reading"): r["value"] for r in rows if r["what"] == "mse"}
+    victims = draw_victims(datasets.load("digits"), 2, 0)
+    rows = figure6.attacked(chosen, victims, attacker(victims, 100, 0), 0)
+    scores = {row["reading"]: row["value"] for row in rows}
     assert scores["transcript"] < 0.05 < scores["first"]
-    trained = [r for r in rows if r["what"] == "accuracy"]
-    assert [r["curve"] for r in trained] == ["FedAvg", "MSP + Lap"]
-    assert all(0 <= r["value"] <= 1 for r in trained)
 
 
-def test_all_of_figure_6_is_there():
+def test_all_of_figure_6_is_there(monkeypatch):
+    """Attacked as trained: `split` gets the options of training, under its own names."""
     found = figure6.points()
     assert len({(p.group, p.curve, p.x) for p in found}) == len(found) == 3 * 7 + 4 * 2
-    quantized = [p for p in found if p.name == "mspdq_fl"]
-    for p in quantized:  # attacked as trained
-        assert p.attacked["bits"] == p.options["bits"]
-        assert (
-            p.attacked["exchanges"]
-            == p.options["exchanges"]
-            == figure6.EXCHANGES[p.options["bits"]]
-        )
-        assert p.attacked.get("norm") == p.options.get("interval")
-        assert p.attacked.get("gamma") == p.options.get("gamma")
+    monkeypatch.setattr(figure6, "split", lambda loss, victims, **given: given)
+    for p in (p for p in found if p.name == "mspdq_fl"):
+        given = p.algorithm(None, 2)
+        assert p.options["exchanges"] == figure6.EXCHANGES[p.options["bits"]]
+        for theirs, ours in (
+            ("bits", "bits"),
+            ("exchanges", "exchanges"),
+            ("splitting_factor", "factor"),
+            ("interval", "norm"),
+            ("gamma", "gamma"),
+        ):
+            assert given.get(ours) == p.options.get(theirs)
+    (noisy,) = {
+        p.algorithm(None, 2)["epsilon"] for p in found if p.curve == "MSP + Lap" and p.x == 3
+    }
+    assert noisy == 3
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,6 @@ def test_all_of_figure_6_is_there():
         (["--victims", "1"], "--victims: 1 is not in 2..1000"),
         (["--steps", "0"], "--steps: 0 is not at least 1"),
         (["--seed", "-1"], "--seed: -1 is not 0 or more"),
-        (["--figure6", "--rounds", "-1"], "--rounds: -1 is not 0 or more"),
         (["--data", "mnist", "--data-dir", "/nowhere"], "/nowhere"),
     ],
 )

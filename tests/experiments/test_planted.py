@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from experiments.baselines import planted
-from experiments.baselines.faults import shortened
+from experiments.benchmark.rivals import planted
+from experiments.faults import shortened
 
 
 def train(model=0, epsilon=1.0, warning=None, error=None):

@@ -11,8 +11,8 @@ from made_runs import run_folder, settled
 from prepared import random_split, write_images
 
 from configs import mspdq_mnist
-from experiments import figure6
 from experiments.compare import RunFolder
+from experiments.inversion import figure6
 from experiments.reproduce import __main__ as reproduce
 from experiments.reproduce import mspdq, mspdq_defence
 from experiments.reproduce.filled import fill

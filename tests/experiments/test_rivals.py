@@ -8,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.baselines import child, comparison, environments, memory, rivals
-from experiments.baselines.child import Settings
-from experiments.baselines.rivals import Rival, Rivals, medians
+from experiments.benchmark.rivals import child, comparison, environments, memory
+from experiments.benchmark.rivals import rival as rivals
+from experiments.benchmark.rivals.child import Settings
+from experiments.benchmark.rivals.rival import Rival, Rivals
+from experiments.benchmark.timing import medians
 
 SETTINGS = Settings({"size": 3}, clients=2, threads=1, device="cpu")
 
@@ -33,15 +35,13 @@ FAKES = {
 @pytest.fixture
 def fakes(tmp_path, monkeypatch):
     """`child.py` and what it needs in a folder with the modules above, which is what rivals are started from."""
-    folder = tmp_path / "experiments" / "baselines"
+    folder = tmp_path / "experiments" / "benchmark" / "rivals"
     folder.mkdir(parents=True)
     for module in (child, memory):
         shutil.copy(module.__file__, folder)
-    for package in (folder, folder.parent):
+    for package in (folder, folder.parent, folder.parent.parent):
         (package / "__init__.py").touch()
-    head = (
-        "import os, time\nfrom experiments.baselines.child import Baseline\ndef build(settings):\n"
-    )
+    head = "import os, time\nfrom experiments.benchmark.rivals.child import Baseline\ndef build(settings):\n"
     for name, body in FAKES.items():
         lines = [line.strip() for line in body.strip().splitlines()]
         (folder / f"{name}.py").write_text(head + "".join(f"    {line}\n" for line in lines))
@@ -66,15 +66,6 @@ def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
     rival.close()
 
 
-def test_one_that_ends_says_its_last_words(fakes):
-    rival = Rival("broken", SETTINGS)
-    with pytest.raises(ChildProcessError, match=r"exit code 1: RuntimeError: no such model"):
-        rival.about()
-    with pytest.raises(ChildProcessError, match="exit code 1"):
-        rival.run("anything")
-    rival.close()
-
-
 def test_one_that_hangs_is_given_up(fakes, monkeypatch):
     rival = Rival("silent", SETTINGS)
     rival.about()
@@ -91,7 +82,7 @@ def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
             all_of_them.once()
         assert set(all_of_them.about()) == {"torch"}
         assert "StopIteration" in all_of_them.failures["mortal"]
-        assert "no such model" in all_of_them.failures["broken"]
+        assert "exit code 1: RuntimeError: no such model" in all_of_them.failures["broken"]
         times = all_of_them.seconds("torch", group=2)
         assert [len(each) for each in times.values()] == [2, 2]
         found = comparison.rounds(all_of_them, [0.01] * 4, clients=2)
@@ -104,25 +95,18 @@ def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
     fast = all_of_them.seconds("torch")["fast"]
     assert found["ratios_to_torch"]["all"] == pytest.approx([t / 0.01 for t in fast])
     json.dumps(found)
+    ours = {"slow": [0.01, 0.02], "fast": [0.03, 0.04], "own": [1.0, 1.0]}
+    by_run = comparison.steps(all_of_them, ours, group=2)
+    for run, theirs in times.items():
+        ratios = [b / a for a, b in zip(ours[run], theirs, strict=True)]
+        assert by_run["ratios_to_torch"][run]["all"] == pytest.approx(ratios)
+        assert by_run["torch"]["ms"][run]["all"] == pytest.approx([1e3 * t for t in theirs])
+    assert "ratio_to_torch" in comparison.rows(by_run)["torch slow"]
     rows = comparison.rows(found)
     assert rows["broken"].startswith("left out: ")
     assert rows["ratio_to_torch"].endswith(", to fast")
     assert rows["ratio_to_X above 1:"] == "fedpriv is faster than X"
     assert "no flags" in rows["but torch:"]
-
-
-def test_steps_are_compared_run_by_run(fakes):
-    with Rivals("A", torch=True, peers=False, settings=SETTINGS) as only:
-        for _ in range(4):
-            only.once()
-        ours = {"slow": [0.01, 0.02], "fast": [0.03, 0.04], "own": [1.0, 1.0]}
-        found = comparison.steps(only, ours, group=2)
-        theirs = only.seconds("torch", 2)
-    for run in ("slow", "fast"):
-        ratios = [b / a for a, b in zip(ours[run], theirs[run], strict=True)]
-        assert found["ratios_to_torch"][run]["all"] == pytest.approx(ratios)
-        assert found["torch"]["ms"][run]["all"] == pytest.approx([1e3 * t for t in theirs[run]])
-    assert "ratio_to_torch" in comparison.rows(found)["torch slow"]
 
 
 def test_medians_of_groups():
@@ -159,31 +143,27 @@ def builder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_environment_is_built_once(builder):
-    python = environments.python_of("good")
-    assert Path(python).parents[1] == environments.folder("good")
-    assert environments.python_of("good") == python
+def test_an_environment_is_built_once(builder, monkeypatch):
+    """After a build that was cut off from the start; other pins are another one."""
+    here = environments.folder("good")
+    (here / "left").mkdir(parents=True)
+    assert environments.python_of("good") == str(here / "bin" / "python")
+    assert not (here / "left").exists()
+    environments.python_of("good")
     installed = (builder / "installed").read_text().splitlines()
     assert installed == ["-m pip install --quiet a==1 b==2"]
-
-
-def test_other_pins_are_another_environment(builder, monkeypatch):
-    before = environments.folder("good")
     monkeypatch.setattr(environments, "PINS", {"good": ("a==1", "b==3")})
-    assert environments.folder("good") != before
+    assert environments.folder("good") != here
 
 
-def test_a_build_that_was_cut_off_is_done_again(builder):
-    left = environments.folder("good") / "left"
-    left.mkdir(parents=True)
-    environments.python_of("good")
-    assert not left.exists()
-
-
-def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder):
+def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder, monkeypatch):
     with pytest.raises(ChildProcessError, match=r"cannot be built.*pip: ERROR: no matching dist"):
         environments.python_of("bad")
     assert not environments.folder("bad").exists()
+    (builder / "file").touch()
+    monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(builder / "file"))
+    with pytest.raises(ChildProcessError, match="cannot be built"):
+        environments.python_of("good")
 
 
 @pytest.mark.parametrize(("version", "hint"), [((3, 12), False), ((3, 13), True)])
@@ -196,13 +176,6 @@ def test_pins_that_this_python_is_too_new_for_say_so(builder, monkeypatch, versi
     said = "(its pins need Python 3.11 or 3.12, this is 3.13)"
     assert str(failure.value).endswith(said) == hint
     assert ("its pins" in str(failure.value)) == hint
-
-
-def test_a_folder_that_cannot_be_made_says_why(builder, monkeypatch):
-    (builder / "file").touch()
-    monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(builder / "file"))
-    with pytest.raises(ChildProcessError, match="cannot be built"):
-        environments.python_of("good")
 
 
 def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):

@@ -1,0 +1,64 @@
+"""What an audit found of one algorithm: claimed, certified and audited epsilons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fedpriv.privacy import Certificate, Claim
+
+
+@dataclass(frozen=True)
+class Row:
+    """Algorithms that release and claim the same, in the eyes of views that see the same.
+
+    Attributes:
+      names: of the algorithms.
+      views: of which the first is the certificate's.
+      claim: the paper's, if it is about one of these views.
+      certificate: what is proved.
+      least: what epsilon is at least, with 95 % confidence.
+      surely: what it has to be at least for the certificate to be refuted.
+      most: what such an audit can show at most.
+      about: what was done; as JSON.
+      audited: what else was found; as JSON.
+    """
+
+    names: tuple[str, ...]
+    views: tuple[str, ...]
+    claim: Claim | None
+    certificate: Certificate
+    least: float
+    surely: float
+    most: float
+    about: dict[str, Any]
+    audited: dict[str, Any]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether epsilon is larger than the certificate says."""
+        return self.surely > self.certificate.epsilon
+
+    @property
+    def claim_refuted(self) -> bool:
+        """Whether epsilon is larger than claimed, for neighbours and delta that the claim is about as well."""
+        claim, certificate = self.claim, self.certificate
+        if claim is None or claim.unit != certificate.unit or claim.delta > certificate.delta:
+            return False
+        alike = {claim.relation, certificate.relation}
+        return self.least > claim.epsilon and (
+            len(alike) == 1 or alike <= {"zero_out", "add_or_remove"}
+        )
+
+    @property
+    def powerless(self) -> bool:
+        """Whether less than a tenth was seen of what is certified, or of what can be shown at most."""
+        return self.most == 0 or self.least < 0.1 * min(self.certificate.epsilon, self.most)
+
+
+class Unaudited(NamedTuple):
+    """Algorithms with nothing to audit, and why; what is claimed of them."""
+
+    names: tuple[str, ...]
+    reason: str
+    claim: Claim | None = None

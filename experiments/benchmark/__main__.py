@@ -1,0 +1,116 @@
+"""python -m experiments.benchmark [--workload B|C] [--torch] [--peers] [--json]: how fast a round is on this machine.
+
+Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
+1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. Workload B: a round of
+DP-SCAFFOLD with 20 of 100 clients of 4,000 records, logistic regression of 40 features and 10 classes, 50 local steps
+on exact subsets of 800 records, the gradient of each record clipped, and noise. Both are set against the rate that
+JAX's own float32 matrix product reaches on the same devices. Workload C, on one device: the Haar transform of
+[256, 32768] numbers set against a copy, and DP-SGD's step with noise on Haar coefficients set against one without, a
+CNN of 28,874 parameters on 64 records.
+
+--torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C,
+where these have no such step, against jax_privacy and Opacus. Peers with pins of their own get virtual environments
+under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first run builds from the package index: up to 1.5 GB
+each, more where PyTorch comes with CUDA. One that cannot be built, or fails, is left out with a word why. Rivals have
+as many threads as we have devices; a single JAX device uses all cores it may, so pin all to one core for a fair
+comparison of one: taskset -c 1 python -m experiments.benchmark --peers.
+
+All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
+our speed over that of X's fastest run, in C over that of the same run, turn by turn: above 1, fedpriv is faster.
+
+In the object of --json a spread is {"median", "min", "max", "all"}. In A and B "ratio_to_X" is the median and
+"ratios_to_X" the spread; in C "ratios_to_X" has a spread for each run that X has, too, by the run's name.
+
+Exit code 2 means that something given was wrong, 1 that PyTorch failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import jax
+
+from experiments import compilation_cache
+from experiments.benchmark import haar_speed, round_speed
+from experiments.benchmark.rivals.child import Settings
+from experiments.benchmark.rivals.rival import Rivals
+from experiments.benchmark.workloads import WORKLOADS
+from experiments.command_line import Parser, command
+from fedpriv.devices.layout import Strategy, cores, default, split_cpu
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    args = options(argv)
+    compilation_cache.disable()
+    strategy = checked(args)
+    cpu = jax.default_backend() == "cpu"
+    threads = (args.devices or cores()) if cpu else cores()
+    if (args.torch or args.peers) and threads < cores():
+        print(
+            f"note: rivals have {threads} thread(s), but a JAX device may use all {cores()} cores; "
+            f"for a fair comparison pin to {threads} core(s), see --help",
+            file=sys.stderr,
+        )
+    haar = args.workload == "C"
+    workload = haar_speed.Transform() if haar else WORKLOADS[args.workload]
+    clients = 1 if haar else args.clients or workload.clients
+    settings = Settings(asdict(workload), clients, threads, "cpu" if cpu else "cuda")
+    with Rivals(args.workload, args.torch or args.peers, args.peers, settings) as rivals:
+        if haar:
+            numbers = haar_speed.measure(workload, args.repeats, rivals)
+        else:
+            numbers = round_speed.measure(workload, clients, args.repeats, strategy, rivals)
+    result = {"workload": args.workload} | numbers
+    table = haar_speed.table if haar else round_speed.table
+    print(json.dumps(result) if args.json else table(result))
+    return 1 if "torch" in rivals.failures else 0
+
+
+def options(argv: Sequence[str] | None) -> argparse.Namespace:
+    about, _, details = (__doc__ or "").partition("\n\n")
+    parser = Parser(prog=about.split(" [")[0], description=details)
+    parser.add_argument("--workload", default="A", choices=[*WORKLOADS, "C"])
+    parser.add_argument(
+        "--clients", type=int, metavar="N", help="a smaller cohort, for a quick look"
+    )
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="turns (default: 3)")
+    parser.add_argument(
+        "--devices", type=int, metavar="N", help="default: all; on CPU one per core"
+    )
+    parser.add_argument("--torch", action="store_true", help="also time PyTorch")
+    parser.add_argument(
+        "--peers", action="store_true", help="also time PyTorch and other simulators (on CPU)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    return parser.parse_args(argv)
+
+
+def checked(args: argparse.Namespace) -> Strategy:
+    """What the options ask for.
+
+    Raises:
+      ValueError: an option is out of range or cannot be had.
+    """
+    for name in ("clients", "repeats", "devices"):
+        if getattr(args, name) is not None and getattr(args, name) < 1:
+            raise ValueError(f"--{name}: {getattr(args, name)} is not at least 1")
+    option = "--peers" if args.peers else "--torch"
+    if (args.torch or args.peers) and importlib.util.find_spec("torch") is None:
+        raise ValueError(f"{option}: PyTorch is not installed; pip install torch")
+    if args.workload == "C" and (args.clients is not None or args.devices not in (None, 1)):
+        raise ValueError("--workload: C has no clients and runs on one device")
+    split_cpu(min(args.devices or cores(), cores()))
+    if args.peers and jax.default_backend() != "cpu":
+        raise ValueError("--peers: they are compared on CPU only; set JAX_PLATFORMS=cpu")
+    strategy = default()
+    return Strategy(strategy.clients, args.devices or strategy.devices)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Workload C in PyTorch: the Haar transform in averaging form, by views of neighbours, beside a copy; a DP-SGD step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from experiments.benchmark.rivals.child import Baseline, Settings
+from experiments.benchmark.rivals.examples import images
+from experiments.benchmark.rivals.torch_common import cnn, on_device, prepare, size
+
+
+def build(settings: Settings) -> Baseline:
+    prepare(settings)
+    workload = settings.workload
+    x = torch.randn(workload.rows, workload.length, device=settings.device)
+    out = torch.empty_like(x)
+    model = cnn(workload.side, workload.filters, workload.hidden).to(settings.device)
+    lot = on_device(images(workload, workload.lot), settings)
+    runs = {
+        "copy": partial(torch.add, x, 1, out=out),
+        "haar": partial(haar, x, out),
+        "inverse": partial(inverse_haar, x, out),
+        "dp_sgd": private_step(model, *lot, workload.clip_norm, workload.noise_multiplier),
+    }
+    return Baseline(runs, size(model), ("torch",))
+
+
+def haar(x: Tensor, out: Tensor) -> Tensor:
+    """Our `haar` of f32[rows, m], m a power of two, into `out`."""
+    means, end = x, x.shape[1]
+    while end > 1:
+        left, right = means.unflatten(1, (end // 2, 2)).unbind(2)
+        torch.sub(left, right, out=out[:, end // 2 : end]).mul_(0.5)
+        means = (left + right).mul_(0.5)
+        end //= 2
+    out[:, :1] = means
+    return out
+
+
+def inverse_haar(coefficients: Tensor, out: Tensor) -> Tensor:
+    """Our `inverse_haar` of f32[rows, m] into `out`."""
+    means, at = coefficients[:, :1], 1
+    while at < coefficients.shape[1]:
+        details = coefficients[:, at : 2 * at]
+        at *= 2
+        finer = out if at == coefficients.shape[1] else out.new_empty(len(out), at)
+        left, right = finer.unflatten(1, (at // 2, 2)).unbind(2)
+        torch.add(means, details, out=left)
+        torch.sub(means, details, out=right)
+        means = finer
+    return out
+
+
+def private_step(
+    model: nn.Module, lot: Tensor, labels: Tensor, clip_norm: float, noise_multiplier: float
+) -> Callable[[], dict[str, Tensor]]:
+    """() -> the private mean of the lot's gradients by parameter name; each record's by torch.func, clipped.
+
+    Args:
+      lot: u8[lot, 1, side, side].
+      labels: i64[lot].
+    """
+
+    def loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(functional_call(model, params, (x[None],)), y[None])
+
+    each = vmap(grad(loss), in_dims=(None, 0, 0))
+    params = {name: p.detach() for name, p in model.named_parameters()}
+    std = clip_norm * noise_multiplier
+
+    def step() -> dict[str, Tensor]:
+        gradients = each(params, lot.float() / 255, labels)
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
+        scale = (clip_norm / norms).clamp(max=1.0)
+        total = {name: torch.tensordot(scale, g, 1) for name, g in gradients.items()}
+        return {n: t.add_(torch.randn_like(t), alpha=std) / len(lot) for n, t in total.items()}
+
+    return step
