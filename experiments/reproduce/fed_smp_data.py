@@ -8,7 +8,7 @@ from typing import Any
 
 from configs import fed_smp_fashion_mnist, fed_smp_shakespeare, fed_smp_svhn
 from experiments.config import Ledger
-from experiments.fed_smp import FedSMP
+from experiments.papers.fed_smp import FedSMP
 from experiments.reproduce import fed_smp_printed as printed
 from experiments.reproduce.fed_smp_printed import Summary
 from experiments.reproduce.item import Training

@@ -13,7 +13,7 @@ from small import regression
 
 from configs import fed_smp_fashion_mnist
 from experiments.compare import RunFolder
-from experiments.fed_smp import Local, train_loss
+from experiments.papers.fed_smp import Local, train_loss
 from experiments.reproduce import __main__ as reproduce
 from experiments.reproduce.fed_smp_data import FASHION_MNIST
 from experiments.reproduce.item import Value

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import config as configuration
 from experiments.command_line import parse
-from experiments.fed_smp import FedSMP
+from experiments.papers.fed_smp import FedSMP
 from experiments.reproduce import __main__ as reproduce
 from experiments.reproduce import fed_smp
 from experiments.reproduce.accounting import certificate_of, claim_of, meaning
