@@ -137,7 +137,7 @@ def split(
 ) -> Algorithm:
     """MSP-FL with K = 4; with `epsilon` MSP + Lap; with `bits` MSPDQ-FL, of so many exchanges and interval by `norm`.
 
-    The noise of MSP + Lap is that of experiments.papers.mspdq: of the sensitivity 2 C / n for C = 100 and n = 600 images.
+    The noise of MSP + Lap is that of its experiments: of the sensitivity 2 C / n for C = 100 and n = 600 images.
     """
     splitting = fp.splitting.uniform(factor)
     if epsilon is not None:
