@@ -10,9 +10,10 @@ from reproduced import rows
 from small import regression
 
 from configs import dp_scaffold_synthetic, fed_smp_fashion_mnist, mspdq_mnist, wavelet_mnist
+from experiments import figure6
 from experiments.papers.fed_smp import Local, train_loss
 from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce import dp_scaffold, mspdq, wavelet
+from experiments.reproduce import dp_scaffold, mspdq, mspdq_defence, wavelet
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.fed_smp import SETS
 from experiments.reproduce.item import Scale
@@ -127,7 +128,7 @@ def test_wavelet(launch):
 
 @pytest.mark.slow
 def test_mspdq(launch):
-    """One of Figure 3's trainings, 2 of 30 rounds, and one of Figure 6's attacks."""
+    """One of Figure 3's trainings, 2 of 30 rounds."""
     only = "mspdq_mnist bits=6 exchanges=20 interval=columns"
     folder, results = launch("mspdq", "fig3", 0.05, only)
     work = mspdq.quantized(mspdq.MNIST, 6, 20, interval="columns", gamma=0.3)
@@ -141,6 +142,24 @@ def test_mspdq(launch):
     assert float(lost["measured"]) == pytest.approx(late)
     assert lost["verdict"] in ("agrees", "does not agree")
     assert lost["scaled"] == "scaled: 2 of 30 rounds, 1 of 10 and 1 of 5 local epochs"
+
+
+def test_attacks_on_a_curve(tmp_path, monkeypatch):
+    """On 2 of 20 images; the attack itself is tested with experiments.inversion."""
+    rng = np.random.default_rng(0)
+    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 48), ("test", 20))}
+    write_images(tmp_path, "mnist", splits, 10)
+
+    def attacked(point, victims, attack, seed):
+        assert len(victims.images) == 2
+        return [{"x": point.x, "reading": reading, "value": 0.5} for reading in point.readings]
+
+    monkeypatch.setattr(figure6, "attacked", attacked)
+    found = mspdq_defence.attack(("noise", "JoPEQ")).compute(Scale(0.01), tmp_path)
+    assert [row["x"] for row in found["rows"]] == list(figure6.EPSILONS)
+    assert {row["reading"] for row in found["rows"]} == {"update"}
+    assert 0 < found["mean_image"] < 1
+    assert found["scaled"] == "2 of 20 images, 3 of 300 steps"
 
 
 def test_the_train_loss_is_the_mean_over_evenly_spaced_examples():
