@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.inversion.attack import Attacked, views
 from experiments.inversion.views import Reading, Seen, Victims, jopeq, read, split
-from experiments.msp_config import Jopeq, Ldp, Name
+from experiments.papers.mspdq import Jopeq, Ldp, Name
 from fedpriv.attacks.scores import mse
 from fedpriv.core.types import LossFn
 from fedpriv.rounds.algorithm import Algorithm
@@ -35,7 +35,7 @@ class Point(NamedTuple):
         splitting factor; or "noise", by eps.
       curve: its name.
       x: splitting factor, or eps.
-      name: how experiments.msp calls the algorithm.
+      name: how experiments.papers.mspdq calls the algorithm.
       options: fields of `Msp`.
       readings: of what the server sees; first by one message, last by all.
     """

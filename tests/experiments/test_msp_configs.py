@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from prepared import random_split, write_images
 
-from experiments import msp, privacy, run
+from experiments import privacy, run
 from experiments.config import image
-from experiments.msp_config import Jopeq, Ldp, Msp, Name
+from experiments.papers import mspdq
+from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
 from fedpriv import models
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = ["--clients", "4", "--cohort", "2", "--local-epochs", "1", "--rounds", "2", "--every", "1"]
 NAMES = Name.__args__
+NETWORK = models.classifier(models.MLP((4,), 10), (8, 8, 1))
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,14 @@ def prepared(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def tiny_networks(monkeypatch):
+    """In the place of the configs', where nothing depends on their size."""
+    for name, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
+        network = models.classifier(models.MLP((4,), 10), shape)
+        monkeypatch.setattr(models, f"small_{name}_cnn", lambda network=network: network)
+
+
 def summary_of(config, prepared, folder, *options):
     given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(folder)]
     assert run.main([config, *given]) == 0
@@ -40,11 +50,16 @@ def summary_of(config, prepared, folder, *options):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("tiny_networks")
 def test_every_algorithm_runs(prepared, tmp_path, capsys):
     found = summary_of("mspdq_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
     shown = capsys.readouterr().out
     assert list(found["rounds"]) == list(NAMES)
-    d, up, down = 28_874, found["uplink_mb_per_client"], found["downlink_mb_per_client"]
+    d, up, down = (
+        784 * 4 + 4 + 4 * 10 + 10,
+        found["uplink_mb_per_client"],
+        found["downlink_mb_per_client"],
+    )
     share = 2 * 2 / 4 / 8e6  # rounds, clients per round, of the clients, megabytes
     assert up["fed_avg"] == pytest.approx(32 * d * share)
     assert up["msp_fl"] == pytest.approx(5 * 32 * d * share)
@@ -64,6 +79,7 @@ def test_every_algorithm_runs(prepared, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("tiny_networks")
 def test_other_data_and_options(prepared, tmp_path):
     options = ["--algorithms", "msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg", "--interval", "3.0"]
     options += ["--submodels", "1", "3", "--gamma", "0.05", "--decay", "root", "--exchanges", "0"]
@@ -75,7 +91,7 @@ def test_other_data_and_options(prepared, tmp_path):
 def made(name, **changes):
     """The ledger of one algorithm on 600 records of each client."""
     config = Msp(algorithms=(name,), **changes)
-    return msp.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), 60_000)
+    return mspdq.ledger(config, NETWORK, image(8, 8, 1), 60_000)
 
 
 def multiplier(ledger):
@@ -98,7 +114,7 @@ def test_the_noise_of_ldp():
 def test_the_noise_of_msp_with_gauss():
     chosen = Msp(ldp=Ldp(epsilon=1.0, clip_norm=3.0, sensitivity="client"))
     w = jnp.ones(100_000)
-    drawn = msp._splitting("msp_gaussian", chosen, 600).draw(jax.random.key(0), w, jnp.int32(1))
+    drawn = mspdq._splitting("msp_gaussian", chosen, 600).draw(jax.random.key(0), w, jnp.int32(1))
     std = 2 * 3.0 * math.sqrt(2 * math.log(1.25e5))
     assert abs(np.std(drawn) / std - 1) < 0.02  # nine standard deviations
     ledger = made("msp_gaussian")

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from prepared import random_split, write_images
 
-from experiments import privacy, run, wavelet
+from experiments import privacy, run
 from experiments.config import image
-from experiments.wavelet_config import Name, Wavelet
+from experiments.papers import wavelet
+from experiments.papers.wavelet import Name, Wavelet
 from fedpriv import models
 
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]
 SMALL += ["--every", "1", "--delta", "1e-3"]
 NAMES = Name.__args__
+NETWORK = models.classifier(models.MLP((4,), 10), (8, 8, 1))
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,14 @@ def prepared(tmp_path_factory):
         }
         write_images(folder, name, splits, 10)
     return folder
+
+
+@pytest.fixture
+def tiny_networks(monkeypatch):
+    """In the place of the configs', where nothing depends on their size."""
+    for name, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
+        network = models.classifier(models.MLP((4,), 10), shape)
+        monkeypatch.setattr(models, f"small_{name}_cnn", lambda network=network: network)
 
 
 def summary_of(config, prepared, folder, *options):
@@ -57,6 +67,7 @@ def test_every_algorithm_runs(prepared, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("tiny_networks")
 @pytest.mark.parametrize("config", ["wavelet_fashion_mnist", "wavelet_cifar10"])
 def test_other_data(config, prepared, tmp_path):
     names = ("dp_sgd_wav", "dp_fed_avg_wav")
@@ -70,7 +81,7 @@ def test_other_data(config, prepared, tmp_path):
 def epsilons(*names, **changes):
     """Of six rounds, on 594 records of each client."""
     config = Wavelet(algorithms=names, rounds=6, **changes)
-    ledger = wavelet.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), 60_000)
+    ledger = wavelet.ledger(config, NETWORK, image(8, 8, 1), 60_000)
     return [ledger.certify(name, 6).epsilon for name in names]
 
 
