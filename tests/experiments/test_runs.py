@@ -1,0 +1,178 @@
+"""Run folders as objects: what was recorded comes back, what is torn is remarked, what is damaged is named."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from reported import record
+
+from experiments import runs
+from experiments.plain import plain, typed
+from experiments.runs import Line, Summary, read, read_lines
+from fedpriv.privacy import Certificate, Claim
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run of two evaluations, with histories as recorded; tests copy what they change."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return folder, record(folder, rounds=(5, 10), seeds=2)
+
+
+@pytest.fixture
+def copied(recorded, tmp_path):
+    for file in recorded[0].iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_what_was_recorded_comes_back(recorded):
+    folder, histories = recorded
+    run = read(folder)
+    assert run.remarks == ()
+    assert run.config == "quickstart"
+    assert list(run.lines) == run.algorithms == list(histories)
+    for name, history in histories.items():
+        for line, e in zip(run.lines[name], history.evaluations, strict=True):
+            again = line.evaluation()
+            for field in ("accuracy", "loss", "uplink_mb", "downlink_mb"):
+                np.testing.assert_allclose(getattr(again, field), getattr(e, field), rtol=1e-6)
+            assert again.diagnostics.keys() == e.diagnostics.keys() | e.measures.keys()
+            assert line.metric("log_gap").per_seed == tuple(e.measures["log_gap"])
+    private = run.summary.privacy["top_k"]
+    assert isinstance(private.claimed, Claim)
+    assert isinstance(private.certified["server"], Certificate)
+    assert run.lines["top_k"][-1].privacy.certified == private.certified["third_party"]
+    assert run.lines["fed_avg"][-1].privacy.certified.epsilon == float("inf")
+
+
+def test_the_files_are_the_objects_written_plainly(recorded):
+    folder, _ = recorded
+    for text in (folder / "metrics.jsonl").read_text().splitlines():
+        assert json.dumps(plain(typed(Line, json.loads(text)))) == text
+    held = json.loads((folder / "summary.json").read_text())
+    again = plain(typed(Summary, held))
+    assert {name: again[name] for name in held} == held
+
+
+def test_a_run_without_summary_or_evaluation(copied):
+    (copied / "summary.json").unlink()
+    run = read(copied)
+    assert run.summary is run.environment is None
+    (copied / "metrics.jsonl").unlink()
+    assert read(copied).lines == {}
+    assert "nothing was evaluated yet" in read(copied).remarks[0]
+
+
+def test_a_torn_last_line_is_left_out_and_a_repeated_one_counts_once(copied):
+    path = copied / "metrics.jsonl"
+    whole = path.read_text()
+    path.write_text(whole[:-40])
+    run = read(copied)
+    assert run.remarks == ("metrics.jsonl is cut off in line 8, which is left out",)
+    assert [line.round for line in run.lines["top_k"]] == [5]
+    path.write_text(whole.rstrip("\n"))  # only its newline is missing
+    assert [line.round for line in read(copied).lines["top_k"]] == [5, 10]
+    first = json.loads(whole.splitlines()[0])
+    path.write_text(whole + json.dumps(first | {"seconds": 7.0}) + "\n")
+    repeated = read(copied).lines[first["algorithm"]]
+    assert [(line.round, line.seconds) for line in repeated] == [(5, 7.0), (10, 0.25)]
+
+
+def test_a_run_that_goes_on_takes_the_lines_before_a_damaged_one(copied):
+    path = copied / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], b"\0\xff\n", *lines[3:]]))
+    with pytest.raises(
+        ValueError, match=r"metrics.jsonl, line 4, is damaged .*; take the line out"
+    ):
+        read_lines(copied)
+    found, remark = read_lines(copied, tolerant=True)
+    assert len(found) == 3
+    assert "line 4" in remark
+
+
+def without(key):
+    def change(text):
+        kept = json.loads(text)
+        del kept[key]
+        return json.dumps(kept).encode()
+
+    return change
+
+
+DAMAGED = {
+    "cut": ("config.json", lambda x: x[:1], "config.json is damaged (Expecting"),
+    "a list": ("config.json", lambda _: b"[]", "config.json is damaged (it: [] is not an object)"),
+    "no settings": ("config.json", without("settings"), "(lacks settings); restore it"),
+    "not UTF-8": ("config.json", lambda _: b"\xff\xfe", "config.json is damaged ('utf-8' codec"),
+    "deep": ("config.json", lambda _: b"[" * 100_000, "config.json is damaged (RecursionError)"),
+    "summary": ("summary.json", lambda x: x[:99], "move it away to read what metrics.jsonl holds"),
+    "summary without": ("summary.json", without("privacy"), "(lacks privacy); move it away"),
+    "no object": ("metrics.jsonl", lambda _: b"3\n", "line 1, is damaged (it: 3 is not an object)"),
+    "other seeds": (
+        "metrics.jsonl",
+        lambda x: x + x.splitlines()[0].replace(b'"per_seed": [', b'"per_seed": [0.5, ') + b"\n",
+        "line 9, is damaged (3 seeds, 2 before)",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", DAMAGED)
+def test_a_damaged_file_is_named_with_its_field_and_the_remedy(which, copied):
+    name, change, said = DAMAGED[which]
+    path = copied / name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"; \w+") as refused:
+        read(copied)
+    assert said in str(refused.value)
+
+
+def test_no_run(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no run \(no config.json\); give a run folder"):
+        read(tmp_path)
+
+
+def leaves(tree, path=()):
+    """Paths to everything in a JSON value; of a list to its first entry."""
+    yield path
+    inside = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree[:1])
+        if isinstance(tree, list)
+        else ()
+    )
+    for key, value in inside:
+        yield from leaves(value, (*path, key))
+
+
+def changed(tree, path, value):
+    if not path:
+        return value
+    copy = json.loads(json.dumps(tree))
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("name", [runs.CONFIG, runs.METRICS, runs.SUMMARY])
+def test_whatever_a_field_holds_it_is_read_or_refused_in_one_line(name, copied):
+    """Every field in turn replaced by something else."""
+    path = copied / name
+    held = json.loads(
+        path.read_text().splitlines()[0] if name == runs.METRICS else path.read_text()
+    )
+    others = itertools.cycle([None, "x", [], {}, -1, 1e400, True, [1, 2, 3], {"a": 1}])
+    said = []
+    for at in leaves(held):
+        path.write_text(json.dumps(changed(held, at, next(others))) + "\n")
+        try:
+            read(copied)
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > 1
+    assert all(str(path) in text and "\n" not in text for text in said)
