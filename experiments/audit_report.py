@@ -12,7 +12,7 @@ import numpy as np
 from experiments.audit_mechanisms import Audited, Undrawn
 from experiments.audit_training import Canaried, Inferred, Skipped
 from experiments.ledger import claimed
-from experiments.record import plain
+from experiments.plain import plain
 from experiments.show import NAMES, columns, epsilon
 from fedpriv.privacy import Certificate, Claim
 

@@ -23,7 +23,7 @@ from experiments import msp
 from experiments.inversion_attack import Attacked, attacker, views
 from experiments.inversion_views import Reading, Seen, Victims, draw_victims, jopeq, read, split
 from experiments.msp_config import Jopeq, Ldp, Msp, Name
-from experiments.record import plain
+from experiments.plain import plain
 from fedpriv.attacks.scores import mse
 from fedpriv.core.types import LossFn
 from fedpriv.data.datasets import Dataset

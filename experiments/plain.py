@@ -56,7 +56,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
     if kind is float and (number or value in ("inf", "-inf", "nan")):
         return float(value)
     if (kind in (str, bool) and isinstance(value, kind)) or (
-        kind is int and number and isinstance(value, int)
+        kind is int and number and isinstance(value, int) and abs(value) < 2**63
     ):
         return value
     shown = repr(value)[:40]
