@@ -13,10 +13,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from experiments import dp_scaffold
 from experiments.config import Experiment, Ledger, image
-from experiments.dp_scaffold import experiment
-from experiments.scaffold_images import Images, clients_of
+from experiments.papers import dp_scaffold
+from experiments.papers.dp_scaffold import experiment
+from experiments.papers.dp_scaffold_images import Images, clients_of
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset, default_data_dir
 from fedpriv.data.datasets.images import load_images

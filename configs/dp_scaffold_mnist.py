@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from experiments import dp_scaffold
 from experiments.config import Experiment, Ledger, image
-from experiments.dp_scaffold import experiment
-from experiments.scaffold_images import Images, clients_of
+from experiments.papers import dp_scaffold
+from experiments.papers.dp_scaffold import experiment
+from experiments.papers.dp_scaffold_images import Images, clients_of
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
 

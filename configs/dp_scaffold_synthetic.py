@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from experiments import dp_scaffold
 from experiments.config import Experiment, Ledger, image
-from experiments.dp_scaffold import DPScaffold, experiment
+from experiments.papers import dp_scaffold
+from experiments.papers.dp_scaffold import DPScaffold, experiment
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.datasets.synthetic import CLASSES, FEATURES

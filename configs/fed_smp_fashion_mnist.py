@@ -8,9 +8,9 @@ test accuracies: FedAvg 86.98, DP-FedAvg 72.72, top_k 80.76 (p = 0.005), rand_k 
 is in experiments/results/fed_smp_fashion_mnist.md.
 """
 
-from experiments import fed_smp
 from experiments.config import Experiment, Ledger, image
-from experiments.fed_smp import ImageFedSMP, experiment
+from experiments.papers import fed_smp
+from experiments.papers.fed_smp import ImageFedSMP, experiment
 from fedpriv import datasets, models
 
 config = ImageFedSMP(rounds=180)

@@ -11,9 +11,9 @@ roles than the paper's 715, so that accuracies compare in shape only.
 
 import numpy as np
 
-from experiments import fed_smp
 from experiments.config import Experiment, Ledger
-from experiments.fed_smp import FedSMP, Local, experiment, natural_ledger
+from experiments.papers import fed_smp
+from experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
 
 config = FedSMP(

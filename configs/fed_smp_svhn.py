@@ -6,9 +6,9 @@
 paper's best test accuracies: FedAvg 88.47, DP-FedAvg 72.46, top_k 81.12 (p = 0.01), rand_k 77.07 (p = 0.4).
 """
 
-from experiments import fed_smp
 from experiments.config import Experiment, Ledger, image
-from experiments.fed_smp import ImageFedSMP, Local, experiment
+from experiments.papers import fed_smp
+from experiments.papers.fed_smp import ImageFedSMP, Local, experiment
 from fedpriv import datasets, models
 
 config = ImageFedSMP(

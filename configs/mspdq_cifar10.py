@@ -9,9 +9,9 @@ r"""Model splitting and dynamic quantization on CIFAR-10: Figures 2, 3, 5 and 7 
 `--exchanges 0` and `python -m experiments.uploads`. Measured: experiments/results/mspdq.md.
 """
 
-from experiments import msp
 from experiments.config import Experiment, Ledger, image
-from experiments.msp_config import Msp
+from experiments.papers import mspdq
+from experiments.papers.mspdq import Msp
 from fedpriv import datasets, models
 
 __all__ = ["build", "config", "ledger"]
@@ -22,9 +22,9 @@ config = Msp(rounds=30, local_epochs=5, batch_size=40, learning_rate=0.1)
 
 
 def ledger(config: Msp) -> Ledger:
-    return msp.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
+    return mspdq.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
 def build(config: Msp) -> Experiment:
     data = datasets.load("cifar10", config.data_dir)
-    return msp.experiment(config, data, models.small_cifar10_cnn())
+    return mspdq.experiment(config, data, models.small_cifar10_cnn())

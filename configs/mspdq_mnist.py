@@ -9,9 +9,9 @@ r"""Model splitting and dynamic quantization on MNIST: Figure 3 of Wang et al., 
 `--exchanges 0` and `python -m experiments.uploads`. Measured: experiments/results/mspdq.md.
 """
 
-from experiments import msp
 from experiments.config import Experiment, Ledger, image
-from experiments.msp_config import Msp
+from experiments.papers import mspdq
+from experiments.papers.mspdq import Msp
 from fedpriv import datasets, models
 
 __all__ = ["build", "config", "ledger"]
@@ -22,9 +22,9 @@ config = Msp(rounds=30)
 
 
 def ledger(config: Msp) -> Ledger:
-    return msp.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
+    return mspdq.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
 
 
 def build(config: Msp) -> Experiment:
     data = datasets.load("mnist", config.data_dir)
-    return msp.experiment(config, data, models.small_mnist_cnn())
+    return mspdq.experiment(config, data, models.small_mnist_cnn())

@@ -7,9 +7,9 @@ and Fed-SMP with rand_k and top_k at the same noise. Under 90 s on 2 cores, comp
 FedAvg, 75 % for DP-FedAvg, 89 % for Fed-SMP rand_k and 86 % for top_k (best over the rounds; spread 1 to 3).
 """
 
-from experiments import fed_smp
 from experiments.config import Experiment, Layout, Ledger, image
-from experiments.fed_smp import FedSMP, Local, experiment
+from experiments.papers import fed_smp
+from experiments.papers.fed_smp import FedSMP, Local, experiment
 from fedpriv import datasets, models
 
 MODEL = models.classifier(models.MLP((64,), 10), (8, 8, 1))

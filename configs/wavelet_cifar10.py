@@ -11,9 +11,9 @@ and a small network, for a machine without a GPU; DP-Adam and DP-AdaGrad by `--a
 What was measured here is in experiments/results/wavelet.md.
 """
 
-from experiments import wavelet
 from experiments.config import Experiment, Ledger, image
-from experiments.wavelet_config import Wavelet
+from experiments.papers import wavelet
+from experiments.papers.wavelet import Wavelet
 from fedpriv import datasets, models
 
 __all__ = ["build", "config", "ledger"]

@@ -14,21 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import runs as folders
 from experiments.command_line import Parser, command, one_line
 from experiments.records import Report, Summary
-from experiments.runs import names, read_all, titles
+from experiments.runs import RunFolder, names, read_all, titles
 from experiments.show import NAMES, claimed, curve, epsilon, hyphenated, markdown, percent
 
 HEAD = ["algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
 HEAD += ["claimed", "certified, third party", "certified, server"]
-
-
-class RunFolder(NamedTuple):
-    """What experiments.reproduce still reads: summary.json, and the lines of metrics.jsonl, as JSON."""
-
-    summary: dict[str, Any]
-    lines: list[dict[str, Any]]
 
 
 @command
@@ -50,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def evaluated(folders: Sequence[Path]) -> list[folders.RunFolder]:
+def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
     """Raises ValueError where one holds no run with an evaluation."""
     runs, _ = read_all(folders)
     for run in runs:
@@ -59,7 +51,7 @@ def evaluated(folders: Sequence[Path]) -> list[folders.RunFolder]:
     return runs
 
 
-def table(runs: Sequence[folders.RunFolder]) -> str:
+def table(runs: Sequence[RunFolder]) -> str:
     """Markdown; what every epsilon means stands in its row and below."""
     rows, notes = [["settings", *HEAD]], dict[str, None]()
     for run, title in zip(runs, titles(runs), strict=True):
@@ -103,12 +95,12 @@ def _certified(privacy: Report, view: str) -> str:
 class Curve(NamedTuple):
     """An algorithm of a run, and how it is drawn."""
 
-    run: folders.RunFolder
+    run: RunFolder
     algorithm: str
     look: dict[str, Any]
 
 
-def columns(runs: Sequence[folders.RunFolder], together: bool) -> dict[str, list[Curve]]:
+def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]:
     """Title of a column -> its curves: one for each run, or one for all."""
     said = titles(runs) if together else names(runs)
     every = [(run, t, n) for run, t in zip(runs, said, strict=True) for n in run.results.rounds]
@@ -166,7 +158,7 @@ def picture(columns: dict[str, list[Curve]], metrics: Sequence[str], path: Path)
         raise ValueError(f"--output: cannot write {path} ({one_line(error)})") from None
 
 
-def _metrics(runs: Sequence[folders.RunFolder]) -> list[str]:
+def _metrics(runs: Sequence[RunFolder]) -> list[str]:
     lines = [line for run in runs for of in run.lines.values() for line in of]
     return ["accuracy", "loss", *sorted({n for x in lines for n in x.diagnostics_not_private})]
 

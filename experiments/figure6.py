@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fedpriv as fp
-from experiments import msp
 from experiments.inversion_attack import Attacked, attacker, views
 from experiments.inversion_views import Reading, Seen, Victims, draw_victims, jopeq, read, split
-from experiments.msp_config import Jopeq, Ldp, Msp, Name
+from experiments.papers import mspdq
+from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
 from experiments.plain import plain
 from fedpriv.attacks.scores import mse
 from fedpriv.core.types import LossFn
@@ -49,7 +49,7 @@ class Point(NamedTuple):
       group: of `GROUPS`.
       curve: its name.
       x: splitting factor, or eps.
-      name: how experiments.msp calls the algorithm.
+      name: how experiments.papers.mspdq calls the algorithm.
       options: fields of `Msp` for training.
       attacked: further arguments of `inversion_views.split`.
       readings: of what the server sees; the first is drawn as the curve, the last dashed.
@@ -184,7 +184,7 @@ def accuracies(data: Dataset, options: argparse.Namespace) -> list[dict[str, Any
     rows = []
     for group, curve, x, name, own in settings:
         config = replace(base, algorithms=(name,), **own)
-        entry = msp.experiment(config, data, model).entries[name]
+        entry = mspdq.experiment(config, data, model).entries[name]
         value = _trained(entry.algorithm, entry.federations[0], data, model, options)
         rows.append({"what": "accuracy", "group": group, "curve": curve, "x": x, "value": value})
         _say(rows[-1])

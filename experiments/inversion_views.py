@@ -120,7 +120,7 @@ def _split(loss: LossFn, victims: int) -> dict[str, Seen]:
 
 
 def jopeq(loss: LossFn, victims: int, epsilon: float) -> Algorithm:
-    """JoPEQ with 8 bits and gamma = 0.1, as experiments.msp trains it."""
+    """JoPEQ with 8 bits and gamma = 0.1, as experiments.papers.mspdq trains it."""
     return fp.jopeq(loss, **common(victims), bits=8, bound=0.1, epsilon=epsilon)
 
 
@@ -137,7 +137,7 @@ def split(
 ) -> Algorithm:
     """MSP-FL with K = 4; with `epsilon` MSP + Lap; with `bits` MSPDQ-FL, of so many exchanges and interval by `norm`.
 
-    The noise of MSP + Lap is as experiments.msp trains it: of the sensitivity 2 C / n for C = 100 and n = 600 images.
+    The noise of MSP + Lap is that of its experiments: of the sensitivity 2 C / n for C = 100 and n = 600 images.
     """
     splitting = fp.splitting.uniform(factor)
     if epsilon is not None:

@@ -1,19 +1,19 @@
 """Run folders as a training leaves them, without training: what the items of `experiments.reproduce` read."""
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments import config as configuration
-from experiments.compare import RunFolder
+from experiments.records import Accuracy, Begun, Epsilons, Line, Spread, Summary
 from experiments.reproduce.item import Training
+from experiments.runs import RunFolder
+from fedpriv.privacy import Certificate
 
-
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return {"mean": float(np.mean(values)), "std": std, "per_seed": list(values)}
+NOTHING = Certificate(np.inf, 1e-5, "third_party", "client", "zero_out", "", "none", "none", ())
 
 
 def run_folder(
@@ -21,35 +21,55 @@ def run_folder(
     accuracy: Sequence[Sequence[float]],
     *,
     status: str = "complete",
+    megabytes: Sequence[float] = (),
     **metrics: float,
 ) -> RunFolder:
     """Of evaluations that lie evenly over the rounds.
 
     Args:
       accuracy: in 0..1, a row per evaluation with a number per seed.
+      megabytes: uplink until each evaluation.
       metrics: diagnostics of every evaluation.
     """
+    name, seeds = work.algorithm, np.array(accuracy)
     rounds = np.linspace(0, work.rounds, len(accuracy) + 1).round().astype(int)[1:]
-    others = {name: spread([value]) for name, value in metrics.items()}
+    sent = megabytes or [0.1 * (i + 1) for i in range(len(accuracy))]
+    others = {metric: Spread.of(np.array([value])) for metric, value in metrics.items()}
     lines = [
-        {
-            "algorithm": work.algorithm,
-            "round": int(t),
-            "accuracy": spread(at),
-            "loss": spread([1 - np.mean(at)]),
-            "diagnostics_not_private": others,
-        }
-        for t, at in zip(rounds, accuracy, strict=True)
+        Line(
+            name,
+            int(t),
+            Spread.of(at),
+            Spread.of(1 - at),
+            *(mb, 0.0, {}),
+            Epsilons(None, NOTHING),
+            *(others, 0.0),
+        )
+        for t, at, mb in zip(rounds, seeds, sent, strict=True)
     ]
-    seeds = np.array(accuracy)
-    said = {"best": seeds.max(0), "final": seeds[-1]}
-    summary = {
-        "status": status,
-        "rounds": {work.algorithm: work.rounds},
-        "settings": {"cohort": 20, **work.settings},
-        "accuracy": {which: {work.algorithm: spread(x)} for which, x in said.items()},
-    }
-    return RunFolder(summary, lines)
+    ended = {"best": seeds.max(0), "final": seeds[-1]} if lines else {}
+    said = {which: {name: Spread.of(x)} for which, x in ended.items()}
+    settings = {"cohort": 20, "seeds": work.seeds, **work.settings}
+    summary = Summary(
+        config=work.config,
+        settings=settings,
+        algorithm_settings={},
+        status=status,
+        rounds={name: work.rounds} if lines else {},
+        rounds_planned={name: work.rounds},
+        accuracy=Accuracy(said.get("best", {}), said.get("final", {})),
+        uplink_mb_per_client={name: sent[-1]} if lines else {},
+        downlink_mb_per_client={name: 0.0},
+        privacy={name: None} if lines else {},
+        privacy_notes=(),
+        rounds_per_second={name: 1.0},
+        compile_seconds={name: None},
+        versions={},
+        device={},
+        git_revision=None,
+    )
+    by_name = {name: tuple(lines)} if lines else {}
+    return RunFolder(Path(work.key), Begun(work.config, settings), by_name, summary)
 
 
 def settled(work: Training) -> Any:
@@ -69,5 +89,4 @@ def settled(work: Training) -> Any:
         else:
             flat[name] = tuple(value) if isinstance(value, list) else value
     groups = {f.name: getattr(config, f.name) for f in fields(config)}
-    assert all(is_dataclass(groups[name]) for name in nested)
     return replace(config, **flat, **{n: replace(groups[n], **own) for n, own in nested.items()})

@@ -20,11 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.command_line import Parser, command
-from experiments.reproduce import document
+from experiments.reproduce import page
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.item import Item, Scale, Training, Work
-from experiments.reproduce.perform import perform
-from experiments.reproduce.shelf import Shelf, shelves, status
+from experiments.reproduce.work import Shelf, perform, status
 from experiments.show import columns
 from fedpriv.devices.distributed import slurm_step
 
@@ -123,7 +122,7 @@ def reproduce(item: Item, scale: Scale, options: Namespace, command: str) -> int
                 break
     except KeyboardInterrupt:
         code = 130
-    text = document.written(item, scale, shelf.results(item), shelf.item(item), command)
+    text = page.write(item, scale, shelf.results(item), shelf.item(item), command)
     if code == 130:
         return _interrupted()
     if code < 2:
@@ -170,8 +169,7 @@ def listing(output: Path) -> str:
     """Every table and figure, and how far it has come."""
     lines = []
     for paper, items in PAPERS.items():
-        there = shelves(output, paper)
-        rows = [(item.name, status(item, there), item.title) for item in items]
+        rows = [(item.name, status(item, output), item.title) for item in items]
         lines += [paper, *columns([("item", "status", "title"), *rows]), ""]
     return "\n".join(lines).rstrip()
 

@@ -1,25 +1,24 @@
 """What a paper's table or figure needs, and what it printed: the pieces that every item is made of.
 
-An item of a paper is data: its cells say what was printed and how the same number is read from the trainings they
-name. `experiments.reproduce` trains what is missing, fills the table and draws the picture.
+A cell says what was printed, and how the same number is read from the trainings that it names. What a paper prints is
+in experiments/papers/PAPER.json: every table and figure with its title, its notes and its numbers.
 
     training = Training("quickstart", "top_k", {"p": 0.1}, rounds=50, seeds=5)
     cell = Cell("p = 0.1", "accuracy (%)", "77.59 +- 0.53", (training,), best_accuracy)
     Item("some_paper", "table1", "Summary of results", cells=(cell,))
-
-Add an item to the `ITEMS` of its paper's module, and a paper to `catalogue.PAPERS`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.compare import RunFolder
+from experiments.runs import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 PRINTED = re.compile(r"(?P<value>-?\d+(\.(?P<decimals>\d+))?)( \+- (?P<std>\d+(\.\d+)?))?$")
 CLAIM = re.compile(r"(?P<kind>above|below|within) (?P<bound>-?\d+(\.\d+)?)$")
 LONGEST_NAME = 120  # of a folder
+PRINTED_IN = Path(__file__).parents[1] / "papers"
 
 
 class Value(NamedTuple):
@@ -134,9 +134,16 @@ class Computation:
         return self.key
 
 
+class Computed(NamedTuple):
+    """The results of a computation, as they were written."""
+
+    summary: dict[str, Any]
+
+
 Work = Training | Computation
+Results = Mapping[Work, RunFolder | Computed]
 Read = Callable[..., Value | str]
-Draw = Callable[["Figure", Mapping[Work, RunFolder]], None]
+Draw = Callable[["Figure", Results], None]
 
 
 @dataclass(frozen=True)
@@ -227,9 +234,43 @@ class Item:
         return list(dict.fromkeys(every))
 
     @property
+    def trainings(self) -> list[Training]:
+        return [work for work in self.needs if isinstance(work, Training)]
+
+    @property
     def illustration(self) -> bool:
         """Whether there is nothing to measure."""
         return not self.cells and self.draw is None
+
+
+class Paper:
+    """What experiments/papers/NAME.json says.
+
+    Attributes:
+      said: all of it.
+      notes: those that items share, by name.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.said: dict[str, Any] = json.loads((PRINTED_IN / f"{name}.json").read_text())
+        self._items: dict[str, Any] = self.said["items"]
+        self.notes: dict[str, str] = self.said["notes"]
+
+    def __getitem__(self, item: str) -> dict[str, Any]:
+        """What is printed in a table or figure."""
+        return self._items[item]
+
+    def item(self, name: str, cells: Sequence[Cell] = (), **more: Any) -> Item:
+        """An item with its title and its notes."""
+        about = self._items[name]
+        notes = tuple(self.notes.get(note, note) for note in about.get("notes", ()))
+        return Item(self.name, name, about["title"], cells, notes=notes, **more)
+
+    def items(self, made: Sequence[Item]) -> tuple[Item, ...]:
+        """In the order of the file; those that are not among `made` are illustrations."""
+        named = {item.name: item for item in made}
+        return tuple(named.get(name) or self.item(name) for name in self._items)
 
 
 def folder_name(*parts: str) -> str:

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments import figure6
-from experiments.compare import RunFolder
-from experiments.reproduce.filled import Results
-from experiments.reproduce.item import Cell, Computation, Item, Scale, Training, Value, folder_name
-from experiments.reproduce.mspdq_trainings import MNIST, NOTES, lead, training
+from experiments.reproduce.item import (
+    Cell,
+    Computation,
+    Computed,
+    Item,
+    Results,
+    Scale,
+    Training,
+    Value,
+    folder_name,
+)
+from experiments.reproduce.mspdq import MNIST, NOTES, lead, training
 from experiments.reproduce.picture import Points, panels
 from experiments.reproduce.reading import final_accuracy
 
@@ -116,12 +124,12 @@ def _cells(key: Key, point: figure6.Point) -> list[Cell]:
     return [*cells, Cell(row, "accuracy (%)", "", (trained(point),), final_accuracy)]
 
 
-def _score(x: float, reading: str, run: RunFolder) -> Value:
+def _score(x: float, reading: str, run: Computed) -> Value:
     (found,) = (r for r in run.summary["rows"] if (r["x"], r["reading"]) == (x, reading))
     return Value(float(found["value"]))
 
 
-def _blind(run: RunFolder) -> Value:
+def _blind(run: Computed) -> Value:
     return Value(float(run.summary["mean_image"]))
 
 
@@ -153,7 +161,7 @@ def _higher(one: Key, other: Key, x: float) -> Cell:
     return Cell(row, "difference in MSE", "above 0", (attack(one), attack(other)), read)
 
 
-def _difference(x: float, readings: Sequence[str], one: RunFolder, other: RunFolder) -> Value:
+def _difference(x: float, readings: Sequence[str], one: Computed, other: Computed) -> Value:
     return Value(_score(x, readings[0], one).mean - _score(x, readings[1], other).mean)
 
 

@@ -7,12 +7,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from experiments.reproduce.filled import Filled, Results
-from experiments.reproduce.item import Draw, Item, Read, Training, Value
+from experiments.reproduce.item import Draw, Item, Read, Results, Training, Value
+from experiments.reproduce.reading import complete, lines, metric_of
+from experiments.reproduce.table import Filled
+from experiments.runs import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,11 +28,12 @@ class Curves:
     Attributes:
       title: above the panel.
       lines: label -> training.
-      metric: "accuracy", "loss" or anything under "diagnostics_not_private".
-      x: "round" or "uplink_mb_per_client", or another number of every line of metrics.jsonl.
+      metric: "accuracy", "loss" or a diagnostic.
+      x: "round" or "uplink_mb_per_client".
       xlabel, ylabel: of the axes, with units.
       factor: on the metric, such as 100 for %.
       xscale: "linear" or "log".
+      ends: whether a red line stands where each ends.
     """
 
     title: str
@@ -41,26 +44,27 @@ class Curves:
     ylabel: str = ""
     factor: float = 1.0
     xscale: str = "linear"
+    ends: bool = False
 
     def draw(self, axes: Axes, results: Results) -> None:
+        last = set[int]()
         for number, (label, training) in enumerate(self.lines.items()):
-            if training in results:
-                self._line(axes, results[training].lines, label, f"C{number % 10}")
+            run = results.get(training)
+            if isinstance(run, RunFolder):
+                self._line(axes, run, label, f"C{number % 10}")
+                last |= {line.round for line in lines(run)[-1:]}
+        for end in last if self.ends else ():
+            axes.axvline(end, color="red", linestyle=":", linewidth=1)
         named = {"xlabel": self.xlabel, "ylabel": self.ylabel or self.metric}
         axes.set(title=self.title, xscale=self.xscale, **named)
 
-    def _line(self, axes: Axes, lines: Sequence[dict[str, Any]], label: str, colour: str) -> None:
-        points = [(line[self.x], self._spread(line)) for line in lines]
-        x = np.array([x for x, _ in points], float)
-        mean = self.factor * np.array([float(s["mean"]) for _, s in points])
-        std = self.factor * np.array([float(s["std"] or 0) for _, s in points])
+    def _line(self, axes: Axes, run: RunFolder, label: str, colour: str) -> None:
+        spreads = [metric_of(line, self.metric) for line in lines(run)]
+        x = np.array([getattr(line, self.x) for line in lines(run)], float)
+        mean = self.factor * np.array([s.mean for s in spreads])
+        std = self.factor * np.array([s.std or 0 for s in spreads])
         axes.plot(x, mean, label=label, color=colour, marker="." if len(x) < 12 else None)
         axes.fill_between(x, mean - std, mean + std, alpha=0.2, color=colour)
-
-    def _spread(self, line: dict[str, Any]) -> dict[str, Any]:
-        if self.metric in ("accuracy", "loss"):
-            return line[self.metric]
-        return line["diagnostics_not_private"][self.metric]
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,9 @@ class Points:
 
     def draw(self, axes: Axes, results: Results) -> None:
         for number, (label, points) in enumerate(self.lines.items()):
-            done = [(x, results[t]) for x, t in points if t in results]
-            read = [(x, self.read(run)) for x, run in done if run.summary["status"] == "complete"]
+            done = [(x, results.get(training)) for x, training in points]
+            ended = [(x, run) for x, run in done if isinstance(run, RunFolder) and complete(run)]
+            read = [(x, self.read(run)) for x, run in ended]
             found = [(x, value) for x, value in read if isinstance(value, Value)]
             if not found:
                 continue

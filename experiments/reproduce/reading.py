@@ -1,55 +1,73 @@
-"""Numbers read from the run folder of one training, as cells take them."""
+"""Numbers read from run folders, as cells take them: of one training, or what one has more than another."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
-from experiments.compare import RunFolder
-from experiments.reproduce.item import Read, Value
+import numpy as np
+
+from experiments.records import Line, Spread, Summary
+from experiments.reproduce.item import Cell, Read, Training, Value
+from experiments.runs import RunFolder
 
 
-def algorithm(run: RunFolder) -> str:
-    """The one algorithm that the run trained."""
-    (name,) = run.summary["rounds"]
-    return name
+def lines(run: RunFolder) -> Sequence[Line]:
+    """The evaluations of the one algorithm that was trained; none where it diverged before the first."""
+    (of_algorithm,) = run.lines.values() or [()]
+    return of_algorithm
+
+
+def summary(run: RunFolder) -> Summary:
+    """Of a run that ended, as all are that items are made of."""
+    assert run.summary is not None
+    return run.summary
+
+
+def complete(run: RunFolder) -> bool:
+    """Whether it did not diverge."""
+    return summary(run).status == "complete"
+
+
+def value(spread: Spread, factor: float = 1) -> Value:
+    return Value(factor * spread.mean, None if spread.std is None else factor * spread.std)
 
 
 def best_accuracy(run: RunFolder) -> Value:
     """Best test accuracy over the evaluations, per seed, in %."""
-    return _value(run.summary["accuracy"]["best"][algorithm(run)], 100)
+    (best,) = summary(run).accuracy.best.values()
+    return value(best, 100)
 
 
 def final_accuracy(run: RunFolder) -> Value:
     """Test accuracy after the last round, in %."""
-    return _value(run.summary["accuracy"]["final"][algorithm(run)], 100)
+    (final,) = summary(run).accuracy.final.values()
+    return value(final, 100)
+
+
+def last_tenth(run: RunFolder) -> Value:
+    """Test accuracy in %: mean over the evaluations of the last tenth of the rounds, per seed."""
+    after = 0.9 * lines(run)[-1].round
+    late = [line.accuracy.per_seed for line in lines(run) if line.round > after]
+    return value(Spread.of(np.mean(late, axis=0)), 100)
 
 
 def uplink_mb(run: RunFolder) -> Value:
     """Sent over the run per client of the population, on average, in MB (10^6 bytes)."""
-    return Value(run.summary["uplink_mb_per_client"][algorithm(run)])
+    (sent,) = summary(run).uplink_mb_per_client.values()
+    return Value(sent)
 
 
-def last(metric: str, factor: float = 1) -> Read:
-    """Reads "loss", "accuracy" (0..1) or anything under "diagnostics_not_private" after the last round."""
-
-    def read(run: RunFolder) -> Value:
-        line = run.lines[-1]
-        found = line[metric] if metric in ("loss", "accuracy") else None
-        return _value(found or line["diagnostics_not_private"][metric], factor)
-
-    return read
+def last(metric: str) -> Read:
+    """Reads "loss", "accuracy" (0..1) or a diagnostic after the last round."""
+    return lambda run: value(metric_of(lines(run)[-1], metric))
 
 
-def gain(over: Read) -> Read:
-    """Reads what the first run has more than the second one; no spread, as the two share their seeds' randomness."""
-
-    def read(first: RunFolder, second: RunFolder) -> Value | str:
-        found, other = over(first), over(second)
-        if isinstance(found, str) or isinstance(other, str):
-            return next(said for said in (found, other) if isinstance(said, str))
-        return Value(found.mean - other.mean)
-
-    return read
+def metric_of(line: Line, name: str) -> Spread:
+    found = line.metric(name)
+    if found is None:
+        raise ValueError(f"{name}: was not measured at round {line.round} of {line.algorithm}")
+    return found
 
 
 def saved_uplink(target: float) -> Read:
@@ -66,10 +84,35 @@ def saved_uplink(target: float) -> Read:
 
 
 def _uplink_until(run: RunFolder, target: float) -> float | None:
-    reached = (x["uplink_mb_per_client"] for x in run.lines if x["accuracy"]["mean"] >= target)
+    reached = (x.uplink_mb_per_client for x in lines(run) if x.accuracy.mean >= target)
     return next(reached, None)
 
 
-def _value(spread: dict[str, Any], factor: float) -> Value:
-    std = spread["std"]
-    return Value(factor * float(spread["mean"]), None if std is None else factor * float(std))
+def gap(read: Read, *runs: RunFolder) -> Value:
+    """What the first half of the runs has more than the second half, on average; no spread."""
+    values = [read(run).mean for run in runs]
+    half = len(values) // 2
+    return Value(float(np.mean(values[:half]) - np.mean(values[half:])))
+
+
+def change(read: Read, *runs: RunFolder) -> Value:
+    """What the first run has more than the second, less what the third has more than the fourth."""
+    return Value(gap(read, *runs[:2]).mean - gap(read, *runs[2:]).mean)
+
+
+def span(read: Read, *runs: RunFolder) -> Value:
+    """The largest less the smallest of the runs' numbers."""
+    values = [read(run).mean for run in runs]
+    return Value(max(values) - min(values))
+
+
+def claim(
+    row: str,
+    column: str,
+    published: str,
+    read: Read,
+    ours: Sequence[Training],
+    theirs: Sequence[Training],
+) -> Cell:
+    """A cell for the `gap` between two methods, each by a training or by several."""
+    return Cell(row, column, published, (*ours, *theirs), partial(gap, read))

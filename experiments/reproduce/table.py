@@ -1,16 +1,107 @@
-"""An item's table in Markdown and in CSV: published beside measured, with the difference."""
+"""An item's cells with what was measured, in Markdown and in CSV: published beside measured, with the difference."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from experiments.reproduce.filled import Filled
+from experiments.reproduce.item import Cell, Computed, Item, Results, Scale, Training, Value, Work
+from experiments.reproduce.reading import complete
+from experiments.runs import RunFolder
 
 FIELDS = ["row", "column", "published", "published_std", "measured", "measured_std", "difference"]
 FIELDS += ["claim", "verdict", "comparable", "scaled"]
 MISSING = "-"
+
+
+class Filled(NamedTuple):
+    """A cell and what is known of it.
+
+    Attributes:
+      value: the number here; None where its work is not done, or did not end with a number.
+      said: in place of a number: "-" for what is not done, "diverged", or what the cell's `read` says.
+      comparable: whether as many rounds were trained as in the paper.
+    """
+
+    cell: Cell
+    value: Value | None
+    said: str
+    comparable: bool
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less published; None where one of them is missing."""
+        printed = self.cell.printed
+        return None if printed is None or self.value is None else self.value.mean - printed.mean
+
+    @property
+    def verdict(self) -> str | None:
+        """Of a claim: "agrees" or "does not agree"; None where there is none, or no number."""
+        agrees = None if self.value is None else self.cell.agrees(self.value)
+        return None if agrees is None else "agrees" if agrees else "does not agree"
+
+    @property
+    def measured(self) -> str:
+        """Mean +- standard deviation, with as many decimals as the paper prints."""
+        if self.value is None:
+            return self.said
+        mean, std = (None if n is None else f"{n:.{self.cell.decimals}f}" for n in self.value)
+        return f"{mean} +- {std}" if std else str(mean)
+
+
+def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:
+    """Every cell, in order."""
+    return [_fill(cell, scale, results) for cell in item.cells]
+
+
+def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
+    comparable = all(_in_full(work, scale, results) for work in cell.work)
+    if any(work not in results for work in cell.work):
+        return Filled(cell, None, MISSING, comparable)
+    done = [results[work] for work in cell.work]
+    diverged = any(isinstance(run, RunFolder) and not complete(run) for run in done)
+    read = "diverged" if diverged and not cell.of_diverged else cell.read(*done)
+    if isinstance(read, str):
+        return Filled(cell, None, read, comparable)
+    return Filled(cell, read, "", comparable)
+
+
+def _in_full(work: Work, scale: Scale, results: Results) -> bool:
+    """Whether the scale leaves it as many rounds as the paper's, or all of a computation."""
+    if isinstance(work, Training):
+        return scale.of(work.rounds) == work.rounds
+    found = results.get(work)
+    return not (isinstance(found, Computed) and found.summary.get("scaled"))
+
+
+def scaled(item: Item, scale: Scale, results: Results) -> str:
+    """What the scale leaves out, as every table and picture says: "scaled: 9 of 180 rounds, 1 of 5 seeds"; or ""."""
+    here: dict[str, dict[tuple[int, int], None]] = {"rounds": {}, "seeds": {}}
+    for training in item.trainings:
+        here["rounds"][scale.of(training.rounds), training.rounds] = None
+        here["seeds"][scale.seeds(training.seeds), training.seeds] = None
+        for name in (*training.shrinking, *training.rounds_in):
+            pair = training.at(scale)[name], training.settings[name]
+            here.setdefault(name.replace("_", " "), {})[pair] = None
+    parts = {
+        f"{_pairs(list(pairs))} {what}": None
+        for what, pairs in here.items()
+        if any(left != full for left, full in pairs)
+    }
+    found = [results[work] for work in item.needs if work in results]
+    said = [done.summary.get("scaled") for done in found if isinstance(done, Computed)]
+    parts |= {str(text): None for text in said if text}
+    return f"scaled: {', '.join(parts)}" if parts else ""
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
+    """ "9 of 180 and 50 of 1000"; the ranges where there are many."""
+    if len(pairs) <= 3:
+        return " and ".join(f"{here} of {full}" for here, full in pairs)
+    here, full = zip(*pairs, strict=True)
+    return f"{min(here)} to {max(here)} of {min(full)} to {max(full)}"
 
 
 def markdown(filled: Sequence[Filled]) -> str:
@@ -19,18 +110,23 @@ def markdown(filled: Sequence[Filled]) -> str:
     printed = {f.cell.column for f in filled if f.cell.published}
     head = [""]
     for column in columns:
-        head += (
-            [f"{column}: published", "measured", "difference"] if column in printed else [column]
-        )
-    rows = [head, ["---"] * len(head)]
+        three = [f"{column}: published", "measured", "difference"]
+        head += three if column in printed else [column]
     found = {(f.cell.row, f.cell.column): f for f in filled}
+    rows = []
     for row in dict.fromkeys(f.cell.row for f in filled):
         line = [row]
         for column in columns:
             parts = _parts(found.get((row, column)))
             line += parts if column in printed else parts[1:2]
         rows.append(line)
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return lined([head, *rows])
+
+
+def lined(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of a table in Markdown; the first one is its head."""
+    head, *others = rows
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *others])
 
 
 def _parts(filled: Filled | None) -> list[str]:
@@ -39,19 +135,9 @@ def _parts(filled: Filled | None) -> list[str]:
         return ["", "", ""]
     published, difference = filled.cell.published or MISSING, filled.difference
     if filled.verdict is None and difference is None:
-        return [published, measured(filled), MISSING]
+        return [published, filled.measured, MISSING]
     text = filled.verdict or f"{difference:+z.{filled.cell.decimals}f}"
-    return [published, measured(filled), text if filled.comparable else f"({text})"]
-
-
-def measured(filled: Filled) -> str:
-    """Mean +- standard deviation, with as many decimals as the paper prints."""
-    if filled.value is None:
-        return filled.said
-    decimals, std = filled.cell.decimals, filled.value.std
-    return f"{filled.value.mean:.{decimals}f}" + (
-        f" +- {std:.{decimals}f}" if std is not None else ""
-    )
+    return [published, filled.measured, text if filled.comparable else f"({text})"]
 
 
 def write_csv(path: Path, filled: Sequence[Filled], scaled: str) -> None:
@@ -60,19 +146,19 @@ def write_csv(path: Path, filled: Sequence[Filled], scaled: str) -> None:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         for f in filled:
-            printed = f.cell.printed
-            numbers = {
-                "published": printed and printed.mean,
-                "published_std": printed and printed.std,
-                "measured": f.value and f.value.mean,
-                "measured_std": f.value and f.value.std,
-                "difference": f.difference,
-                "claim": f.cell.published if f.cell.claim else None,
-                "verdict": f.verdict,
-            }
-            known: dict[str, object] = {name: "" if n is None else n for name, n in numbers.items()}
-            known["measured"] = (
-                f.said if f.said != MISSING and f.value is None else known["measured"]
+            printed, value = f.cell.printed or (None, None), f.value or (f.said, None)
+            writer.writerow(
+                {
+                    "row": f.cell.row,
+                    "column": f.cell.column,
+                    "published": printed[0],
+                    "published_std": printed[1],
+                    "measured": None if value[0] == MISSING else value[0],
+                    "measured_std": value[1],
+                    "difference": f.difference,
+                    "claim": f.cell.published if f.cell.claim else None,
+                    "verdict": f.verdict,
+                    "comparable": "yes" if f.comparable else "no",
+                    "scaled": scaled,
+                }
             )
-            said = {"row": f.cell.row, "column": f.cell.column, "scaled": scaled}
-            writer.writerow(said | known | {"comparable": "yes" if f.comparable else "no"})

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from experiments.features import projected, standardised, unit_norm
-from experiments.scaffold_images import Images, clients_of
+from experiments.papers.dp_scaffold_images import (
+    Images,
+    clients_of,
+    projected,
+    standardised,
+    unit_norm,
+)
 from fedpriv.data.datasets import Dataset
 
 RNG = np.random.default_rng(0)

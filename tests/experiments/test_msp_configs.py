@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from prepared import random_split, write_images
 
-from experiments import msp, privacy, run
+from experiments import privacy, run
 from experiments.config import image
-from experiments.msp_config import Jopeq, Ldp, Msp, Name
+from experiments.papers import mspdq
+from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
 from fedpriv import models
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -75,7 +76,7 @@ def test_other_data_and_options(prepared, tmp_path):
 def made(name, **changes):
     """The ledger of one algorithm on 600 records of each client."""
     config = Msp(algorithms=(name,), **changes)
-    return msp.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), 60_000)
+    return mspdq.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), 60_000)
 
 
 def multiplier(ledger):
@@ -98,7 +99,7 @@ def test_the_noise_of_ldp():
 def test_the_noise_of_msp_with_gauss():
     chosen = Msp(ldp=Ldp(epsilon=1.0, clip_norm=3.0, sensitivity="client"))
     w = jnp.ones(100_000)
-    drawn = msp._splitting("msp_gaussian", chosen, 600).draw(jax.random.key(0), w, jnp.int32(1))
+    drawn = mspdq._splitting("msp_gaussian", chosen, 600).draw(jax.random.key(0), w, jnp.int32(1))
     std = 2 * 3.0 * math.sqrt(2 * math.log(1.25e5))
     assert abs(np.std(drawn) / std - 1) < 0.02  # nine standard deviations
     ledger = made("msp_gaussian")

@@ -11,13 +11,13 @@ import pytest
 from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
-from experiments import compare, run
+from experiments import run, runs
 from experiments.record import Recorder, git_revision
 from experiments.reproduce import __main__ as reproduce
 from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.filled import fill, scaled
 from experiments.reproduce.item import Scale
-from experiments.reproduce.shelf import Shelf
+from experiments.reproduce.table import fill, scaled
+from experiments.reproduce.work import Shelf
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -92,7 +92,10 @@ def test_markdown_has_the_same_with_the_papers_decimals(finished):
 def test_its_trainings_are_ordinary_run_folders(finished):
     """With the settings asked for, and no others."""
     folders = [finished / "tiny" / "runs" / work.key for work in (PLAIN, PRIVATE)]
-    assert "DP-FedAvg" in compare.table([compare.read(folder) for folder in folders])
+    assert [runs.read(folder).summary.rounds for folder in folders] == [
+        {"fed_avg": 4},
+        {"dp_fed_avg": 4},
+    ]
     settings = summary(finished, PRIVATE)["settings"]
     expected = dataclasses.replace(
         quickstart.config,

@@ -272,7 +272,7 @@ def test_settings_that_make_no_sense_are_refused(args, said, tmp_path, capsys):
 
 def test_public_shakespeare_comes_from_whole_roles():
     """A role that also trained would choose top_k's coordinates with its own data."""
-    from experiments.fed_smp import FedSMP, _partition
+    from experiments.papers.fed_smp import FedSMP, _partition
     from fedpriv.data.datasets import Dataset
 
     keys = np.repeat(np.arange(12), 5)

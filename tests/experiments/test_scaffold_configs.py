@@ -133,7 +133,7 @@ def test_the_authors_options_train(tmp_path):
 
 def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
     """s K = 0.4: eta_0 / max(round(0.4), 1) instead of eta_0 / 0.4."""
-    from experiments.dp_scaffold import Authors, algorithm
+    from experiments.papers.dp_scaffold import Authors, algorithm
 
     def moved(authors):
         config = dp_scaffold_synthetic.Synthetic(

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from prepared import random_split, write_images
 
-from experiments import privacy, run, wavelet
+from experiments import privacy, run
 from experiments.config import image
-from experiments.wavelet_config import Name, Wavelet
+from experiments.papers import wavelet
+from experiments.papers.wavelet import Name, Wavelet
 from fedpriv import models
 
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]

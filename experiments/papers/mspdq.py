@@ -3,21 +3,154 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import jax
 import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, blank, federations
-from experiments.msp_config import Msp, Name
+from experiments.config import (
+    MOST,
+    Entry,
+    Experiment,
+    Ledger,
+    Run,
+    at_least_one,
+    blank,
+    each_once,
+    federations,
+    positive,
+    probability,
+)
 from fedpriv.algorithms.consensus import Exchanges, Norm
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm
 
 NOTES = ("no epsilon covers the choice of learning rates, clip norms and bounds on the test set",)
+
+Name = Literal[
+    "fed_avg",
+    "fed_avg_qsgd",
+    "msp_fl",
+    "msp_laplace",
+    "msp_gaussian",
+    "mspdq_fl",
+    "ldp_fed_avg",
+    "jopeq",
+]
+
+
+@dataclass(frozen=True)
+class Ldp:
+    """FedAvg + LDP (Wei et al. 2020), MSP + Lap and MSP + Gauss."""
+
+    epsilon: float = 10.0
+    """eps_DP, of one message. The certificate is the ledger's, whatever this says."""
+    noise: Literal["laplace", "gaussian"] = "laplace"
+    """On the uploaded model; the sensitivity is in the l1 or in the l2 norm."""
+    clip_norm: float = 100.0
+    """C, bound on a client's update in that norm; MSP + Lap and MSP + Gauss, where there is none, take it for one."""
+    sensitivity: Literal["record", "client"] = "record"
+    """2 C over the client's records, as Wei et al. take it, which holds for one full-batch step at most; or 2 C, for
+    the whole client."""
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon, clip_norm=self.clip_norm)
+
+
+@dataclass(frozen=True)
+class Jopeq:
+    """JoPEQ (Lang et al. 2023), with `bits` per value."""
+
+    epsilon: float = 10.0
+    """Of one value (Laplace) or pair of values (t) in one message."""
+    bound: float = 0.1
+    """gamma, what the values of an update are clipped to."""
+    noise: Literal["laplace", "t"] = "laplace"
+    """On a scalar lattice, or on the hexagonal one."""
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon, bound=self.bound)
+
+
+@dataclass(frozen=True)
+class Msp(Run):
+    """MSP-FL, MSPDQ-FL and their rivals on label-sorted shards."""
+
+    algorithms: tuple[Name, ...] = ("fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq")
+    """What to train, one after the other; msp_laplace is MSP + Lap, msp_gaussian MSP + Gauss."""
+    clients: int = 100
+    """N, with equally many records."""
+    cohort: int = 20
+    """M, drawn with replacement by the clients' sizes."""
+    shards: int = 2
+    """Of label-sorted records per client, so that it has about so many classes."""
+    local_epochs: int = 10
+    """E."""
+    batch_size: int = 10
+    """B."""
+    learning_rate: float = 0.2
+    """eta_t = this / (t + 1)."""
+    exchanges: int = 10
+    """K_t of mspdq_fl; 0: by Theorem 3, ceil(1 / eta_t) or more."""
+    msp_exchanges: int = 4
+    """K_t of msp_fl, msp_laplace and msp_gaussian; 0: by Theorem 2, ceil(log_lambda eta_t)."""
+    most_exchanges: int = 60
+    """What K_t by a theorem is cut to."""
+    contraction: float = 0.7
+    """lambda of the theorems."""
+    bits: int = 8
+    """B of mspdq_fl, jopeq and fed_avg_qsgd."""
+    interval: float | Literal["dynamic", "columns"] = "dynamic"
+    """Of mspdq_fl's quantizer: the paper's; the same with the norm of A - B taken column by column; or a fixed one from
+    minus to plus this."""
+    consensus_step: float = 0.5
+    """e, how far visible submodels follow the mean."""
+    gamma: float = 0.1
+    """Bound on the weight between a visible and an invisible submodel."""
+    decay: Literal["linear", "root", "none"] = "linear"
+    """gamma / (k + 1), gamma / sqrt(k + 1) or gamma."""
+    splitting_factor: float = 0.3
+    """eps of the uniform splitting."""
+    submodels: tuple[int, int] = (1, 1)
+    """Least and largest number of invisible submodels of a client."""
+    unstable: bool = False
+    """Allow a gamma beyond the condition of Lemma 7, as in the paper's Figure 7."""
+    ldp: Ldp = Ldp()
+    jopeq: Jopeq = Jopeq()
+    delta: float = 1e-5
+    """Of the privacy guarantee."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(
+            clients=self.clients,
+            cohort=self.cohort,
+            shards=self.shards,
+            local_epochs=self.local_epochs,
+            batch_size=self.batch_size,
+            most_exchanges=self.most_exchanges,
+        )
+        for name in ("exchanges", "msp_exchanges"):
+            if not 0 <= getattr(self, name) <= MOST:
+                raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more, up to {MOST}")
+        each_once(self.algorithms)
+        positive(
+            learning_rate=self.learning_rate,
+            interval=None if isinstance(self.interval, str) else self.interval,
+            consensus_step=self.consensus_step,
+            gamma=self.gamma,
+        )
+        if not 0 <= self.splitting_factor < 1:
+            raise ValueError(f"splitting_factor: {self.splitting_factor} is not in [0, 1)")
+        if not 1 <= self.bits <= 22:
+            raise ValueError(f"bits: {self.bits} is not in 1..22")
+        if not 1 <= self.submodels[0] <= self.submodels[1] <= MOST:
+            raise ValueError(f"submodels: {self.submodels} is not a range of numbers from 1 on")
+        probability(delta=self.delta, contraction=self.contraction)
 
 
 def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -> Ledger:

@@ -1,4 +1,8 @@
-"""Images for DP-SCAFFOLD's experiments: gamma%-similar clients, each split for itself, as unit-norm features."""
+"""Images for DP-SCAFFOLD's experiments: gamma%-similar clients, each split for itself, as unit-norm features.
+
+M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Section 5 (standardised, unit norm) and Appendix D.1 (PCA). None
+of this preprocessing is private.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedpriv as fp
-from experiments.dp_scaffold import DPScaffold
-from experiments.features import projected, standardised, unit_norm
+from experiments.papers.dp_scaffold import DPScaffold
+from fedpriv.core.optional_imports import of_package
 from fedpriv.data.datasets import Dataset
 
 
@@ -61,3 +65,36 @@ def clients_of(config: Images, pool: Dataset, components: int | None = None) -> 
 
     keys = np.repeat(np.arange(config.clients), train.shape[1])
     return Dataset(pool.name, part(train), part(test), pool.num_classes, keys)
+
+
+def standardised(x: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """x [..., d] less the mean and over the standard deviation of the rows `train` [n, d]; constant features become 0.
+
+    The statistics depend on every training record; no certificate covers them.
+    """
+    deviation = train.std(0)
+    return (x - train.mean(0)) / np.where(deviation > 0, deviation, 1.0)
+
+
+def projected(x: np.ndarray, train: np.ndarray, components: int, seed: int = 0) -> np.ndarray:
+    """x [n, d] on the first principal components of `train` (scikit-learn's PCA), f64[n, components].
+
+    The paper applies PCA to all samples without differential privacy and says so; nor does a certificate cover it.
+
+    Raises:
+      ValueError: components is not between 1 and the smaller of rows and features.
+      ModuleNotFoundError: scikit-learn is not installed.
+    """
+    with of_package("scikit-learn"):
+        from sklearn.decomposition import PCA
+
+    if not 1 <= components <= min(train.shape):
+        raise ValueError(f"components: {components} is not between 1 and {min(train.shape)}")
+    solver = PCA(components, svd_solver="randomized", random_state=seed)
+    return solver.fit(train).transform(x)
+
+
+def unit_norm(x: np.ndarray) -> np.ndarray:
+    """Rows of x [..., d] scaled to l2 norm 1; a row of zeros stays."""
+    norms = np.linalg.norm(x, axis=-1, keepdims=True)
+    return x / np.where(norms > 0, norms, 1.0)

@@ -1,0 +1,1 @@
+"""The settings of the papers' experiments, and what the papers print."""
