@@ -89,7 +89,9 @@ def _claimed(privacy: Report) -> str:
 
 def _certified(privacy: Report, view: str) -> str:
     number = privacy.certified.get(view)  # a run that has not ended has one for a third party alone
-    return f"{epsilon(number.epsilon)} ({hyphenated(number.relation)})" if number else "-"
+    if number is None:
+        return "-"
+    return f"{epsilon(number.epsilon)} ({hyphenated(number.relation)}, {number.basis})"
 
 
 class Curve(NamedTuple):

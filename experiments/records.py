@@ -195,22 +195,30 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """config.json: what the run was begun with.
+class Environment:
+    """Where a run was computed, and by what."""
 
-    Attributes:
-      config: name of the config.
-      settings: its fields.
-      environment: versions, device, revision and layout; None in the point of a sweep.
-      resumed: an entry for each time that the run went on after a stop.
-      id: of the run.
-    """
+    versions: dict[str, Any]
+    device: dict[str, Any]
+    git_revision: str | None
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """That a run went on after a stop, and what of its environment differs from the one before."""
+
+    time: str
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Begun:
+    """config.json: the config's name and fields, and where the run was begun, which the point of a sweep leaves out."""
 
     config: str
     settings: dict[str, Any]
-    environment: dict[str, Any] | None = None
-    resumed: tuple[dict[str, Any], ...] = ()
-    id: str | None = None
+    environment: Environment | None = None
+    resumed: tuple[Resumption, ...] = ()
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:

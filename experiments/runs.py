@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.plain import flat, typed
-from experiments.records import Begun, Line, Summary, so_far
+from experiments.records import Begun, Environment, Line, Summary, so_far
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 UNENDED = "running, or ended from outside (no summary.json)"
@@ -50,11 +50,10 @@ class RunFolder:
         return self.summary or so_far(self.begun, self.lines, UNENDED)
 
     @property
-    def environment(self) -> dict[str, Any] | None:
-        """Versions, device and revision; None where they are not recorded yet."""
-        if self.summary:
-            names = ("versions", "device", "git_revision")
-            return {name: getattr(self.summary, name) for name in names}
+    def environment(self) -> Environment | None:
+        """None where it is not recorded yet."""
+        if of := self.summary:
+            return Environment(of.versions, of.device, of.git_revision)
         return self.begun.environment
 
     @property

@@ -91,9 +91,8 @@ def _remarks(
         if run.results.status != "complete":
             said.append(f"{name}: {run.results.status}")
         for again in run.begun.resumed:
-            differs = "; ".join(map(str, again.get("differs") or ()))
-            elsewhere = f", elsewhere: {differs}" if differs else ""
-            said.append(f"{name}: went on after a stop ({again.get('time')}){elsewhere}")
+            elsewhere = f", elsewhere: {'; '.join(again.differs)}" if again.differs else ""
+            said.append(f"{name}: went on after a stop ({again.time}){elsewhere}")
         said += [f"{name}: {remark}" for remark in run.remarks]
     return listing(said, "warn")
 

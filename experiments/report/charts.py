@@ -26,6 +26,7 @@ MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚
 DASHES = ((), (4, 2), (1, 1.5), (6, 2, 1, 2), (9, 3), (3, 1, 1, 1, 1, 1))
 STYLE = {
     "svg.fonttype": "none",
+    "text.parse_math": False,  # what files say is no formula
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
@@ -147,7 +148,7 @@ def _by_epsilon(drawn: Sequence[Series], measure: str) -> Iterator[Chart]:
         last = certified[-1]
         if any(math.isfinite(c.epsilon) for c in certified):
             adjacency = last.relation.replace("_", "-")
-            meaning = f"{last.unit} level, {adjacency}, delta {last.delta:.3g}"
+            meaning = f"{last.unit} level, {adjacency}, delta {last.delta:.3g}, {last.basis}"
             meanings.setdefault(meaning, []).append(s)
         else:
             why = "; ".join(last.assumptions) or "no finite bound"
@@ -219,7 +220,7 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, 0), min(high, 100))
         label = clean(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
-        axes.set_xlabel(label, parse_math=False)
+        axes.set_xlabel(label)
         axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()

@@ -38,7 +38,7 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
     for row in rows:
         assert row[5] == "record"
         assert row[7].endswith("(replace-one), not proved")
-        assert row[8].endswith("(replace-one)")
+        assert row[8].endswith("(replace-one, constructed)")
         assert float(row[7].split()[0]) > float(row[8].split()[0])
     assert float(rows[0][8].split()[0]) == pytest.approx(
         privacy.certified["third_party"].epsilon, rel=1e-3

@@ -130,8 +130,8 @@ def test_epsilons_of_different_meaning_are_not_drawn_together(several):
     title = "Test accuracy (%) by certified epsilon"
     first, second = [text(f) for f in root.iter("figure") if text(f.find("h3")) == title]
     assert "certified epsilon, third party" in first
-    assert "client level, add-or-remove, delta 0.00516" in first
-    assert "record level, replace-one, delta 2.5e-06" in second
+    assert "client level, add-or-remove, delta 0.00516, constructed" in first
+    assert "record level, replace-one, delta 2.5e-06, constructed" in second
 
 
 def test_runs_are_named_by_what_they_differ_in(alike):
