@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.config import Ledger
-from experiments.record import plain
+from experiments.plain import plain
 from experiments.show import NAMES, columns, epsilon
 from fedpriv.privacy import VIEWS, Certificate, Claim
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 T = TypeVar("T")
 
 
@@ -56,7 +54,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
     if kind is float and (number or value in ("inf", "-inf", "nan")):
         return float(value)
     if (kind in (str, bool) and isinstance(value, kind)) or (
-        kind is int and number and isinstance(value, int)
+        kind is int and number and isinstance(value, int) and abs(value) < 2**63
     ):
         return value
     shown = repr(value)[:40]
@@ -89,10 +87,3 @@ def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         nested = isinstance(held, dict) and held
         found |= flat(held, f"{prefix}{name}.") if nested else {prefix + name: held}
     return found
-
-
-def spread(per_seed: np.ndarray) -> dict[str, Any]:
-    """Mean, standard deviation (n - 1; null for one seed) and the values of the seeds."""
-    values = np.asarray(per_seed, float)
-    std = float(values.std(ddof=1)) if len(values) > 1 else None
-    return {"mean": float(values.mean()), "std": std, "per_seed": values.tolist()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,14 +14,13 @@ from typing import Any
 from experiments.config import Experiment, Ledger, Run
 from experiments.environment import device, git_revision, versions
 from experiments.files import write_text
-from experiments.lines import JsonLines, record
-from experiments.plain import plain, spread
+from experiments.plain import plain
+from experiments.records import Begun, Line, Report, Summary, so_far
 from experiments.resume import CHECKPOINTS
+from experiments.runs import CONFIG, METRICS, SUMMARY
 from experiments.sinks import Sink, guarded
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.privacy import VIEWS, Certificate, Claim
-
-METRICS = "metrics.jsonl"
 
 
 def folder_of(config: Run, name: str) -> Path:
@@ -34,7 +35,7 @@ def new_folder(config: Run, name: str) -> Path:
       ValueError: it holds a run already, or what is left of one, or cannot be made.
     """
     folder = folder_of(config, name)
-    if any((folder / name).exists() for name in ("config.json", METRICS)):
+    if any((folder / name).exists() for name in (CONFIG, METRICS)):
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or go on with --resume {folder}"
         )
@@ -64,15 +65,14 @@ class Privacy:
     def certificate(self, rounds: int, view: str) -> Certificate:
         return self._ledger.certify(self._algorithm, rounds, view=view)
 
-    def record(self, algorithm: str, e: Evaluation) -> dict[str, Any]:
-        """The line of an evaluation."""
-        return record(algorithm, e, self.claim(e.round), self.certificate(e.round, "third_party"))
+    def line(self, algorithm: str, e: Evaluation) -> Line:
+        certified = self.certificate(e.round, "third_party")
+        return Line.of(algorithm, e, self.claim(e.round), certified)
 
-    def report(self, rounds: int) -> dict[str, Any]:
-        """The claim and a certificate for every view, as JSON."""
-        claim = self.claim(rounds)
-        certified = {view: plain(self.certificate(rounds, view)) for view in VIEWS}
-        return {"rounds": rounds, "claimed": plain(claim), "certified": certified}
+    def report(self, rounds: int) -> Report:
+        """The claim and a certificate for every view."""
+        certified = {view: self.certificate(rounds, view) for view in VIEWS}
+        return Report(rounds, self.claim(rounds), certified)
 
 
 class Recorder:
@@ -83,7 +83,7 @@ class Recorder:
       name: of the config.
       config: the settings.
       about: what else config.json is to say.
-      sinks: get every line, too.
+      sinks: get every line, too, as JSON.
     """
 
     def __init__(
@@ -95,47 +95,54 @@ class Recorder:
         sinks: Sequence[Sink] = (),
     ):
         self.folder, self._config = folder, config
-        self._identity = {"config": name, "settings": plain(config)}
+        self._begun = Begun(name, plain(config))
         self._about, self._resumed = about, about.get("resumed", [])
-        self._lines = JsonLines(folder / METRICS)
         self._sinks = [guarded(sink) for sink in sinks]
-        self._earlier: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._earlier: dict[tuple[str, int], Line] = {}
+        self._lines: dict[str, list[Line]] = {}
         self._describe()
 
     def _describe(self) -> None:
-        _write(self.folder / "config.json", {**self._identity, **self._about})
+        identity = {"config": self._begun.config, "settings": self._begun.settings}
+        _write(self.folder / CONFIG, {**identity, **self._about})
 
     def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
-        line = privacy.record(algorithm, e)
-        self._lines.write(line)
-        self._pass_on([line])
+        self._append([privacy.line(algorithm, e)])
 
-    def go_on(self, lines: Sequence[Mapping[str, Any]], finished: Collection[str]) -> None:
+    def go_on(self, lines: Sequence[Line], finished: Collection[str]) -> None:
         """Begins again with the lines of algorithms that were finished; sinks get them once more.
 
         What an earlier summary said is no longer so.
         """
-        (self.folder / "summary.json").unlink(missing_ok=True)
-        self._earlier = {(line["algorithm"], line["round"]): line for line in lines}
-        kept = [line for line in lines if line["algorithm"] in finished]
-        self._lines.replace(kept)
+        (self.folder / SUMMARY).unlink(missing_ok=True)
+        self._earlier = {(line.algorithm, line.round): line for line in lines}
+        kept = [line for line in lines if line.algorithm in finished]
+        write_text(self.folder / METRICS, _text(kept))
         self._pass_on(kept)
 
     def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
         """The lines of an algorithm up to its checkpoint; what was lost of them is written anew."""
-        lines = [
-            self._earlier.get((algorithm, e.round)) or privacy.record(algorithm, e)
-            for e in evaluations
-        ]
-        self._lines.write(*lines)
-        self._pass_on(lines)
+        self._append(
+            [
+                self._earlier.get((algorithm, e.round)) or privacy.line(algorithm, e)
+                for e in evaluations
+            ]
+        )
         self._resumed[-1]["rounds"][algorithm] = evaluations[-1].round
         self._describe()
 
-    def _pass_on(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        for sink in self._sinks:
-            for line in lines:
-                sink.write(line)
+    def _append(self, lines: Sequence[Line]) -> None:
+        with (self.folder / METRICS).open("a") as file:
+            file.write(_text(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        self._pass_on(lines)
+
+    def _pass_on(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            self._lines.setdefault(line.algorithm, []).append(line)
+            for sink in self._sinks:
+                sink.write(plain(line))
 
     def summary(
         self,
@@ -143,43 +150,31 @@ class Recorder:
         experiment: Experiment,
         planned: dict[str, int],
         status: str,
-        remarks: Mapping[str, Any] = MappingProxyType({}),
-    ) -> dict[str, Any]:
+        remarks: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    ) -> Summary:
         """Writes and returns summary.json; every quantity is a mapping by algorithm.
 
         Args:
           planned: rounds that each algorithm was to train for.
-          remarks: further entries.
+          remarks: its entries that only sweeps have.
         """
-        done = {name: h for name, h in histories.items() if h.evaluations}
-        spent = {n: self._spent(n, int(h.rounds[-1]), status) for n, h in done.items()}
-        spent = {n: min(rounds, planned[n]) for n, rounds in spent.items()}
-        results = {
-            **self._identity,
-            "algorithm_settings": {n: dict(experiment.entries[n].settings) for n in done},
-            "status": status,
-            "rounds": {n: int(h.rounds[-1]) for n, h in done.items()},
-            "rounds_planned": {n: planned[n] for n in done},
-            "accuracy": {
-                "best": {n: spread(h.accuracy.max(0)) for n, h in done.items()},
-                "final": {n: spread(h.accuracy[-1]) for n, h in done.items()},
-            },
-            "uplink_mb_per_client": {n: float(h.uplink_mb[-1].mean()) for n, h in done.items()},
-            "downlink_mb_per_client": {n: float(h.downlink_mb[-1].mean()) for n, h in done.items()},
-            "privacy": {
-                n: Privacy(experiment.ledger, n).report(rounds) for n, rounds in spent.items()
-            },
-            "privacy_notes": experiment.notes,
-            "rounds_per_second": {n: rounds_per_second(h) for n, h in done.items()},
-            "compile_seconds": {n: h.compile_seconds for n, h in done.items()},
-            "versions": versions(),
-            "device": device(),
-            "git_revision": git_revision(),
-            "resumed": self._resumed,
+        done = so_far(self._begun, self._lines, status)
+        spent = {n: min(self._spent(n, t, status), planned[n]) for n, t in done.rounds.items()}
+        made = replace(
+            done,
+            algorithm_settings={n: dict(experiment.entries[n].settings) for n in spent},
+            rounds_planned={n: planned[n] for n in spent},
+            privacy={n: Privacy(experiment.ledger, n).report(t) for n, t in spent.items()},
+            privacy_notes=tuple(experiment.notes),
+            compile_seconds={n: histories[n].compile_seconds for n in spent},
+            versions=versions(),
+            device=device(),
+            git_revision=git_revision(),
+            resumed=tuple(self._resumed),
             **remarks,
-        }
-        _write(self.folder / "summary.json", results)
-        return plain(results)
+        )
+        _write(self.folder / SUMMARY, plain(made))
+        return made
 
     def _spent(self, algorithm: str, done: int, status: str) -> int:
         """Rounds whose epsilon is spent: one that was cut short went on for up to `every` after its last evaluation.
@@ -191,10 +186,8 @@ class Recorder:
         return max([done if status == "complete" else done + every, *before])
 
 
-def rounds_per_second(history: History) -> float:
-    """Rounds of all seeds per second, evaluation included, compilation not."""
-    seconds = sum(e.seconds for e in history.evaluations)
-    return history.evaluations[-1].round * len(history.seeds) / seconds
+def _text(lines: Sequence[Line]) -> str:
+    return "".join(json.dumps(plain(line)) + "\n" for line in lines)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from experiments import config as configuration
-from experiments import lines
 from experiments.command_line import Parser, config_name, one_line, own_options, parse
 from experiments.config import Run
 from experiments.plain import plain
+from experiments.records import Line
+from experiments.runs import read_lines
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 
@@ -38,17 +39,17 @@ class Earlier(NamedTuple):
     name: str
     config: Run
     about: dict[str, Any]
-    lines: list[dict[str, Any]]
+    lines: list[Line]
 
     def finished(self, planned: Mapping[str, int]) -> dict[str, History]:
         """Of the algorithms that were trained to their end, the first ones of the run."""
         found: dict[str, History] = {}
         for name, rounds in planned.items():
-            own = [line for line in self.lines if line["algorithm"] == name]
+            own = [line for line in self.lines if line.algorithm == name]
             every = self.config.every
-            if [line["round"] for line in own] != [*range(every, rounds, every), rounds]:
+            if [line.round for line in own] != [*range(every, rounds, every), rounds]:
                 break
-            evaluations = [lines.evaluation(line) for line in own]
+            evaluations = [line.evaluation() for line in own]
             found[name] = History(tuple(range(self.config.seeds)), evaluations)
         return found
 
@@ -110,7 +111,8 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
         raise ValueError(
             f"--resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
         )
-    found = Earlier(folder, name, saved, about, lines.read(folder / "metrics.jsonl"))
+    lines, _ = read_lines(folder, tolerant=True)
+    found = Earlier(folder, name, saved, about, lines)
     return found, replace(config, output=folder)
 
 
@@ -152,7 +154,7 @@ def resumed(
     entry = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "rounds": {name: history.evaluations[-1].round for name, history in finished.items()},
-        "reached": {line["algorithm"]: line["round"] for line in found.lines},
+        "reached": {line.algorithm: line.round for line in found.lines},
         "differs": different,
         "environment": dict(environment),
     }
@@ -168,12 +170,10 @@ def resumed(
 def _saved(module: Any, name: str, settings: Mapping[str, Any]) -> Run:
     """The settings of a config.json, by way of the command line, which checks them."""
     default = module.config
-    return parse(module, name, [*_flags(settings, plain(default))])
+    return parse(module, name, [*flags(settings, plain(default))])
 
 
-def _flags(
-    settings: Mapping[str, Any], default: Mapping[str, Any], prefix: str = "--"
-) -> list[str]:
+def flags(settings: Mapping[str, Any], default: Mapping[str, Any], prefix: str = "--") -> list[str]:
     """Of what is not the default."""
     found = []
     for field, value in settings.items():
@@ -181,7 +181,7 @@ def _flags(
         if value == standard:
             continue
         if isinstance(value, dict) and isinstance(standard, dict):
-            found += _flags(value, standard, f"{prefix}{name}.")
+            found += flags(value, standard, f"{prefix}{name}.")
         elif isinstance(value, bool):
             found.append(f"{prefix}{name}" if value else f"{prefix}no-{name}")
         else:

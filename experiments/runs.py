@@ -1,221 +1,22 @@
-"""Run folders: config.json, metrics.jsonl and summary.json as objects, whether the run has ended or not.
-
-`plain` of an object here is what its file holds (`experiments.record` writes it), `typed` reads it back.
-"""
+"""Run folders as objects, whether the run has ended or not, alone or in the folder of a sweep."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
-import numpy as np
-
-from experiments.plain import typed
-from fedpriv.engine.history import Evaluation
-from fedpriv.privacy import VIEWS, Certificate, Claim
+from experiments.plain import flat, typed
+from experiments.records import Begun, Environment, Line, Summary, so_far
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+UNENDED = "running, or ended from outside (no summary.json)"
+UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every")
+LONGEST_NAME = 60  # of a run, in characters, from the settings in which it differs
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A quantity over the seeds.
-
-    Attributes:
-      mean: over the seeds; NaN where a seed has none.
-      std: standard deviation (n - 1); None for one seed.
-      per_seed: one value per seed.
-    """
-
-    mean: float
-    std: float | None
-    per_seed: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not self.per_seed:
-            raise ValueError("per_seed: is empty")
-
-    @classmethod
-    def of(cls, per_seed: np.ndarray) -> Spread:
-        values = np.asarray(per_seed, float)
-        with np.errstate(invalid="ignore"):  # what is not finite has no spread
-            std = float(values.std(ddof=1)) if len(values) > 1 else None
-            return cls(float(values.mean()), std, tuple(values.tolist()))
-
-
-@dataclass(frozen=True)
-class Epsilons:
-    """At an evaluation: the paper's claim, and what is certified towards a third party."""
-
-    claimed: Claim | None
-    certified: Certificate
-
-    def __post_init__(self) -> None:
-        _check_views(self.claimed, self.certified)
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of metrics.jsonl: an evaluation.
-
-    Attributes:
-      uplink_mb_per_client, downlink_mb_per_client: megabytes (10^6 bytes) of all rounds so far, per client of the
-        population, on average.
-      traffic_mb_per_seed: "uplink" and "downlink", one value per seed.
-      privacy: of all rounds so far.
-      diagnostics_not_private: means over the rounds since the line before, and measures.
-      seconds: since the line before.
-    """
-
-    algorithm: str
-    round: int
-    accuracy: Spread
-    loss: Spread
-    uplink_mb_per_client: float
-    downlink_mb_per_client: float
-    traffic_mb_per_seed: dict[str, tuple[float, ...]]
-    privacy: Epsilons
-    diagnostics_not_private: dict[str, Spread]
-    seconds: float
-
-    @classmethod
-    def of(
-        cls, algorithm: str, e: Evaluation, claimed: Claim | None, certified: Certificate
-    ) -> Line:
-        traffic = {"uplink": e.uplink_mb, "downlink": e.downlink_mb}
-        return cls(
-            algorithm,
-            e.round,
-            Spread.of(e.accuracy),
-            Spread.of(e.loss),
-            float(np.mean(e.uplink_mb)),
-            float(np.mean(e.downlink_mb)),
-            {name: tuple(values.tolist()) for name, values in traffic.items()},
-            Epsilons(claimed, certified),
-            {k: Spread.of(v) for k, v in [*e.diagnostics.items(), *e.measures.items()]},
-            e.seconds,
-        )
-
-    def evaluation(self) -> Evaluation:
-        """What `of` was given, with the numbers as `simulate` gave them; measures are among the diagnostics."""
-        precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
-        return Evaluation(
-            self.round,
-            np.array(self.accuracy.per_seed, precision),
-            np.array(self.loss.per_seed, precision),
-            np.array(self.traffic_mb_per_seed["uplink"], float),
-            np.array(self.traffic_mb_per_seed["downlink"], float),
-            {
-                name: np.array(s.per_seed, precision)
-                for name, s in self.diagnostics_not_private.items()
-            },
-            self.seconds,
-        )
-
-    def metric(self, name: str) -> Spread | None:
-        """ "accuracy", "loss" or a diagnostic; None where there is no such."""
-        named = {"accuracy": self.accuracy, "loss": self.loss}
-        return named.get(name) or self.diagnostics_not_private.get(name)
-
-
-@dataclass(frozen=True)
-class Report:
-    """Epsilons of one algorithm for `rounds` rounds: claimed, and certified by view."""
-
-    rounds: int
-    claimed: Claim | None
-    certified: dict[str, Certificate]
-
-    def __post_init__(self) -> None:
-        _check_views(self.claimed, *self.certified.values())
-        if any(view != c.view for view, c in self.certified.items()):
-            raise ValueError(f"certificates of {', '.join(self.certified)} are of other views")
-
-
-def _check_views(*numbers: Certificate | Claim | None) -> None:
-    for number in numbers:
-        if number and number.view not in VIEWS:
-            raise ValueError(f"view: {number.view!r} is none of {', '.join(VIEWS)}")
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """By algorithm: the best over the evaluations, each seed's own, and the last."""
-
-    best: dict[str, Spread]
-    final: dict[str, Spread]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """summary.json; mappings from rounds on are by algorithm.
-
-    Attributes:
-      status: "complete", "interrupted", "failed: ..." or "diverged: ...".
-      rounds: that were evaluated; algorithms without an evaluation are not there.
-      diverged: what sweeps say of algorithms that did.
-      reused_from: where sweeps took an algorithm's training from.
-    """
-
-    config: str
-    settings: dict[str, Any]
-    algorithm_settings: dict[str, dict[str, Any]]
-    status: str
-    rounds: dict[str, int]
-    rounds_planned: dict[str, int]
-    accuracy: Accuracy
-    uplink_mb_per_client: dict[str, float]
-    downlink_mb_per_client: dict[str, float]
-    privacy: dict[str, Report]
-    privacy_notes: tuple[str, ...]
-    rounds_per_second: dict[str, float]
-    compile_seconds: dict[str, float | None]
-    versions: dict[str, Any]
-    device: dict[str, Any]
-    git_revision: str | None
-    resumed: tuple[dict[str, Any], ...] = ()
-    diverged: dict[str, str] = field(default_factory=dict)
-    reused_from: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        parts: dict[str, dict[str, Any]] = {
-            "best": self.accuracy.best,
-            "final": self.accuracy.final,
-        }
-        names = ("rounds_planned", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
-        names += ("rounds_per_second", "compile_seconds")
-        for name, part in [*parts.items(), *((n, getattr(self, n)) for n in names)]:
-            if missing := sorted(set(self.rounds) - set(part)):
-                raise ValueError(f"{name}: lacks {', '.join(missing)}")
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing is left to train: it is complete, or diverged."""
-        return self.status.partition(":")[0] in ("complete", "diverged")
-
-
-@dataclass(frozen=True)
-class Begun:
-    """config.json: what the run was begun with.
-
-    Attributes:
-      config: name of the config.
-      settings: its fields.
-      environment: versions, device, revision and layout; None in the point of a sweep.
-      resumed: an entry for each time that the run went on after a stop.
-      id: of the run.
-    """
-
-    config: str
-    settings: dict[str, Any]
-    environment: dict[str, Any] | None = None
-    resumed: tuple[dict[str, Any], ...] = ()
-    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -244,11 +45,15 @@ class RunFolder:
         return self.begun.settings
 
     @property
-    def environment(self) -> dict[str, Any] | None:
-        """Versions, device and revision; None where they are not recorded yet."""
-        if self.summary:
-            names = ("versions", "device", "git_revision")
-            return {name: getattr(self.summary, name) for name in names}
+    def results(self) -> Summary:
+        """The summary, or what it would say of what is recorded so far."""
+        return self.summary or so_far(self.begun, self.lines, UNENDED)
+
+    @property
+    def environment(self) -> Environment | None:
+        """None where it is not recorded yet."""
+        if of := self.summary:
+            return Environment(of.versions, of.device, of.git_revision)
         return self.begun.environment
 
     @property
@@ -341,3 +146,80 @@ def _parsed(text: bytes, kind: type[T]) -> T:
         return typed(kind, json.loads(text.decode()))
     except (RecursionError, OverflowError) as error:
         raise ValueError(type(error).__name__) from None
+
+
+def read_all(given: Sequence[Path]) -> tuple[list[RunFolder], list[str]]:
+    """Every run in the folders, each once, and remarks on what is not there yet.
+
+    Raises:
+      ValueError: a folder without a run, or with damaged files.
+    """
+    paths: dict[Path, Path] = {}
+    remarks: list[str] = []
+    for path in given:
+        found, said = _runs_in(path)
+        remarks += said
+        for run in found:
+            paths.setdefault(run.resolve(), run)
+    return [read(path) for path in paths.values()], remarks
+
+
+def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
+    """The run folders that `path` is or holds, those of a sweep in its order, and what it has not begun."""
+    if (path / CONFIG).exists():
+        return [path], []
+    remedy = (
+        "give a run folder of experiments.run, or a folder of such, as experiments.sweep leaves it"
+    )
+    try:
+        inside = sorted((p for p in path.iterdir() if (p / CONFIG).exists()), key=_natural)
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
+    if not inside:
+        raise ValueError(f"{path} holds no run; {remedy}")
+    if not (file := path / "sweep.json").exists():
+        return inside, []
+    try:
+        names = [str(point["folder"]) for point in json.loads(file.read_bytes())["points"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        remedy = "restore it, or give the folders of its points one by one"
+        raise ValueError(f"{file} is damaged; {remedy}") from None
+    there = {p.name: p for p in inside}
+    points = [there.pop(name) for name in names if name in there]
+    missing = len(names) - len(points)
+    said = f"{path}: {missing} of {len(names)} points of the sweep are not begun"
+    return [*points, *there.values()], [said] if missing else []
+
+
+def _natural(path: Path) -> list[Any]:
+    """Sorts x=2 before x=10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def titles(runs: Sequence[RunFolder]) -> list[str]:
+    """The settings in which the runs differ, one title per run."""
+    settings = [{"config": run.config} | _interesting(run) for run in runs]
+    names = {name: None for of in settings for name in of}
+    differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
+    return [", ".join(f"{n} {of[n]}" for n in differing if n in of) for of in settings]
+
+
+def _interesting(run: RunFolder) -> dict[str, Any]:
+    fields = flat(run.settings)
+    return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
+
+
+def names(runs: Sequence[RunFolder]) -> list[str]:
+    """What tells each run from the others: a few settings; else its folder, with as many of those above as it takes."""
+    said, parts = titles(runs), [run.path.resolve().parts for run in runs]
+    found = []
+    for title, own in zip(said, parts, strict=True):
+        if title and said.count(title) == 1 and len(title) <= LONGEST_NAME:
+            found.append(title)
+            continue
+        many = next(
+            (k for k in range(1, len(own)) if sum(p[-k:] == own[-k:] for p in parts) == 1), len(own)
+        )
+        found.append("/".join(own[-many:]))
+    return found

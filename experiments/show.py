@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.files import replacing
+from experiments.records import Report, Spread, Summary
 from fedpriv.engine.history import Evaluation, History
-from fedpriv.privacy import VIEWS, Certificate
+from fedpriv.privacy import VIEWS, Certificate, Claim
 
 NAMES = {
     "fed_avg": "FedAvg",
@@ -65,11 +68,11 @@ class Progress:
         self._bar.close()
 
 
-def table(summary: dict[str, Any]) -> str:
+def table(summary: Summary) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean."""
     header = ["algorithm", "best acc.", "final acc.", "unit", "eps claimed"]
     header += [*(f"eps {view}" for view in VIEWS), "MB up", "MB down", "rounds/s"]
-    rows = [header, *(_row(summary, name) for name in summary["rounds"])]
+    rows = [header, *(_row(summary, name) for name in summary.rounds)]
     return "\n".join([*columns(rows), "", *_legend(summary)])
 
 
@@ -81,100 +84,98 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _row(summary: dict[str, Any], name: str) -> list[str]:
-    privacy = summary["privacy"][name]
-    claim, certificate = privacy["claimed"], privacy["certified"]["third_party"]
-    certified = [epsilon(privacy["certified"][view]["epsilon"]) for view in VIEWS]
+def _row(summary: Summary, name: str) -> list[str]:
+    privacy = summary.privacy[name]
     return [
         NAMES.get(name, name),
-        percent(summary["accuracy"]["best"][name]),
-        percent(summary["accuracy"]["final"][name]),
-        certificate["unit"],
-        claimed(claim, certificate["delta"]) + ("" if claim["sound"] else " (*)") if claim else "-",
-        *certified,
-        f"{summary['uplink_mb_per_client'][name]:.4g}",
-        f"{summary['downlink_mb_per_client'][name]:.4g}",
-        f"{summary['rounds_per_second'][name]:.3g}",
+        percent(summary.accuracy.best[name]),
+        percent(summary.accuracy.final[name]),
+        privacy.certified["third_party"].unit,
+        claimed(privacy) + (" (*)" if privacy.claimed and not privacy.claimed.sound else ""),
+        *(epsilon(privacy.certified[view].epsilon) for view in VIEWS),
+        f"{summary.uplink_mb_per_client[name]:.4g}",
+        f"{summary.downlink_mb_per_client[name]:.4g}",
+        f"{summary.rounds_per_second[name]:.3g}",
     ]
 
 
-def claimed(claim: dict[str, Any], delta: float) -> str:
-    """A claim's epsilon, with its delta where that is another one than the certificates'."""
-    own = "" if claim["delta"] == delta else f" at delta {claim['delta']:.3g}"
-    return epsilon(claim["epsilon"]) + own
+def claimed(privacy: Report) -> str:
+    """The claim's epsilon, with its delta where that is another one than the certificates'."""
+    claim = privacy.claimed
+    if claim is None:
+        return "-"
+    same = claim.delta == privacy.certified["third_party"].delta
+    return epsilon(claim.epsilon) + ("" if same else f" at delta {claim.delta:.3g}")
 
 
-def _legend(summary: dict[str, Any]) -> list[str]:
+def _legend(summary: Summary) -> list[str]:
     """Unit, view and adjacency of every epsilon in the table."""
-    privacy = list(summary["privacy"].values())
-    first = privacy[0]["certified"]
+    reports = list(summary.privacy.values())
+    every = [c for of in reports for c in of.certified.values()]
+    seeds = len(next(iter(summary.accuracy.best.values())).per_seed)
     lines = [
-        "accuracy on the test set in %: mean (+- standard deviation) over "
-        f"{len(summary['accuracy']['best'][next(iter(summary['rounds']))]['per_seed'])} seed(s); "
+        f"accuracy on the test set in %: mean (+- standard deviation) over {seeds} seed(s); "
         "best over the evaluations, chosen on the test set as papers do; MB: of the whole run, per client of "
         "the population; rounds/s: of all seeds together, compilation not included",
-        f"epsilon at delta = {first['third_party']['delta']:.3g} for one unit (client or record); inf: nothing is "
+        f"epsilon at delta = {every[0].delta:.3g} for one unit (client or record); inf: nothing is "
         "certified; of ONE model (one algorithm, one seed) released alone",
     ]
     for view in VIEWS:
-        certified = [p["certified"][view] for p in privacy]
-        relations = sorted({c["relation"].replace("_", "-") for c in certified})
-        bases = sorted({c["basis"] for c in certified})
-        lines.append(
-            f"  {view}: certified ({' / '.join(bases)}), {' / '.join(relations)} adjacency"
-        )
-    if any(c["relation"] == "replace_one" for p in privacy for c in p["certified"].values()):
+        certified = [of.certified[view] for of in reports]
+        bases = " / ".join(sorted({c.basis for c in certified}))
+        relations = " / ".join(sorted({hyphenated(c.relation) for c in certified}))
+        lines.append(f"  {view}: certified ({bases}), {relations} adjacency")
+    if any(c.relation == "replace_one" for c in every):
         lines.append(
             "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "
             "adjacency do not compare"
         )
-    compiled = {n: s for n, s in summary["compile_seconds"].items() if s is not None}
+    compiled = {n: s for n, s in summary.compile_seconds.items() if s is not None}
     if compiled:
         each = (f"{NAMES.get(name, name)} {seconds:.1f} s" for name, seconds in compiled.items())
         lines.append(f"  compiled before the first round: {', '.join(each)}")
-    lines += _unfinished(summary)
-    lines += _stopped(summary)
-    for name, claim in _claims(summary).items():
-        adjacency = claim["relation"].replace("_", "-")
+    lines += [*_unfinished(summary), *_stopped(summary), *_claims(summary)]
+    return [*lines, *(f"  note: {note}" for note in summary.privacy_notes)]
+
+
+def _claims(summary: Summary) -> list[str]:
+    """What is claimed and whether it holds; claims that differ in epsilon alone once."""
+    found: dict[Claim, list[str]] = {}
+    for name, privacy in summary.privacy.items():
+        if privacy.claimed:
+            alike = replace(privacy.claimed, epsilon=0.0)
+            found.setdefault(alike, []).append(NAMES.get(name, name))
+    lines = []
+    for claim, names in found.items():
+        verdict = "holds for this run" if claim.sound else "(*) not proved for this run"
         lines.append(
-            f"  claimed for {name}: {claim['unit']} level, {claim['view']}, {adjacency} adjacency, by {claim['source']}"
+            f"  claimed for {', '.join(names)}: {claim.unit} level, {claim.view}, {hyphenated(claim.relation)} "
+            f"adjacency, by {claim.source}"
         )
-        verdict = "holds for this run" if claim["sound"] else "(*) not proved for this run"
-        lines += [f"  claim: {verdict}: {reason}" for reason in claim["reasons"]]
-    return [*lines, *(f"  note: {note}" for note in summary["privacy_notes"])]
+        lines += [f"  claim: {verdict}: {reason}" for reason in claim.reasons]
+    return lines
 
 
-def _claims(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Names of algorithms -> their claim; those that differ in epsilon only once."""
-    found: dict[str, tuple[list[str], dict[str, Any]]] = {}
-    for name, privacy in summary["privacy"].items():
-        if claim := privacy["claimed"]:
-            said = str({key: value for key, value in claim.items() if key != "epsilon"})
-            found.setdefault(said, ([], claim))[0].append(NAMES.get(name, name))
-    return {", ".join(names): claim for names, claim in found.values()}
-
-
-def _unfinished(summary: dict[str, Any]) -> list[str]:
+def _unfinished(summary: Summary) -> list[str]:
     """Which algorithms were not trained to their end."""
-    planned = summary["rounds_planned"]
+    planned = summary.rounds_planned
     cut = [
         f"{NAMES.get(name, name)} {done} of {planned[name]} rounds"
-        for name, done in summary["rounds"].items()
+        for name, done in summary.rounds.items()
         if done < planned[name]
     ]
     return [f"  not to the end: {', '.join(cut)}"] if cut else []
 
 
-def _stopped(summary: dict[str, Any]) -> list[str]:
+def _stopped(summary: Summary) -> list[str]:
     """Where a budget ended training, and where it could not."""
-    budget = summary["settings"]["stop_at_epsilon"]
+    budget = summary.settings["stop_at_epsilon"]
     if budget is None:
         return []
     lines = []
-    for name, rounds in summary["rounds_planned"].items():
-        spent = summary["privacy"][name]["certified"]["third_party"]["epsilon"]
-        text = f"{rounds} of {summary['settings']['rounds']} rounds"
-        if spent == "inf":
+    for name, rounds in summary.rounds_planned.items():
+        text = f"{rounds} of {summary.settings['rounds']} rounds"
+        if math.isinf(summary.privacy[name].certified["third_party"].epsilon):
             text += ": not private, so that no budget applies"
         lines.append(
             f"  stop at certified epsilon {budget:g} (third_party): {NAMES.get(name, name)} {text}"
@@ -182,13 +183,33 @@ def _stopped(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def percent(s: dict[str, Any]) -> str:
-    deviation = "" if s["std"] is None else f" +- {100 * s['std']:.2f}"
-    return f"{100 * s['mean']:.2f}{deviation}"
+def percent(s: Spread) -> str:
+    return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" +- {100 * s.std:.2f}")
 
 
 def epsilon(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def hyphenated(relation: str) -> str:
+    return relation.replace("_", "-")
+
+
+def markdown(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
+    """A table whose first row is its head, and a list below."""
+    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
+    rule = "| " + " | ".join(["---"] * len(rows[0])) + " |"
+    return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
+
+
+def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
+    """Mean over the seeds, band of one standard deviation; what is not finite is left out."""
+    found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
+    points = [point for point in found if math.isfinite(point[1])]
+    if points:
+        at, mean, std = np.array(points, float).T
+        (line,) = axes.plot(at, mean, **look)
+        axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
 
 
 def picture(histories: dict[str, History], path: Path) -> None:
@@ -200,14 +221,10 @@ def picture(histories: dict[str, History], path: Path) -> None:
     FigureCanvasAgg(figure)
     by_round, by_uplink = figure.subplots(1, 2, sharey=True)
     for name, history in histories.items():
-        if not history.evaluations:
-            continue
-        mean, std = history.accuracy.mean(1), np.zeros(len(history.rounds))
-        if len(history.seeds) > 1:
-            std = history.accuracy.std(1, ddof=1)
-        for axes, x in ((by_round, history.rounds), (by_uplink, history.uplink_mb.mean(1))):
-            axes.plot(x, mean, label=NAMES.get(name, name))
-            axes.fill_between(x, mean - std, mean + std, alpha=0.2)
+        if history.evaluations:
+            accuracy, label = [Spread.of(each) for each in history.accuracy], NAMES.get(name, name)
+            curve(by_round, history.rounds, accuracy, label=label)
+            curve(by_uplink, history.uplink_mb.mean(1), accuracy)
     by_round.set(xlabel="round", ylabel="test accuracy")
     by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
     if by_round.lines:

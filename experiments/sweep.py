@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from experiments import compilation_cache, ending, sweep_table
 from experiments import config as configuration
 from experiments.command_line import config_name, listing, one_line, own_options, parse
-from experiments.record import plain
+from experiments.plain import plain
 from experiments.run import check, planned_rounds
 from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.sweep_train import Interned, Prepared, Sweep

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from experiments.command_line import one_line, parse
 from experiments.config import Run
 from experiments.files import write_text
-from experiments.record import plain
+from experiments.plain import plain
 
 PARTS = ("rounds", "accuracy", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.compare import HEAD, cells
+from experiments.plain import plain
+from experiments.records import Summary
+from experiments.runs import read
 from experiments.show import NAMES
+from experiments.show import markdown as table
 from experiments.sweep_grid import Point
 from fedpriv.privacy import VIEWS
 
@@ -21,32 +24,31 @@ NOTES = (
 )
 
 
-def summaries(folder: Path, points: Sequence[Point]) -> list[tuple[Point, dict[str, Any]]]:
-    """The points' summary.json."""
-    return [(p, json.loads((folder / p.name / "summary.json").read_text())) for p in points]
+def summaries(folder: Path, points: Sequence[Point]) -> list[tuple[Point, Summary]]:
+    """What the points have come to."""
+    return [(point, read(folder / point.name).results) for point in points]
 
 
-def markdown(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> str:
+def markdown(found: Sequence[tuple[Point, Summary]]) -> str:
     """The table, and what its epsilons assume."""
     swept = list(found[0][0].values)
     head = [*swept, *HEAD]
-    rows, notes = [head, ["---"] * len(head)], dict.fromkeys(NOTES)
+    rows, notes = [head], dict.fromkeys(NOTES)
     for point, summary in found:
         for name in algorithms(summary):
             rows.append([*point.values.values(), *_cells(summary, name)])
-        notes |= dict.fromkeys(summary["privacy_notes"])
-        if summary["diverged"]:
-            notes[f"{point.title}: {summary['status']}"] = None
-        for name, source in summary["reused_from"].items():
+        notes |= dict.fromkeys(summary.privacy_notes)
+        if summary.diverged:
+            notes[f"{point.title}: {summary.status}"] = None
+        for name, source in summary.reused_from.items():
             notes[f"{point.title}: {NAMES.get(name, name)} is the same run as in {source}"] = None
     notes |= dict.fromkeys(origins(found))
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes)]).rstrip()
+    return table(rows, notes)
 
 
-def origins(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> list[str]:
+def origins(found: Sequence[tuple[Point, Summary]]) -> list[str]:
     """A line for the code's revision and for each package of which the points do not have the same."""
-    codes = [{"code": s["git_revision"], **s["versions"]} for _, s in found]
+    codes = [{"code": s.git_revision, **s.versions} for _, s in found]
     lines = []
     for name in dict.fromkeys(name for code in codes for name in code):
         counts = Counter(str(code.get(name, "unknown")) for code in codes)
@@ -58,20 +60,20 @@ def origins(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> list[str]:
     return lines
 
 
-def algorithms(summary: Mapping[str, Any]) -> list[str]:
+def algorithms(summary: Summary) -> list[str]:
     """Those with an evaluation, and those that diverged before."""
-    return list(dict.fromkeys([*summary["rounds"], *summary["diverged"]]))
+    return list(dict.fromkeys([*summary.rounds, *summary.diverged]))
 
 
-def _cells(summary: Mapping[str, Any], name: str) -> list[str]:
-    if name not in summary["rounds"]:
+def _cells(summary: Summary, name: str) -> list[str]:
+    if name not in summary.rounds:
         return [NAMES.get(name, name), "0", "diverged", *["-"] * (len(HEAD) - 3)]
-    label, rounds, last, *others = cells(dict(summary), name)
-    last += " (diverged)" if name in summary["diverged"] else ""
+    label, rounds, last, *others = cells(summary, name)
+    last += " (diverged)" if name in summary.diverged else ""
     return [label, rounds, last, *others]
 
 
-def records(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
     """A flat record per point and algorithm; None where there is no number."""
     return [
         {**point.values, **_record(summary, name), "folder": point.name}
@@ -80,27 +82,26 @@ def records(found: Sequence[tuple[Point, Mapping[str, Any]]]) -> list[dict[str, 
     ]
 
 
-def _record(summary: Mapping[str, Any], name: str) -> dict[str, Any]:
-    trained = name in summary["rounds"]
+def _record(summary: Summary, name: str) -> dict[str, Any]:
     record: dict[str, Any] = {
         "algorithm": name,
-        "status": "diverged" if name in summary["diverged"] else "complete",
-        "rounds": summary["rounds"].get(name, 0),
+        "status": "diverged" if name in summary.diverged else "complete",
+        "rounds": summary.rounds.get(name, 0),
     }
-    for which in ("final", "best"):
-        accuracy = summary["accuracy"][which].get(name, {})
-        record |= {f"accuracy_{which}_{part}": accuracy.get(part) for part in ("mean", "std")}
-    privacy = summary["privacy"][name] if trained else {"claimed": None, "certified": {}}
-    epsilons = {"claimed": privacy["claimed"] or {}}
-    epsilons |= {f"certified_{view}": privacy["certified"].get(view, {}) for view in VIEWS}
+    for which, spreads in (("final", summary.accuracy.final), ("best", summary.accuracy.best)):
+        for part in ("mean", "std"):
+            record[f"accuracy_{which}_{part}"] = plain(getattr(spreads.get(name), part, None))
+    privacy = summary.privacy.get(name)
+    epsilons: dict[str, Any] = {"claimed": privacy and privacy.claimed}
+    epsilons |= {f"certified_{v}": privacy and privacy.certified.get(v) for v in VIEWS}
     for kind, number in epsilons.items():
-        parts = ("epsilon", "delta", "unit", "relation")
-        record |= {f"{kind}_{part}": number.get(part) for part in parts}
-    record["claimed_view"] = epsilons["claimed"].get("view")
-    record["claimed_sound"] = epsilons["claimed"].get("sound")
-    for rate in ("rounds_per_second", "compile_seconds"):
-        record[rate] = summary[rate].get(name)
-    return record | {"reused_from": summary["reused_from"].get(name)}
+        for part in ("epsilon", "delta", "unit", "relation"):
+            record[f"{kind}_{part}"] = plain(getattr(number, part, None))
+    record["claimed_view"] = getattr(epsilons["claimed"], "view", None)
+    record["claimed_sound"] = getattr(epsilons["claimed"], "sound", None)
+    record["rounds_per_second"] = plain(summary.rounds_per_second.get(name))
+    record["compile_seconds"] = summary.compile_seconds.get(name)
+    return record | {"reused_from": summary.reused_from.get(name)}
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

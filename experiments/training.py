@@ -100,13 +100,13 @@ def _finish(
     try:
         with ending.undisturbed():
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
-        if summary["rounds"]:
+        if summary.rounds:
             picture(histories, recorder.folder / "accuracy.png")
     except KeyboardInterrupt:
         problems, code = problems or ["interrupted"], code or 130
     except OSError as error:
         problems, code = [*problems, f"not all is recorded: {ending.outside(error)}"], code or 1
-    if summary and summary["rounds"]:
+    if summary and summary.rounds:
         print(table(summary))
     if problems:
         print(f"error: {'; '.join(problems)}", file=sys.stderr)

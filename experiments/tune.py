@@ -24,7 +24,7 @@ from experiments import compilation_cache
 from experiments import config as configuration
 from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run, positive
-from experiments.record import plain
+from experiments.plain import plain
 from experiments.run import check
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, split_cpu

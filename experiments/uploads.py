@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.command_line import Parser, command
-from experiments.compare import RunFolder, read, titles
-from experiments.show import NAMES
+from experiments.compare import evaluated
+from experiments.records import Line
+from experiments.runs import RunFolder, titles
+from experiments.show import NAMES, markdown
 from fedpriv.algorithms.msp import uploads_bound
 
 
@@ -28,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if not 0 <= args.accuracy <= 1:
         raise ValueError(f"--accuracy: {args.accuracy} is not in [0, 1]")
-    print(table([read(folder) for folder in args.folders], args.accuracy))
+    print(table(evaluated(args.folders), args.accuracy))
     return 0
 
 
@@ -42,39 +44,36 @@ def table(runs: Sequence[RunFolder], accuracy: float) -> str:
     rows = [
         [title, NAMES.get(name, name), *_row(run, name, accuracy)]
         for run, title in zip(runs, titles(runs), strict=True)
-        for name in run.summary["rounds"]
+        for name in run.lines
         if _exchanges(run, name)
     ]
     if not rows:
         raise ValueError("FOLDER: no algorithm there makes exchanges; give runs of mspdq_* configs")
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+    return markdown([head, *rows])
 
 
 def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
     rounds, sent, reached = uploads_until(run, name, accuracy)
     if not reached:
         return [f"not in {rounds}", f"more than {sent:.0f}", "-"]
-    return [str(rounds), f"{sent:.0f}", _bound(run.summary["settings"], name, rounds)]
+    return [str(rounds), f"{sent:.0f}", _bound(run.settings, name, rounds)]
 
 
 def uploads_until(run: RunFolder, name: str, accuracy: float) -> tuple[int, float, bool]:
     """Rounds and uploads until an evaluation shows `accuracy`, or in the whole run, and whether one does."""
-    settings, before, sent = run.summary["settings"], 0, 0.0
+    before, sent = 0, 0.0
     for line in _exchanges(run, name):
-        rounds = (
-            line["round"] - before
-        )  # since the last evaluation, over which diagnostics are means
-        exchanges = line["diagnostics_not_private"]["exchanges"]["mean"]
-        sent += settings["cohort"] * rounds * (exchanges + 1)  # (27)
-        before = line["round"]
-        if line["accuracy"]["mean"] >= accuracy:
+        rounds = line.round - before  # since the last evaluation, over which diagnostics are means
+        exchanges = line.diagnostics_not_private["exchanges"].mean
+        sent += run.settings["cohort"] * rounds * (exchanges + 1)  # (27)
+        before = line.round
+        if line.accuracy.mean >= accuracy:
             return before, sent, True
     return before, sent, False
 
 
-def _exchanges(run: RunFolder, name: str) -> list[dict[str, Any]]:
-    lines = [line for line in run.lines if line["algorithm"] == name]
-    return [line for line in lines if "exchanges" in line["diagnostics_not_private"]]
+def _exchanges(run: RunFolder, name: str) -> list[Line]:
+    return [line for line in run.lines.get(name, ()) if line.metric("exchanges")]
 
 
 def _bound(settings: dict[str, Any], name: str, rounds: int) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments import config as configuration
+from experiments.records import Accuracy, Begun, Epsilons, Line, Spread, Summary
 from experiments.reproduce.item import Training
-from experiments.runs import Accuracy, Begun, Epsilons, Line, RunFolder, Spread, Summary
+from experiments.runs import RunFolder
 from fedpriv.privacy import Certificate
 
 NOTHING = Certificate(np.inf, 1e-5, "third_party", "client", "zero_out", "", "none", "none", ())

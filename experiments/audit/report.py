@@ -12,7 +12,7 @@ import numpy as np
 from experiments.audit.row import Row, Unaudited
 from experiments.audit.training import Inferred
 from experiments.ledger import claimed
-from experiments.record import plain
+from experiments.plain import plain
 from experiments.show import NAMES, columns, epsilon
 
 SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]

@@ -24,7 +24,7 @@ from experiments import compilation_cache
 from experiments.command_line import Parser, command
 from experiments.inversion.attack import Attacked, attacker, views
 from experiments.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
-from experiments.record import plain
+from experiments.plain import plain
 from experiments.show import epsilon
 
 DELTA = 1e-5

@@ -8,14 +8,20 @@ Exit code 2: something given was wrong.
 
 from __future__ import annotations
 
+import html
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 
 from experiments.command_line import Parser, command
 from experiments.files import write_text
-from experiments.report.folders import read_all
-from experiments.report.page import page
+from experiments.report import charts, tables
+from experiments.report.ledger import ledger
+from experiments.report.markup import Element, clean, element, listing, written
+from experiments.runs import RunFolder, names, read_all
+from experiments.show import NAMES
 
 
 @command
@@ -29,23 +35,79 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     runs, remarks = read_all(args.folders)
     path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
-    write(path, page(runs, remarks))
-    print(path)
-    return 0
-
-
-def write(path: Path, text: str) -> None:
-    """The file is there as a whole or not at all.
-
-    Raises:
-      ValueError: it cannot be written.
-    """
     try:
-        write_text(path, text)
+        write_text(path, page(runs, remarks))
     except OSError as error:
         raise ValueError(
             f"--output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
         ) from None
+    print(path)
+    return 0
+
+
+def page(runs: Sequence[RunFolder], remarks: Sequence[str] = ()) -> str:
+    """HTML of everything that `runs` have recorded; `remarks` are on what could not be read."""
+    named = names(runs)
+    found = tables.results(runs, named)
+    drawn = charts.series(found)
+    configs = ", ".join(dict.fromkeys(Path(run.config).stem for run in runs))
+    template = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=html.escape(clean(f"fedpriv: {configs}")),
+        hiding=charts.hiding(drawn),
+        summary=written(_summary(runs, found, configs), _remarks(runs, named, remarks)),
+        curves=written(*_curves(drawn)),
+        results=written(*tables.results_table(found), tables.numbers(found)),
+        ledger=written(*ledger(found)),
+        settings=written(*tables.settings(runs, named)),
+        provenance=written(*tables.provenance(runs, named)),
+    )
+
+
+def _summary(runs: Sequence[RunFolder], found: Sequence[tables.Result], configs: str) -> Element:
+    """What was run, in one sentence or two."""
+    algorithms = list(dict.fromkeys(NAMES.get(r.algorithm, r.algorithm) for r in found))
+    finals = [final for run in runs for final in run.results.accuracy.final.values()]
+    seeds = _range([len(final.per_seed) for final in finals], "seed")
+    rounds = _range([done for run in runs for done in run.results.rounds.values()], "round")
+    status = Counter(run.results.status.split(":")[0] for run in runs)
+    ends = ", ".join(s if len(runs) == 1 else f"{n} {s}" for s, n in status.items())
+    said = f"{_range([len(runs)], 'run')} of {configs}; {_range([len(algorithms)], 'algorithm')}: "
+    return element("p", said + f"{', '.join(algorithms)}; {seeds}, {rounds}. Status: {ends}.")
+
+
+def _range(values: Sequence[int], what: str) -> str:
+    low, high = min(values, default=0), max(values, default=0)
+    number = str(low) if low == high else f"{low} to {high}"
+    return f"{number} {what}" + ("" if low == high == 1 else "s")
+
+
+def _remarks(
+    runs: Sequence[RunFolder], named: Sequence[str], remarks: Sequence[str]
+) -> Element | None:
+    """What a reader has to know before believing the rest."""
+    said = list(remarks)
+    for run, name in zip(runs, named, strict=True):
+        if run.results.status != "complete":
+            said.append(f"{name}: {run.results.status}")
+        for again in run.begun.resumed:
+            elsewhere = f", elsewhere: {'; '.join(again.differs)}" if again.differs else ""
+            said.append(f"{name}: went on after a stop ({again.time}){elsewhere}")
+        said += [f"{name}: {remark}" for remark in run.remarks]
+    return listing(said, "warn")
+
+
+def _curves(drawn: Sequence[charts.Series]) -> list[Element]:
+    if not drawn:
+        return [element("p", "Nothing was evaluated yet.")]
+    alone = [s.result.label for s in drawn if len(s.result.lines[0].accuracy.per_seed) == 1]
+    bands = len(alone) < len(drawn)
+    said = "Lines: mean over the seeds."
+    if bands:
+        said += " Bands: mean ± one standard deviation (n - 1) over the seeds."
+    if alone:
+        said += f" No band, as there is a single seed: {'; '.join(alone)}."
+    return [element("p", said), charts.legend(drawn, bands), *charts.pictures(drawn)]
 
 
 if __name__ == "__main__":

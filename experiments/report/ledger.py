@@ -6,10 +6,9 @@ import math
 import re
 from collections.abc import Sequence
 
+from experiments.records import Report
 from experiments.report.markup import Content, Element, element, folded, listing, table
-from experiments.report.records import Report
-from experiments.report.results import Result, named
-from experiments.report.tables import shown
+from experiments.report.tables import Result, shown
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 SEEN_BY = {
@@ -28,21 +27,16 @@ NOTES = (
 )
 
 
-def ledger(found: Sequence[Result], several: bool) -> list[Element]:
+def ledger(found: Sequence[Result]) -> list[Element | None]:
     """A block for each group of algorithms with the same epsilons for the same reasons, private ones first."""
     groups: dict[str, tuple[Report, list[str]]] = {}
     for result in found:
-        if result.report:
-            said = repr(result.report)
-            groups.setdefault(said, (result.report, []))[1].append(named(result, several))
+        if report := result.summary.privacy.get(result.algorithm):
+            groups.setdefault(repr(report), (report, []))[1].append(result.label)
     private = sorted(groups.values(), key=lambda group: not _private(group[0]))
-    notes = dict.fromkeys(n for r in found if r.run.summary for n in r.run.summary.notes)
-    parts = [element("ul", [element("li", note) for note in (*NOTES, *_sentences(notes))])]
-    return [*parts, *(_account(report, names) for report, names in private)]
-
-
-def _sentences(notes: Sequence[str] | dict[str, None]) -> list[str]:
-    return [f"Note: {note}" for note in notes]
+    notes = dict.fromkeys(note for r in found for note in r.summary.privacy_notes)
+    said = listing([*NOTES, *(f"Note: {note}" for note in notes)])
+    return [said, *(_account(report, names) for report, names in private)]
 
 
 def _private(report: Report) -> bool:
@@ -50,66 +44,40 @@ def _private(report: Report) -> bool:
 
 
 def _account(report: Report, names: Sequence[str]) -> Element:
-    heading = element("h3", "; ".join(names))
     views = sorted(report.certified, key=[*SEEN_BY, *VIEWS].index)
-    caption = f"Epsilons of {report.rounds} rounds"
     head = ["view", "status", "epsilon", "delta", "unit", "adjacency", "by"]
-    rows: list[list[Content]] = []
-    for view in views:
-        rows.append(_certified(report.certified[view]))
-        if report.claimed and report.claimed.view == view:
-            rows.append(_claimed(report.claimed))
-    if report.claimed and report.claimed.view not in views:
-        rows.append(_claimed(report.claimed))
-    missing = [view for view in SEEN_BY if view not in views]
-    later = (
-        f"{' and '.join(missing)}: certified when the run ends; python -m experiments.privacy tells before"
-        if missing
-        else None
-    )
+    rows = [_certified(report.certified[view]) for view in views]
+    if claim := report.claimed:  # below the certificate of its view
+        at = views.index(claim.view) + 1 if claim.view in views else len(rows)
+        rows.insert(at, _claimed(claim))
+    missing = " and ".join(view for view in SEEN_BY if view not in views)
+    later = f"{missing}: certified when the run ends; python -m experiments.privacy tells before"
     return element(
         "article",
-        heading,
-        table(caption, head, rows),
-        element("p", later) if later else None,
-        _verdict(report.claimed) if report.claimed else None,
+        element("h3", "; ".join(names)),
+        table(f"Epsilons of {report.rounds} rounds", head, rows),
+        element("p", later) if missing else None,
+        _verdict(claim) if claim else None,
         _basis([report.certified[view] for view in views]),
         class_="account",
     )
 
 
-def _view(view: str) -> list[Content]:
-    name = [[part, element("wbr")] for part in re.split("(?<=_)", view)]
-    return [name, " ", element("br"), element("span", SEEN_BY.get(view, ""), class_="quiet")]
+def _number(c: Certificate | Claim, status: Content, epsilon: Content, by: str) -> list[Content]:
+    name = [[part, element("wbr")] for part in re.split("(?<=_)", c.view)]
+    view = [name, " ", element("br"), element("span", SEEN_BY[c.view], class_="quiet")]
+    return [view, status, epsilon, f"{c.delta:.3g}", c.unit, c.relation.replace("_", "-"), by]
 
 
 def _certified(c: Certificate) -> list[Content]:
-    both = ", ".join(f"{name} {shown(value)}" for name, value in c.epsilons.items())
-    by = both or "nothing is certified"
-    return [
-        _view(c.view),
-        f"certified, {c.basis}",
-        element("strong", shown(c.epsilon)),
-        f"{c.delta:.3g}",
-        c.unit,
-        c.relation.replace("_", "-"),
-        by,
-    ]
+    by = ", ".join(f"{name} {shown(value)}" for name, value in c.epsilons.items())
+    strong = element("strong", shown(c.epsilon))
+    return _number(c, f"certified, {c.basis}", strong, by or "nothing is certified")
 
 
 def _claimed(c: Claim) -> list[Content]:
-    status: Content = "claimed"
-    if not c.sound:
-        status = ["claimed, ", element("span", "not proved for this run", class_="warn")]
-    return [
-        _view(c.view),
-        status,
-        shown(c.epsilon),
-        f"{c.delta:.3g}",
-        c.unit,
-        c.relation.replace("_", "-"),
-        "the paper's formula",
-    ]
+    doubt = ["claimed, ", element("span", "not proved for this run", class_="warn")]
+    return _number(c, "claimed" if c.sound else doubt, shown(c.epsilon), "the paper's formula")
 
 
 def _verdict(c: Claim) -> Element:

@@ -10,13 +10,13 @@ from xml.etree.ElementTree import Element
 
 Content: TypeAlias = "str | Element | Iterable[Content] | None"
 
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # not allowed in a page
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def element(tag: str, *content: Content, **attributes: object) -> Element:
     """An element; `class_` is class, `stroke_width` is stroke-width, an attribute that is None is left out."""
     given = {
-        name.rstrip("_").replace("_", "-"): _clean(str(value))
+        name.rstrip("_").replace("_", "-"): clean(str(value))
         for name, value in attributes.items()
         if value is not None
     }
@@ -33,35 +33,32 @@ def _append(parent: Element, content: Content) -> None:
     elif isinstance(content, str):
         last = parent[-1] if len(parent) else None
         if last is None:
-            parent.text = (parent.text or "") + _clean(content)
+            parent.text = (parent.text or "") + clean(content)
         else:
-            last.tail = (last.tail or "") + _clean(content)
+            last.tail = (last.tail or "") + clean(content)
     else:
         for part in content:
             _append(parent, part)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Without the characters that a page may not have."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def table(caption: str, head: Sequence[Content], rows: Iterable[Sequence[Content]]) -> Element:
-    """A table whose rows are headed by their first cell; too wide a one scrolls by itself, not the page.
-
-    Args:
-      caption: short: it scrolls with the table.
-    """
-    made = element("table", element("caption", caption))
-    made.append(element("thead", element("tr", [element("th", h, scope="col") for h in head])))
-    made.append(element("tbody", [_row(row) for row in rows]))
-    return element("div", made, class_="scroll", role="region", tabindex=0, aria_label=caption)
-
-
-def _row(cells: Sequence[Content]) -> Element:
-    first, *others = cells
-    return element(
-        "tr", element("th", first, scope="row"), [element("td", cell) for cell in others]
+    """A table whose rows are headed by their first cell; one that is too wide scrolls by itself."""
+    body = [
+        element("tr", element("th", first, scope="row"), [element("td", cell) for cell in cells])
+        for first, *cells in rows
+    ]
+    made = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", [element("th", h, scope="col") for h in head])),
+        element("tbody", body),
     )
+    return element("div", made, class_="scroll", role="region", tabindex=0, aria_label=caption)
 
 
 def words(text: str, class_: str = "") -> Element:
@@ -69,8 +66,8 @@ def words(text: str, class_: str = "") -> Element:
     return element("span", text, class_=f"free {class_}".strip())
 
 
-def listing(items: Iterable[Content]) -> Element | None:
-    made = element("ul", [element("li", item) for item in items])
+def listing(items: Iterable[Content], class_: str | None = None) -> Element | None:
+    made = element("ul", [element("li", item) for item in items], class_=class_)
     return made if len(made) else None
 
 
@@ -78,5 +75,6 @@ def folded(heading: str, *content: Content) -> Element:
     return element("details", element("summary", heading), *content)
 
 
-def written(root: Element) -> str:
-    return f"<!DOCTYPE html>\n{ElementTree.tostring(root, encoding='unicode', method='html')}\n"
+def written(*elements: Element | None) -> str:
+    found = (e for e in elements if e is not None)
+    return "\n".join(ElementTree.tostring(e, encoding="unicode", method="html") for e in found)

@@ -1,25 +1,88 @@
-"""The page's tables of results, of the numbers behind the curves, and of what differs between the runs."""
+"""The page's tables: results, the numbers behind the curves, what differs between the runs, where they are from."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from experiments.report.curves import value
+from experiments import config as configuration
+from experiments.command_line import parse
+from experiments.plain import flat, plain
+from experiments.records import Line, Spread, Summary
 from experiments.report.markup import Content, Element, element, folded, table, words
-from experiments.report.records import Spread
-from experiments.report.results import Result, named
-from experiments.show import epsilon
+from experiments.resume import flags
+from experiments.runs import RunFolder
+from experiments.show import NAMES
 from fedpriv.privacy import Certificate
 
 ABSENT = "-"
 NBSP = "\N{NO-BREAK SPACE}"
+PLACES = ("output", "data_dir")  # where things are does not change what is found
 
 
-def results_table(found: Sequence[Result], several: bool) -> list[Element]:
-    head = ["algorithm, run" if several else "algorithm"]
-    head += ["final accuracy (%)", "best accuracy (%)", "certified epsilon, third party"]
+class Result(NamedTuple):
+    """One algorithm of one run.
+
+    Attributes:
+      label: the algorithm, with its run where there are several.
+      lines: its evaluations.
+    """
+
+    run: RunFolder
+    algorithm: str
+    label: str
+    lines: Sequence[Line]
+
+    @property
+    def summary(self) -> Summary:
+        return self.run.results
+
+    @property
+    def status(self) -> str:
+        """How its own training ended, which need not be how the run did."""
+        ended = self.run.summary
+        trained = self.algorithm in self.summary.rounds
+        if ended is None:
+            return self.summary.status if trained else "not evaluated yet"
+        said = ended.diverged.get(self.algorithm)
+        if said is None and ended.status.startswith(start := f"diverged: {self.algorithm}: "):
+            said = ended.status.removeprefix(start)
+        if said is not None:
+            why = f"diverged: {said.partition(';')[0]}"  # without the advice
+            return why if trained else f"{why}, before its first evaluation"
+        status = ended.status.partition(":")[0]
+        if not trained:
+            return f"not evaluated ({status})"
+        if self.algorithm in ended.reused_from:
+            return f"complete (the same training as in {ended.reused_from[self.algorithm]})"
+        all_rounds = ended.rounds_planned.get(self.algorithm) == ended.rounds[self.algorithm]
+        return "complete" if all_rounds else status
+
+
+def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
+    """Args: names: of the runs, on the page."""
+    return [
+        Result(
+            run,
+            algorithm,
+            NAMES.get(algorithm, algorithm) + (f" · {name}" if len(runs) > 1 else ""),
+            run.lines.get(algorithm, ()),
+        )
+        for run, name in zip(runs, names, strict=True)
+        for algorithm in run.algorithms
+    ]
+
+
+def results_table(found: Sequence[Result]) -> list[Element]:
+    head = [
+        "algorithm",
+        "final accuracy (%)",
+        "best accuracy (%)",
+        "certified epsilon, third party",
+    ]
     head += ["final loss", "rounds", "seeds", "status", "MB up", "MB down"]
     head += ["seconds", "compiled (s)", "rounds/s"]
     explained = (
@@ -27,26 +90,31 @@ def results_table(found: Sequence[Result], several: bool) -> list[Element]:
         "evaluations, each seed's own, chosen on the test set as papers do. MB: 10^6 bytes in the whole run, per "
         "client of the population. Seconds: training and evaluation, all seeds together, without compilation."
     )
-    rows = [_result(result, several) for result in found]
+    rows = [_result(result) for result in found]
     return [element("p", explained, class_="quiet"), table("The last state of each", head, rows)]
 
 
-def _result(r: Result, several: bool) -> list[Content]:
-    planned = "" if r.planned is None else f" of {r.planned}"
+def _result(r: Result) -> list[Content]:
+    name, of = r.algorithm, r.summary
+    if name not in of.rounds:
+        return [r.label, *[ABSENT] * 6, words(r.status, "warn"), *[ABSENT] * 5]
+    final, planned = of.accuracy.final[name], of.rounds_planned.get(name)
+    rounds = str(of.rounds[name]) + ("" if planned is None else f" of {planned}")
+    third_party = of.privacy[name].certified.get("third_party")
     return [
-        named(r, several),
-        spread(r.final, percent=True),
-        spread(r.best, percent=True),
-        _meant(r.third_party) if r.third_party else ABSENT,
-        spread(r.loss),
-        f"{r.rounds}{planned}".replace(" ", NBSP) if r.final else ABSENT,
-        str(r.seeds) if r.seeds else ABSENT,
+        r.label,
+        spread(final, percent=True),
+        spread(of.accuracy.best[name], percent=True),
+        _meant(third_party) if third_party else ABSENT,
+        spread(r.lines[-1].loss) if r.lines else ABSENT,
+        rounds.replace(" ", NBSP),
+        str(len(final.per_seed)),
         words(r.status, "" if r.status.startswith("complete") else "warn"),
-        number(r.uplink),
-        number(r.downlink),
-        number(r.seconds, 3),
-        number(r.compile_seconds, 3),
-        number(r.rounds_per_second, 3),
+        number(of.uplink_mb_per_client[name]),
+        number(of.downlink_mb_per_client[name]),
+        number(sum(line.seconds for line in r.lines), 3) if r.lines else ABSENT,
+        number(of.compile_seconds[name], 3),
+        number(of.rounds_per_second[name], 3),
     ]
 
 
@@ -62,64 +130,104 @@ def number(x: float | None, digits: int = 4) -> str:
     return ABSENT if x is None else f"{x:.{digits}g}"
 
 
-def _meant(certificate: Certificate) -> list[Content]:
+def shown(epsilon: float) -> str:
+    return "∞" if epsilon == float("inf") else f"{epsilon:.4g}"
+
+
+def _meant(c: Certificate) -> list[Content]:
     """An epsilon with its unit, adjacency and delta; its view is said in the column's head."""
-    relation = certificate.relation.replace("_", "-")
-    about = f"{certificate.unit}, {relation},", f"delta {certificate.delta:.3g}"
-    lines: list[Content] = [
-        [" ", element("br"), element("span", line, class_="quiet unbroken")] for line in about
-    ]
-    return [shown(certificate.epsilon), *lines]
+    about = f"{c.unit}, {c.relation.replace('_', '-')},", f"delta {c.delta:.3g}, {c.basis}"
+    lines = [[" ", element("br"), element("span", x, class_="quiet unbroken")] for x in about]
+    return [shown(c.epsilon), *lines]
 
 
-def shown(value: float) -> str:
-    return "∞" if value == float("inf") else epsilon(value)
-
-
-def numbers(found: Sequence[Result], several: bool) -> Element:
+def numbers(found: Sequence[Result]) -> Element:
     """Every evaluation, folded: the curves for those who cannot see them."""
-    lines = [(result, line) for result in found for line in result.evaluations]
-    measures = list(dict.fromkeys(name for _, line in lines for name in line.measures))
-    head = ["algorithm, run" if several else "algorithm", "round", "accuracy (%)", "loss"]
-    head += ["MB up", "MB down", "certified epsilon, third party", *measures]
+    lines = [(result.label, line) for result in found for line in result.lines]
+    own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
+    head = ["algorithm", "round", "accuracy (%)", "loss", "MB up", "MB down"]
+    head += ["certified epsilon, third party", *own]
     rows = [
         [
-            named(result, several),
+            label,
             str(line.round),
             spread(line.accuracy, percent=True),
             spread(line.loss),
-            number(line.uplink),
-            number(line.downlink),
-            _meant(line.certified),
-            *(spread(value(line, name)) for name in measures),
+            number(line.uplink_mb_per_client),
+            number(line.downlink_mb_per_client),
+            _meant(line.privacy.certified),
+            *(spread(line.diagnostics_not_private.get(name)) for name in own),
         ]
-        for result, line in lines
+        for label, line in lines
     ]
     return folded("The numbers behind the curves", table("Every evaluation.", head, rows))
 
 
-def differing(of_runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The fields that not all runs have with the same value."""
-    names = dict.fromkeys(name for fields in of_runs.values() for name in fields)
-    return [
-        name
-        for name in names
-        if len({json.dumps(f[name]) if name in f else None for f in of_runs.values()}) > 1
-    ]
+def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Element]:
+    """The configs' fields, and what single algorithms got in place of a default."""
+    fields = {}
+    for run, name in zip(runs, names, strict=True):
+        held = {k: v for k, v in flat(run.settings).items() if k not in PLACES}
+        for algorithm, own in run.results.algorithm_settings.items():
+            held |= {f"{k} ({algorithm})": v for k, v in flat(own).items()}
+        fields[name] = {"config": run.config, **held}
+    return compared(fields, "Settings")
+
+
+def provenance(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Element]:
+    rows: list[list[Content]] = []
+    about: dict[str, dict[str, Any]] = {}
+    for run, name in zip(runs, names, strict=True):
+        again = command(run)
+        code = (
+            element("code", again) if again else "no command of this version gives these settings"
+        )
+        rows.append([name, words(str(run.path)), words(run.results.status), code])
+        if of := run.environment:
+            device = {f"device {k}": v for k, v in of.device.items()}
+            about[name] = {"code revision": of.git_revision, **device, **of.versions}
+    said = "Commands: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
+    parts = [element("p", said, class_="quiet")]
+    parts.append(table("Runs", ["run", "folder", "status", "command"], rows))
+    parts += compared(about, "Versions and device") if about else []
+    if len(about) < len(runs):
+        parts.append(element("p", "Versions and device are recorded when a run ends."))
+    return parts
+
+
+def command(run: RunFolder) -> str | None:
+    """What the launcher of this version has to be given for the same settings; None where it takes no such command.
+
+    Fields at the config's default are left out, and so is the folder; fields that the run's version did not have
+    yet are at their default.
+    """
+    wanted = {**run.settings, "output": None}
+    try:
+        module = configuration.load(run.config)
+        given = flags(wanted, plain(module.config))
+        made = parse(module, run.config, list(given))
+    except (ValueError, TypeError, KeyError, AttributeError, SystemExit):
+        return None
+    settled, missing = flat(plain(replace(made, output=None))), object()
+    if any(settled.get(field, missing) != value for field, value in flat(wanted).items()):
+        return None
+    return shlex.join(["python", "-m", "experiments.run", run.config, *given])
 
 
 def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> list[Element]:
     """What differs as a table, what is common folded."""
-    names = differing(of_runs)
-    first = next(iter(of_runs.values()))
-    common: list[list[Content]] = [
-        [name, said(held)] for name, held in first.items() if name not in names
-    ]
+    every = dict.fromkeys(name for fields in of_runs.values() for name in fields)
+    said = {
+        run: {name: _said(fields[name]) if name in fields else None for name in every}
+        for run, fields in of_runs.items()
+    }
+    names = [name for name in every if len({fields[name] for fields in said.values()}) > 1]
+    first = next(iter(said.values()))
+    common = [[name, words(str(text))] for name, text in first.items() if name not in names]
     parts: list[Element] = []
     if names:
-        caption = f"{what} in which the runs differ"
         parts.append(element("p", f"{ABSENT}: a run has no such field.", class_="quiet"))
-        parts.append(_differences(of_runs, names, caption))
+        parts.append(_differences(said, names, f"{what} in which the runs differ"))
     elif len(of_runs) > 1:
         parts.append(element("p", f"{what}: the runs do not differ."))
     if common:
@@ -129,24 +237,14 @@ def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> list[Elemen
 
 
 def _differences(
-    of_runs: Mapping[str, Mapping[str, Any]], names: Sequence[str], caption: str
+    said: Mapping[str, Mapping[str, str | None]], names: Sequence[str], caption: str
 ) -> Element:
     """The longer side goes down the page."""
-    cells: dict[tuple[str, str], Content] = {
-        (run, name): said(fields[name]) if name in fields else ABSENT
-        for run, fields in of_runs.items()
-        for name in names
-    }
-    if len(names) > len(of_runs):
-        rows = [[name, *(cells[run, name] for run in of_runs)] for name in names]
-        return table(caption, ["field", *of_runs], rows)
-    rows = [[run, *(cells[run, name] for name in names)] for run in of_runs]
+    if len(names) > len(said):
+        rows = [[name, *(words(of[name] or ABSENT) for of in said.values())] for name in names]
+        return table(caption, ["field", *said], rows)
+    rows = [[run, *(words(of[name] or ABSENT) for name in names)] for run, of in said.items()]
     return table(caption, ["run", *names], rows)
-
-
-def said(value: Any) -> Element:
-    """A setting's value."""
-    return words(_said(value))
 
 
 def _said(value: Any) -> str:

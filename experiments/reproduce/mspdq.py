@@ -7,8 +7,6 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from experiments import compare
-from experiments.plain import plain
 from experiments.reproduce.item import Cell, Item, Paper, Read, Results, Training, Value
 from experiments.reproduce.picture import Curves, panels
 from experiments.reproduce.reading import complete, final_accuracy, gap, lines, span
@@ -179,8 +177,7 @@ def bars() -> list[list[tuple[str, Training, float]]]:
 
 
 def _uploads(target: float, run: RunFolder) -> Value | str:
-    plainly = compare.RunFolder({"settings": run.settings}, [plain(line) for line in lines(run)])
-    _, sent, reached = uploads_until(plainly, "mspdq_fl", target)
+    _, sent, reached = uploads_until(run, "mspdq_fl", target)
     return Value(sent) if reached else f"not in {sent:.0f}"
 
 

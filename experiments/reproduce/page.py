@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments.files import replacing, write_text
+from experiments.plain import plain
 from experiments.record import device, git_revision, versions
+from experiments.records import Report
 from experiments.reproduce import picture, table
 from experiments.reproduce.item import Item, Results, Scale, Training
 from experiments.reproduce.reading import summary
 from experiments.reproduce.table import MISSING, Filled, fill, scaled
 from experiments.reproduce.work import UNFINISHED
-from experiments.runs import Report, RunFolder
+from experiments.runs import RunFolder
 from experiments.show import NAMES, epsilon
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -128,7 +130,7 @@ def _origins(item: Item, results: Results, command: str) -> list[str]:
     if item.needs and not results:
         return [*lines, "- nothing is done yet"]
     found = [
-        (run.environment or {}) | {"seeds": f"0 to {run.settings['seeds'] - 1}"}
+        plain(run.environment) | {"seeds": f"0 to {run.settings['seeds'] - 1}"}
         if isinstance(run, RunFolder)
         else run.summary
         for run in results.values()

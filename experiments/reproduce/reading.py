@@ -7,8 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from experiments.records import Line, Spread, Summary
 from experiments.reproduce.item import Cell, Read, Training, Value
-from experiments.runs import Line, RunFolder, Spread, Summary
+from experiments.runs import RunFolder
 
 
 def lines(run: RunFolder) -> Sequence[Line]:

@@ -1,87 +1,72 @@
 """Runs side by side: the table, the picture, wrong input."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from reported import record
 
-from experiments import compare, run
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-SMALL = ["--clients", "4", "--records", "20", "--client-rate", "0.5", "--rounds", "4"]
-SMALL += ["--every", "2", "--local-steps", "2", "--warm-start", "1", "--noise-multiplier", "5"]
+from experiments import compare
+from experiments.runs import read
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    made = []
-    for beta in ("0", "5"):
-        folder = tmp_path_factory.mktemp("runs") / beta
-        given = ["--beta", beta, "--seeds", "2", "--output", str(folder)]
-        assert run.main(["dp_scaffold_synthetic", *SMALL, *given]) == 0
-        made.append(str(folder))
-    return made
+def recorded(tmp_path_factory):
+    """Two runs with different settings, and what was recorded of the first."""
+    base = tmp_path_factory.mktemp("compare")
+    given = {"name": "dp_scaffold_synthetic", "rounds": (20, 40), "seeds": 2}
+    histories = record(base / "0", **given)
+    record(base / "5", seed=1, beta=5.0, status="interrupted", **given)
+    return [str(base / "0"), str(base / "5")], histories
 
 
-def test_a_table_with_what_differs_and_what_epsilon_means(folders, capsys):
+def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
+    folders, histories = recorded
     assert compare.main(folders) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("| settings | algorithm |")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:6]]
+    head, _, *lines = capsys.readouterr().out.splitlines()
+    assert head.startswith("| settings | algorithm |")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:4]]
     names = ["DP-SCAFFOLD", "DP-FedAvg"]
-    expected = [[f"beta {beta}", name] for beta in ("0.0", "5.0") for name in names]
-    assert [row[:2] for row in rows] == expected
+    assert [row[1] for row in rows] == names * 2
+    assert all(f"beta {beta}" in rows[i][0] for i, beta in enumerate(("0.0", "0.0", "5.0", "5.0")))
+    assert ["(interrupted)" in row[0] for row in rows] == [False, False, True, True]
+    accuracy = 100 * histories["dp_scaffold"].accuracy[-1]
+    assert rows[0][3] == f"{accuracy.mean():.2f} +- {accuracy.std(ddof=1):.2f}"
+    privacy = read(Path(folders[0])).summary.privacy["dp_scaffold"]
     for row in rows:
-        assert "+-" in row[3]
         assert row[5] == "record"
-        claimed, third_party = row[7], row[8]
-        assert claimed.endswith("(replace-one)")
-        assert third_party.endswith("(replace-one)")
-        assert float(claimed.split()[0]) > float(third_party.split()[0])
-    assert "no epsilon covers the preprocessing" in "\n".join(lines[6:])
+        assert row[7].endswith("(replace-one), not proved")
+        assert row[8].endswith("(replace-one, constructed)")
+        assert float(row[7].split()[0]) > float(row[8].split()[0])
+    assert float(rows[0][8].split()[0]) == pytest.approx(
+        privacy.certified["third_party"].epsilon, rel=1e-3
+    )
+    assert "tuned without privacy" in "\n".join(lines[4:])
 
 
-def test_a_run_that_was_cut_short_is_shown_as_such(folders):
-    found = compare.read(Path(folders[0]))
-    cut = found._replace(summary=found.summary | {"status": "interrupted"})
-    assert "(interrupted)" in compare.table([cut])
-    assert "(interrupted)" not in compare.table([found])
-
-
-def test_a_picture(folders, tmp_path):
-    path = tmp_path / "p.png"
-    given = ["--metrics", "accuracy", "log_gap", "user_drift", "--output", str(path)]
-    assert compare.main([*folders, *given]) == 0
-    assert path.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(folders):
-    from matplotlib.figure import Figure
-
-    axes, found = Figure().subplots(), compare.read(Path(folders[0]))
-    looks = {"dp_scaffold": compare.Look("ours", "C5"), "dp_fed_avg": compare.Look("theirs", "C3")}
-    compare._draw(axes, found, "log_gap", looks)
-    assert [line.get_label() for line in axes.lines] == ["ours", "theirs"]
-    assert [line.get_color() for line in axes.lines] == ["C5", "C3"]
-    own = [x for x in found.lines if x["algorithm"] == "dp_scaffold"]
-    expected = [x["diagnostics_not_private"]["log_gap"]["mean"] for x in own]
-    assert list(axes.lines[0].get_ydata()) == pytest.approx(expected)
-
-
-def test_all_runs_in_one_panel(folders, tmp_path, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(compare, "_picture", lambda columns, *_: drawn.update(columns))
-    assert compare.main([*folders, "--together", "--output", "p.png"]) == 0
-    (runs,) = drawn.values()
-    looks = [look for _, looks in runs for look in looks.values()]
-    assert [look.label for look in looks] == [
-        f"{name}, beta {beta}" for beta in ("0.0", "5.0") for name in ("DP-SCAFFOLD", "DP-FedAvg")
-    ]
-    assert len({look.colour for look in looks}) == 4
-    monkeypatch.undo()
-    path = tmp_path / "p.png"
-    assert compare.main([*folders, "--together", "--output", str(path)]) == 0
-    assert path.read_bytes()[:4] == b"\x89PNG"
+def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_path):
+    folders, histories = recorded
+    runs = compare.evaluated([Path(folder) for folder in folders])
+    apart, together = (compare.columns(runs, one) for one in (False, True))
+    assert [len(curves) for curves in apart.values()] == [2, 2]
+    (curves,) = together.values()
+    labels = [one.look["label"] for one in curves]
+    assert [label.partition(",")[0] for label in labels] == ["DP-SCAFFOLD", "DP-FedAvg"] * 2
+    assert "beta 5.0" in labels[2]
+    assert len({one.look["color"] for one in curves}) == 4
+    axes = Figure().subplots()
+    compare.draw(axes, curves[0], "log_gap")
+    (line,) = axes.lines
+    expected = [e.measures["log_gap"].mean() for e in histories["dp_scaffold"].evaluations]
+    np.testing.assert_allclose(line.get_xydata(), np.stack([[20, 40], expected], 1))
+    assert line.get_color() == curves[0].look["color"]
+    for option in ([], ["--together"]):
+        path = tmp_path / f"p{len(option)}.png"
+        given = ["--metrics", "accuracy", "log_gap", "--output", str(path)]
+        assert compare.main([*folders, *option, *given]) == 0
+        assert path.read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize(
@@ -98,10 +83,10 @@ def test_all_runs_in_one_panel(folders, tmp_path, monkeypatch):
         (["--outptu", "p.png"], "unrecognized arguments"),
     ],
 )
-def test_bad_input(args, said, folders, tmp_path, monkeypatch, capsys):
+def test_bad_input(args, said, recorded, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     try:
-        code = compare.main([*(folders if args else []), *args])
+        code = compare.main([*(recorded[0] if args else []), *args])
     except SystemExit as stop:
         code = stop.code
     error = capsys.readouterr().err
@@ -110,24 +95,28 @@ def test_bad_input(args, said, folders, tmp_path, monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("content", [None, "", "{}", "[]"])
-def test_a_folder_without_a_run(content, tmp_path, capsys):
-    if content is not None:
-        (tmp_path / "summary.json").write_text(content)
-        (tmp_path / "metrics.jsonl").write_text("")
+def test_a_folder_without_a_run(tmp_path, monkeypatch, capsys):
+    for content in (None, "", "[]"):
+        if content is not None:
+            (tmp_path / "config.json").write_text(content)
+        assert compare.main([str(tmp_path)]) == 2
+        error = capsys.readouterr().err
+        assert str(tmp_path) in error
+        assert error.count("\n") == 1
+    begun = {"config": "quickstart", "settings": {}}
+    (tmp_path / "config.json").write_text(json.dumps(begun))
     assert compare.main([str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "does not hold a run that ended; give a run folder" in error
-    assert error.count("\n") == 1
-
-
-def test_the_whole_traceback_is_there_for_the_asking(tmp_path, monkeypatch):
+    assert "has no evaluation yet; leave it out" in capsys.readouterr().err
     monkeypatch.setenv("JAX_TRACEBACK_FILTERING", "off")
-    with pytest.raises(ValueError, match="does not hold a run"):
+    with pytest.raises(ValueError, match="has no evaluation yet"):
         compare.main([str(tmp_path)])
 
 
-def test_the_folder_of_a_sweep(tmp_path, capsys):
-    (tmp_path / "sweep.json").write_text("{}")
-    assert compare.main([str(tmp_path)]) == 2
-    assert f"give its points, {tmp_path}/*/" in capsys.readouterr().err
+def test_the_folder_of_a_sweep_is_all_its_points(tmp_path, capsys):
+    for number, p in enumerate((0.1, 0.5)):
+        record(tmp_path / f"p={p}", rounds=(5,), seeds=1, seed=number, p=p)
+    points = [{"folder": f"p={p}"} for p in (0.5, 0.1)]
+    (tmp_path / "sweep.json").write_text(json.dumps({"points": points}))
+    assert compare.main([str(tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| p ")]
+    assert [line.split()[2] for line in lines] == ["0.5"] * 4 + ["0.1"] * 4

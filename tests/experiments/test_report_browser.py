@@ -12,12 +12,13 @@ from PIL import Image, ImageColor
 from reported import record
 
 from experiments.report.__main__ import main
-from experiments.report.style import DARK, LIGHT
+from experiments.report.charts import COLOURS
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
     None,
 )
+DARK = ("#4a9fe0", "#f0752a", "#1fc79a", "#dd8fbb")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed"),
@@ -136,8 +137,8 @@ def test_a_box_hides_its_series_in_every_picture(seen):
 @pytest.mark.parametrize(
     ("width", "flags", "colours", "background"),
     [
-        (1280, [], LIGHT, "#ffffff"),
-        (390, [], LIGHT, "#ffffff"),
+        (1280, [], COLOURS, "#ffffff"),
+        (390, [], COLOURS, "#ffffff"),
         (1280, ["--blink-settings=preferredColorScheme=0"], DARK, "#15171a"),
     ],
 )

@@ -1,6 +1,7 @@
 """Sweeps that are given something wrong, fail or are stopped: one line, a remedy, nothing lost."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, cap
 
 def test_other_code_is_noted_below_the_table():
     def found(revision, jax_version):
-        return None, {"git_revision": revision, "versions": {"python": "3", "jax": jax_version}}
+        return None, SimpleNamespace(git_revision=revision, versions={"jax": jax_version})
 
     assert sweep_table.origins([found("a", "1"), found("a", "1")]) == []
     assert sweep_table.origins([found("a", "1"), found("b+", "1"), found("a", "1")]) == [

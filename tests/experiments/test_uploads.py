@@ -1,25 +1,33 @@
 """Uploads until an accuracy is reached: counted by hand, beside the bound; wrong input."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from experiments import uploads
-from experiments.compare import RunFolder
+from experiments.records import Begun, Line
+from experiments.runs import RunFolder
+from fedpriv.engine.history import Evaluation
+
+NOTHING = np.zeros(1)
 
 
 def folder(accuracies, means, every=2, **settings):
-    """A run as `compare.read` gives it, of one algorithm with those evaluations."""
+    """A run of one algorithm with those evaluations."""
     given = {"cohort": 3, "learning_rate": 0.2, "exchanges": 0, "most_exchanges": 60} | settings
-    lines = [
-        {
-            "algorithm": "mspdq_fl",
-            "round": every * (i + 1),
-            "accuracy": {"mean": accuracy},
-            "diagnostics_not_private": {"exchanges": {"mean": mean}},
-        }
+    evaluations = [
+        Evaluation(
+            every * (i + 1),
+            np.array([accuracy]),
+            *[NOTHING] * 3,
+            {} if mean is None else {"exchanges": np.array([mean])},
+            1.0,
+        )
         for i, (accuracy, mean) in enumerate(zip(accuracies, means, strict=True))
     ]
-    summary = {"config": "c", "settings": given, "rounds": {"mspdq_fl": 0}, "privacy": {}}
-    return RunFolder(summary, lines)
+    lines = tuple(Line.of("mspdq_fl", e, None, None) for e in evaluations)
+    return RunFolder(Path("run"), Begun("c", given), {"mspdq_fl": lines}, None)
 
 
 def rows(*runs, accuracy=0.5):
@@ -45,13 +53,11 @@ def test_where_the_bound_says_nothing():
 def test_wrong_input(tmp_path, capsys):
     for args, said in (
         (["--accuracy", "80"], "--accuracy: 80.0 is not in [0, 1]"),
-        (["--accuracy", "0.8"], "does not hold a run that ended"),
+        (["--accuracy", "0.8"], "holds no run; give a run folder"),
     ):
         assert uploads.main([str(tmp_path), *args]) == 2
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
-    silent = folder([0.6], [1])
-    silent.lines[0]["diagnostics_not_private"].clear()
     with pytest.raises(ValueError, match="no algorithm there makes exchanges"):
-        uploads.table([silent], 0.5)
+        uploads.table([folder([0.6], [None])], 0.5)

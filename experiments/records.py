@@ -1,0 +1,258 @@
+"""What the files of a run folder hold, as objects: `plain` of one is its JSON, `typed` reads it back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedpriv.engine.history import Evaluation
+from fedpriv.privacy import VIEWS, Certificate, Claim
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A quantity over the seeds.
+
+    Attributes:
+      mean: over the seeds; NaN where a seed has none.
+      std: standard deviation (n - 1); None for one seed.
+      per_seed: one value per seed.
+    """
+
+    mean: float
+    std: float | None
+    per_seed: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.per_seed:
+            raise ValueError("per_seed: is empty")
+
+    @classmethod
+    def of(cls, per_seed: np.ndarray) -> Spread:
+        values = np.asarray(per_seed, float)
+        with np.errstate(invalid="ignore"):  # what is not finite has no spread
+            std = float(values.std(ddof=1)) if len(values) > 1 else None
+            return cls(float(values.mean()), std, tuple(values.tolist()))
+
+
+@dataclass(frozen=True)
+class Epsilons:
+    """At an evaluation: the paper's claim, and what is certified towards a third party."""
+
+    claimed: Claim | None
+    certified: Certificate
+
+    def __post_init__(self) -> None:
+        _check_views(self.claimed, self.certified)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of metrics.jsonl: an evaluation.
+
+    Attributes:
+      uplink_mb_per_client, downlink_mb_per_client: megabytes (10^6 bytes) of all rounds so far, per client of the
+        population, on average.
+      traffic_mb_per_seed: "uplink" and "downlink", one value per seed.
+      privacy: of all rounds so far.
+      diagnostics_not_private: means over the rounds since the line before, and measures.
+      seconds: since the line before.
+    """
+
+    algorithm: str
+    round: int
+    accuracy: Spread
+    loss: Spread
+    uplink_mb_per_client: float
+    downlink_mb_per_client: float
+    traffic_mb_per_seed: dict[str, tuple[float, ...]]
+    privacy: Epsilons
+    diagnostics_not_private: dict[str, Spread]
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, algorithm: str, e: Evaluation, claimed: Claim | None, certified: Certificate
+    ) -> Line:
+        traffic = {"uplink": e.uplink_mb, "downlink": e.downlink_mb}
+        return cls(
+            algorithm,
+            e.round,
+            Spread.of(e.accuracy),
+            Spread.of(e.loss),
+            float(np.mean(e.uplink_mb)),
+            float(np.mean(e.downlink_mb)),
+            {name: tuple(values.tolist()) for name, values in traffic.items()},
+            Epsilons(claimed, certified),
+            {k: Spread.of(v) for k, v in [*e.diagnostics.items(), *e.measures.items()]},
+            e.seconds,
+        )
+
+    def evaluation(self) -> Evaluation:
+        """What `of` was given, with the numbers as `simulate` gave them; measures are among the diagnostics."""
+        precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
+        return Evaluation(
+            self.round,
+            np.array(self.accuracy.per_seed, precision),
+            np.array(self.loss.per_seed, precision),
+            np.array(self.traffic_mb_per_seed["uplink"], float),
+            np.array(self.traffic_mb_per_seed["downlink"], float),
+            {
+                name: np.array(s.per_seed, precision)
+                for name, s in self.diagnostics_not_private.items()
+            },
+            self.seconds,
+        )
+
+    def metric(self, name: str) -> Spread | None:
+        """ "accuracy", "loss" or a diagnostic; None where there is no such."""
+        named = {"accuracy": self.accuracy, "loss": self.loss}
+        return named.get(name) or self.diagnostics_not_private.get(name)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Epsilons of one algorithm for `rounds` rounds: claimed, and certified by view, at least for a third party."""
+
+    rounds: int
+    claimed: Claim | None
+    certified: dict[str, Certificate]
+
+    def __post_init__(self) -> None:
+        _check_views(self.claimed, *self.certified.values())
+        if any(view != c.view for view, c in self.certified.items()):
+            raise ValueError(f"certificates of {', '.join(self.certified)} are of other views")
+        if "third_party" not in self.certified:
+            raise ValueError("lacks certified.third_party")
+
+
+def _check_views(*numbers: Certificate | Claim | None) -> None:
+    for number in numbers:
+        if number and number.view not in VIEWS:
+            raise ValueError(f"view: {number.view!r} is none of {', '.join(VIEWS)}")
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """By algorithm: the best over the evaluations, each seed's own, and the last."""
+
+    best: dict[str, Spread]
+    final: dict[str, Spread]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """summary.json; mappings from rounds on are by algorithm.
+
+    Attributes:
+      status: "complete", "interrupted", "failed: ..." or "diverged: ...".
+      rounds: that were evaluated; algorithms without an evaluation are not there.
+      rounds_planned: that were to be trained; algorithms of which that is not known are not there.
+      diverged: what sweeps say of algorithms that did.
+      reused_from: where sweeps took an algorithm's training from.
+    """
+
+    config: str
+    settings: dict[str, Any]
+    algorithm_settings: dict[str, dict[str, Any]]
+    status: str
+    rounds: dict[str, int]
+    rounds_planned: dict[str, int]
+    accuracy: Accuracy
+    uplink_mb_per_client: dict[str, float]
+    downlink_mb_per_client: dict[str, float]
+    privacy: dict[str, Report]
+    privacy_notes: tuple[str, ...]
+    rounds_per_second: dict[str, float]
+    compile_seconds: dict[str, float | None]
+    versions: dict[str, Any]
+    device: dict[str, Any]
+    git_revision: str | None
+    resumed: tuple[dict[str, Any], ...] = ()
+    diverged: dict[str, str] = field(default_factory=dict)
+    reused_from: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parts: dict[str, dict[str, Any]] = {
+            "best": self.accuracy.best,
+            "final": self.accuracy.final,
+        }
+        names = ("uplink_mb_per_client", "downlink_mb_per_client", "privacy")
+        names += ("rounds_per_second", "compile_seconds")
+        for name, part in [*parts.items(), *((n, getattr(self, n)) for n in names)]:
+            if missing := sorted(set(self.rounds) - set(part)):
+                raise ValueError(f"{name}: lacks {', '.join(missing)}")
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train: it is complete, or diverged."""
+        return self.status.partition(":")[0] in ("complete", "diverged")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a run was computed, and by what."""
+
+    versions: dict[str, Any]
+    device: dict[str, Any]
+    git_revision: str | None
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """That a run went on after a stop, and what of its environment differs from the one before."""
+
+    time: str
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Begun:
+    """config.json: the config's name and fields, and where the run was begun, which the point of a sweep leaves out."""
+
+    config: str
+    settings: dict[str, Any]
+    environment: Environment | None = None
+    resumed: tuple[Resumption, ...] = ()
+
+
+def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
+    """What evaluations alone say: the certificates are for a third party, what was planned is not known."""
+    last = {name: of[-1] for name, of in lines.items() if of}
+    accuracy = {n: np.array([line.accuracy.per_seed for line in lines[n]]) for n in last}
+    seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
+    rounds = {name: line.round for name, line in last.items()}
+    return Summary(
+        begun.config,
+        begun.settings,
+        {},
+        status,
+        rounds,
+        {},
+        Accuracy(
+            {name: Spread.of(each.max(0)) for name, each in accuracy.items()},
+            {name: line.accuracy for name, line in last.items()},
+        ),
+        {name: line.uplink_mb_per_client for name, line in last.items()},
+        {name: line.downlink_mb_per_client for name, line in last.items()},
+        {name: _report(line) for name, line in last.items()},
+        (),
+        {
+            name: rounds[name] * each.shape[1] / seconds[name] if seconds[name] else math.nan
+            for name, each in accuracy.items()
+        },
+        dict.fromkeys(last),
+        {},
+        {},
+        None,
+    )
+
+
+def _report(line: Line) -> Report:
+    certified = line.privacy.certified
+    return Report(line.round, line.privacy.claimed, {certified.view: certified})
