@@ -119,12 +119,18 @@ def fixed(config: Run) -> dict[str, Any]:
     return {k: v for k, v in plain(config).items() if k not in FREE}
 
 
+def summary_of(folder: Path) -> dict[str, Any]:
+    """What summary.json says; nothing where it is damaged or not there."""
+    try:
+        found = json.loads((folder / "summary.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def how_ended(folder: Path) -> str | None:
     """The status of a run that has come to its end, complete or diverged; None of one that can go on."""
-    try:
-        status = str(json.loads((folder / "summary.json").read_text())["status"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    status = str(summary_of(folder).get("status"))
     return status if status == "complete" or status.startswith("diverged") else None
 
 
