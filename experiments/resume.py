@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from experiments import config as configuration
 from experiments import lines
-from experiments.command_line import Parser, config_name, one_line, own_options, parse
+from experiments.command_line import config_name, one_line, parse
 from experiments.config import Run
 from experiments.plain import plain
 from fedpriv.engine.checkpoint import differences
@@ -51,26 +50,6 @@ class Earlier(NamedTuple):
             evaluations = [lines.evaluation(line) for line in own]
             found[name] = History(tuple(range(self.config.seeds)), evaluations)
         return found
-
-
-def take_option(args: list[str]) -> tuple[Path | None, list[str]]:
-    """The folder of --resume, and what is left; prints its help where it is asked for.
-
-    Raises:
-      ValueError: it has no value.
-    """
-    parser = Parser(
-        prog="python -m experiments.run",
-        description="A run that was stopped goes on from its last checkpoint (see --checkpoint below) to the end that "
-        "it would have had, bit for bit; its settings are those of its folder.",
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
-    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="of the run to go on with")
-    options: Namespace
-    options, rest = own_options(parser, args)
-    return options.resume, rest
 
 
 def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
