@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from experiments import config as configuration
 from experiments import lines
-from experiments.command_line import config_name, one_line, parse
+from experiments.command_line import config_name, one_line, parse, words
 from experiments.config import Run
-from experiments.plain import plain
+from experiments.plain import flat, plain
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 
@@ -79,7 +79,7 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
     given = config_name(args, name)
     config = saved
     if given == name:
-        config = parse(_with_default(module, saved), name, args)
+        config = parse(SimpleNamespace(__doc__=module.__doc__, config=saved), name, args)
     if config.output not in (saved.output, None) and config.output.resolve() != folder.resolve():
         raise ValueError(
             f"output: {config.output} is not {folder}, which --resume names; leave it out"
@@ -152,28 +152,6 @@ def resumed(
 
 def _saved(module: Any, name: str, settings: Mapping[str, Any]) -> Run:
     """The settings of a config.json, by way of the command line, which checks them."""
-    default = module.config
-    return parse(module, name, [*_flags(settings, plain(default))])
-
-
-def _flags(
-    settings: Mapping[str, Any], default: Mapping[str, Any], prefix: str = "--"
-) -> list[str]:
-    """Of what is not the default."""
-    found = []
-    for field, value in settings.items():
-        name, standard = field.replace("_", "-"), default.get(field)
-        if value == standard:
-            continue
-        if isinstance(value, dict) and isinstance(standard, dict):
-            found += _flags(value, standard, f"{prefix}{name}.")
-        elif isinstance(value, bool):
-            found.append(f"{prefix}{name}" if value else f"{prefix}no-{name}")
-        else:
-            words = value if isinstance(value, list) else [value]
-            found += [f"{prefix}{name}", *map(str, words)]
-    return found
-
-
-def _with_default(module: Any, config: Run) -> Any:
-    return SimpleNamespace(__doc__=module.__doc__, config=config)
+    default = flat(plain(module.config))
+    changed = {f: v for f, v in flat(settings).items() if f not in default or default[f] != v}
+    return parse(module, name, [word for item in changed.items() for word in words(*item)])

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments.command_line import one_line, parse
+from experiments.command_line import one_line, parse, words
 from experiments.config import Run
 from experiments.files import write_text
-from experiments.plain import plain
+from experiments.plain import flat, plain
 from experiments.resume import fixed, how_ended, summary_of
 from fedpriv.engine.checkpoint import differences
 
@@ -97,18 +97,13 @@ def points(
     return found
 
 
-def flags(default: Any, field: str, value: str) -> list[str]:
+def flags(config: Any, field: str, value: str) -> list[str]:
     """A field's value as the launcher takes it."""
-    *groups, last = field.split(".")
-    for group in groups:
-        default = getattr(default, group, None)
-    flag = ".".join([*groups, last]).replace("_", "-")
-    if not isinstance(getattr(default, last, None), bool):
-        return [f"--{flag}", *value.split()]
+    if not isinstance(flat(plain(config)).get(field.replace("-", "_")), bool):
+        return words(field, value.split())
     if value.lower() not in ("true", "false"):
         raise ValueError(f"{field}: {value} is not true or false")
-    prefix, dot, end = flag.rpartition(".")
-    return [f"--{flag}" if value.lower() == "true" else f"--{prefix}{dot}no-{end}"]
+    return words(field, value.lower() == "true")
 
 
 def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point]) -> str:
