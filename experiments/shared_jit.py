@@ -4,8 +4,8 @@ A learning rate that a Python function closes over is a number in its jaxpr. Jax
 share an executable in which the numbers that differ are inputs. It computes what `jax.jit` would, up to what XLA does
 with constants (x / 3 becomes x * (1 / 3)). A program that shares with no other stays as it is.
 
-What it gains: quickstart, 6 points (three noise multipliers x two learning rates), 20 trainings, empty caches: 69 s of
-user CPU time with 4 compilations, 164 s with one per training (2 cores, other work beside it).
+What it gains: quickstart, 6 points (three noise multipliers x two learning rates), 20 trainings, empty caches: about
+70 s of user CPU time with 4 compilations, 164 s with one per training (2 cores, other work beside it).
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ class Family:
     def __init__(self, traced: Any, args: tuple, donated: Sequence[int]):
         places = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
         self._outside = (jax.tree.structure((args, traced.out_info)), places, tuple(donated))
-        self._traced, self._first = traced, numbers(traced.jaxpr, traced.jaxpr)
+        self._traced, self._program = traced, traced.jaxpr
+        self._first = numbers(self._program, self._program)
         self.varying: list[int] = []
         self.compilations = 0
         self._executable: Any = None
@@ -208,7 +209,7 @@ class Family:
           _DifferError: its structure is another, or its arguments have other shapes or are elsewhere.
         """
         _demand(self._outside == other._outside)
-        given, before = numbers(self._traced.jaxpr, other._traced.jaxpr), self.varying
+        given, before = numbers(self._program, other._program), self.varying
         differ = {i for i in given if as_bytes(given[i]) != as_bytes(self._first[i])}
         self.varying = [i for i in given if i in differ or i in before]
         if self.varying != before:
@@ -228,7 +229,7 @@ class Family:
 
     def _run(self, given: list[Any], *args: Any) -> Any:
         values = dict(zip(self.varying, given, strict=True))
-        out = run(self._traced.jaxpr, jax.tree.leaves(args), values)
+        out = run(self._program, jax.tree.leaves(args), values)
         return jax.tree.unflatten(jax.tree.structure(self._traced.out_info), out)
 
 
