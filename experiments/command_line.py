@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from experiments import config as configuration
 from experiments import ending
 from experiments.config import Run
+from experiments.plain import flat, plain
 
 
 class Parser(argparse.ArgumentParser):
@@ -132,7 +133,8 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
             raise
         raise ValueError(_unboxed(complaint.getvalue())) from None
     if unknown:
-        raise ValueError(f"{_unknown(unknown[0], _flags(default))} (see {prog} --help)")
+        known = [words(field, None)[0] for field in flat(plain(default))]
+        raise ValueError(f"{_unknown(unknown[0], known)} (see {prog} --help)")
     return config
 
 
@@ -145,12 +147,13 @@ def _unknown(word: str, flags: list[str]) -> str:
     return f"{word}: unknown field" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
-def _flags(config: Any, prefix: str = "--") -> list[str]:
-    flags = []
-    for field, value in vars(config).items():
-        flag = prefix + field.replace("_", "-")
-        flags += _flags(value, flag + ".") if hasattr(value, "__dataclass_fields__") else [flag]
-    return flags
+def words(field: str, value: Any) -> list[str]:
+    """A field, nested ones by dots, as a user types it."""
+    *groups, last = field.replace("_", "-").split(".")
+    if value is False:
+        last = f"no-{last}"
+    given = [] if isinstance(value, bool) else value if isinstance(value, list) else [value]
+    return ["--" + ".".join([*groups, last]), *map(str, given)]
 
 
 def _unboxed(text: str) -> str:

@@ -13,30 +13,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from experiments.command_line import Parser, one_line, own_options
+from experiments.command_line import one_line
 from fedpriv import distributed
 
 LONGEST = 1000  # bytes of an error that are passed on
-
-
-def take_options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options of this file, and what is left; prints their help where it is asked for.
-
-    Raises:
-      ValueError: a value of the wrong type.
-    """
-    parser = Parser(
-        prog="python -m experiments.run CONFIG",
-        description="Several processes: give each the same arguments and its own --process-id. Slurm's srun needs none "
-        "of these options.",
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
-    parser.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
-    parser.add_argument("--num-processes", type=int, metavar="N", help="processes in all")
-    parser.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0 to N-1")
-    return own_options(parser, args)
 
 
 class Processes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from experiments import config as configuration
-from experiments.command_line import Parser, config_name, one_line, own_options, parse
+from experiments.command_line import config_name, one_line, parse, words
 from experiments.config import Run
-from experiments.plain import plain
+from experiments.plain import flat, plain
 from experiments.records import Line
 from experiments.runs import read_lines
 from fedpriv.engine.checkpoint import differences
@@ -54,26 +53,6 @@ class Earlier(NamedTuple):
         return found
 
 
-def take_option(args: list[str]) -> tuple[Path | None, list[str]]:
-    """The folder of --resume, and what is left; prints its help where it is asked for.
-
-    Raises:
-      ValueError: it has no value.
-    """
-    parser = Parser(
-        prog="python -m experiments.run",
-        description="A run that was stopped goes on from its last checkpoint (see --checkpoint below) to the end that "
-        "it would have had, bit for bit; its settings are those of its folder.",
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
-    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="of the run to go on with")
-    options: Namespace
-    options, rest = own_options(parser, args)
-    return options.resume, rest
-
-
 def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
     """What `folder` holds, and its settings as they are to be from here on.
 
@@ -101,7 +80,7 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
     given = config_name(args, name)
     config = saved
     if given == name:
-        config = parse(_with_default(module, saved), name, args)
+        config = parse(SimpleNamespace(__doc__=module.__doc__, config=saved), name, args)
     if config.output not in (saved.output, None) and config.output.resolve() != folder.resolve():
         raise ValueError(
             f"output: {config.output} is not {folder}, which --resume names; leave it out"
@@ -121,12 +100,18 @@ def fixed(config: Run) -> dict[str, Any]:
     return {k: v for k, v in plain(config).items() if k not in FREE}
 
 
+def summary_of(folder: Path) -> dict[str, Any]:
+    """What summary.json says; nothing where it is damaged or not there."""
+    try:
+        found = json.loads((folder / "summary.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def how_ended(folder: Path) -> str | None:
     """The status of a run that has come to its end, complete or diverged; None of one that can go on."""
-    try:
-        status = str(json.loads((folder / "summary.json").read_text())["status"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    status = str(summary_of(folder).get("status"))
     return status if status == "complete" or status.startswith("diverged") else None
 
 
@@ -169,26 +154,11 @@ def resumed(
 
 def _saved(module: Any, name: str, settings: Mapping[str, Any]) -> Run:
     """The settings of a config.json, by way of the command line, which checks them."""
-    default = module.config
-    return parse(module, name, [*flags(settings, plain(default))])
+    return parse(module, name, flags(settings, plain(module.config)))
 
 
-def flags(settings: Mapping[str, Any], default: Mapping[str, Any], prefix: str = "--") -> list[str]:
-    """Of what is not the default."""
-    found = []
-    for field, value in settings.items():
-        name, standard = field.replace("_", "-"), default.get(field)
-        if value == standard:
-            continue
-        if isinstance(value, dict) and isinstance(standard, dict):
-            found += flags(value, standard, f"{prefix}{name}.")
-        elif isinstance(value, bool):
-            found.append(f"{prefix}{name}" if value else f"{prefix}no-{name}")
-        else:
-            words = value if isinstance(value, list) else [value]
-            found += [f"{prefix}{name}", *map(str, words)]
-    return found
-
-
-def _with_default(module: Any, config: Run) -> Any:
-    return SimpleNamespace(__doc__=module.__doc__, config=config)
+def flags(settings: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
+    """What a user types for the settings that are not the default."""
+    standard = flat(default)
+    changed = {f: v for f, v in flat(settings).items() if f not in standard or standard[f] != v}
+    return [word for item in changed.items() for word in words(*item)]

@@ -9,6 +9,7 @@ Several processes, on one host or many, train together: start each with the same
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import uuid
@@ -16,12 +17,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from experiments import compilation_cache, processes, resume
 from experiments import config as configuration
-from experiments.command_line import config_name, listing, one_line, parse
+from experiments.command_line import Parser, config_name, listing, one_line, own_options, parse
 from experiments.config import Experiment, Run
 from experiments.environment import environment
 from experiments.files import held
@@ -33,7 +33,7 @@ from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.certification.calibration import calibrate_rounds
-from fedpriv.devices.layout import Strategy, split_cpu
+from fedpriv.devices.layout import split_cpu
 
 
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
@@ -51,17 +51,34 @@ def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
         if "--list" in args:
             print(listing())
             return 0
-        options, args = processes.take_options(args)
-        folder, args = resume.take_option(args)
+        options, args = _options(args)
         joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
     except ValueError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     with joined:
-        code = run(args, joined, folder, sinks)
+        code = run(args, joined, options.resume, sinks)
         if joined.others_gone:
             processes.leave(code)
     return code
+
+
+def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The launcher's own options, and the config's."""
+    parser = Parser(
+        prog="python -m experiments.run CONFIG",
+        description="A run that was stopped goes on from its last checkpoint (see --checkpoint below) to the end that "
+        "it would have had, bit for bit; its settings are those of its folder.\n\nSeveral processes: give each the "
+        "same arguments and its own --process-id. Slurm's srun needs none of these options.",
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="of the run to go on with")
+    parser.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
+    parser.add_argument("--num-processes", type=int, metavar="N", help="processes in all")
+    parser.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0 to N-1")
+    return own_options(parser, args)
 
 
 def resume_or_start(folder: Path, args: Sequence[str]) -> int:
@@ -99,16 +116,17 @@ def run(
             kept = until_end.pop_all()
     except ConnectionError as error:
         joined.others_gone = True
-        complain(one_line(error), joined)
-        return 1
+        said, code = one_line(error), 1
     except (ValueError, OSError) as error:
-        complain(one_line(error), joined)
-        return 2
+        said, code = one_line(error), 2
     except KeyboardInterrupt:
-        complain("interrupted", joined)
-        return 130
-    with kept:
-        return train(job)
+        said, code = "interrupted", 130
+    else:
+        with kept:
+            return train(job)
+    if joined.first:
+        print(f"error: {said}", file=sys.stderr)
+    return code
 
 
 def prepared(
@@ -135,7 +153,12 @@ def prepared(
         config = config or parse(module, name, args)
         if joined.first:
             check_installed(config.record)
-        strategy, experiment, planned = prepare(config, module)
+        split_cpu(config.layout.devices)
+        compilation_cache.enable()
+        strategy = configuration.strategy(config.layout)
+        experiment: Experiment = module.build(config)
+        check(experiment)
+        planned = planned_rounds(experiment, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
         if found:
             finished = found.finished(planned)
@@ -173,11 +196,6 @@ def _recorder(
     return Recorder(folder, name, own, about, [*further, *sinks])
 
 
-def complain(text: str, joined: Processes) -> None:
-    if joined.first:
-        print(f"error: {text}", file=sys.stderr)
-
-
 def check(experiment: Experiment) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
     for name in experiment.entries:
@@ -209,16 +227,6 @@ def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
                 at_most=config.rounds,
             )
     return planned
-
-
-def prepare(config: Run, module: ModuleType) -> tuple[Strategy, Experiment, dict[str, int]]:
-    """Everything that can go wrong because of what was given does so here, before anything trains."""
-    split_cpu(config.layout.devices)
-    compilation_cache.enable()
-    strategy = configuration.strategy(config.layout)
-    experiment: Experiment = module.build(config)
-    check(experiment)
-    return strategy, experiment, planned_rounds(experiment, config)
 
 
 if __name__ == "__main__":

@@ -192,9 +192,8 @@ def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None
     found = sweep_table.summaries(folder, planned.every)
     rows = sweep_table.records(found)
     sweep_table.write_csv(folder / "table.csv", rows)
-    shared = sweep.shared
     cost = (
-        f"compiled programs: {shared.compilations} for {sweep.trained} trainings ({shared.seconds:.1f} s with tracing)"
+        f"compiled programs: {sweep.compilations} for {sweep.trained} trainings ({sweep.seconds:.1f} s with tracing)"
         f"; trainings whose result is another point's: {sweep.reused} (both since the command was last started)"
     )
     table = f"{sweep_table.markdown(found)}\n- {cost}\n"
@@ -202,9 +201,9 @@ def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None
     if not as_json:
         print(f"{table}\nsweep folder: {folder}")
         return
-    counts = {"trained": sweep.trained, "reused": sweep.reused, "compiled": shared.compilations}
+    counts = {"trained": sweep.trained, "reused": sweep.reused, "compiled": sweep.compilations}
     answer = {key: planned.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
-    answer |= {"rows": rows, **counts, "compile_seconds": shared.seconds}
+    answer |= {"rows": rows, **counts, "compile_seconds": sweep.seconds}
     print(json.dumps(plain(answer), indent=2))
 
 

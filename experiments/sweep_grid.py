@@ -10,16 +10,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments.command_line import one_line, parse
+from experiments.command_line import one_line, parse, words
 from experiments.config import Run
 from experiments.files import write_text
-from experiments.plain import plain
+from experiments.plain import flat, plain
+from experiments.resume import fixed, how_ended, summary_of
+from fedpriv.engine.checkpoint import differences
 
 PARTS = ("rounds", "accuracy", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
 UNFINISHED = "sweep.json.unfinished"  # as `replacing` calls it
-# Where things are, and what is kept of them, does not change what is found.
-ELSEWHERE = ("output", "data_dir", "checkpoint", "record")
 
 
 class Point(NamedTuple):
@@ -97,18 +97,13 @@ def points(
     return found
 
 
-def flags(default: Any, field: str, value: str) -> list[str]:
+def flags(config: Any, field: str, value: str) -> list[str]:
     """A field's value as the launcher takes it."""
-    *groups, last = field.split(".")
-    for group in groups:
-        default = getattr(default, group, None)
-    flag = ".".join([*groups, last]).replace("_", "-")
-    if not isinstance(getattr(default, last, None), bool):
-        return [f"--{flag}", *value.split()]
+    if not isinstance(flat(plain(config)).get(field.replace("-", "_")), bool):
+        return words(field, value.split())
     if value.lower() not in ("true", "false"):
         raise ValueError(f"{field}: {value} is not true or false")
-    prefix, dot, end = flag.rpartition(".")
-    return [f"--{flag}" if value.lower() == "true" else f"--{prefix}{dot}no-{end}"]
+    return words(field, value.lower() == "true")
 
 
 def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point]) -> str:
@@ -121,14 +116,8 @@ def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point])
 
 def described(name: str, grid: Mapping[str, Sequence[str]], every: Sequence[Point]) -> dict:
     """What sweep.json says."""
-    listed = [
-        {"folder": p.name, "values": p.values, "settings": _settings(p.config)} for p in every
-    ]
+    listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every]
     return {"config": name, "grid": plain(dict(grid)), "points": listed}
-
-
-def _settings(config: Run) -> dict[str, Any]:
-    return {k: v for k, v in plain(config).items() if k not in ELSEWHERE}
 
 
 def begun(folder: Path, wanted: dict) -> bool:
@@ -177,42 +166,21 @@ def begin(folder: Path, wanted: dict) -> None:
 
 
 def _difference(there: dict, wanted: dict) -> str | None:
-    """The first one, as text."""
-    for name in ("config", "grid"):
-        if there[name] != wanted[name]:
-            return f"{name} {_short(there[name])} there, {_short(wanted[name])} here"
-    for old, new in zip(there["points"], wanted["points"], strict=True):
-        if found := _differing(old["settings"], new["settings"]):
-            return found
-    return None
-
-
-def _differing(old: dict, new: dict, prefix: str = "") -> str | None:
-    for field in dict.fromkeys([*old, *new]):
-        a, b = old.get(field), new.get(field)
-        if isinstance(a, dict) and isinstance(b, dict):
-            if found := _differing(a, b, f"{prefix}{field}."):
-                return found
-        elif a != b:
-            return f"{prefix}{field} {_short(a)} there, {_short(b)} here"
-    return None
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(f"{k}={','.join(map(str, v))}" for k, v in value.items())
-    return str(value)
+    """The first field that differs, with both values."""
+    told = [{name: said[name] for name in ("config", "grid")} for said in (there, wanted)]
+    if texts := list(differences(*told)):
+        return texts[0]
+    points = zip(there["points"], wanted["points"], strict=True)
+    found = (text for a, b in points for text in differences(a["settings"], b["settings"]))
+    return next(found, None)
 
 
 def ended(folder: Path) -> bool:
     """Whether a point's run got to its end, if only to diverge."""
-    try:
-        summary = json.loads((folder / "summary.json").read_text())
-        whole = all(isinstance(summary[part], dict) for part in PARTS)
-        status = str(summary["status"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
-    return whole and (status == "complete" or status.startswith("diverged"))
+    summary = summary_of(folder)
+    return how_ended(folder) is not None and all(
+        isinstance(summary.get(part), dict) for part in PARTS
+    )
 
 
 def cleared(folder: Path) -> Path:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
 from experiments.config import Experiment, Run
-from experiments.program_numbers import as_bytes
-from experiments.record import Recorder
-from experiments.shared_jit import Program, SharedJit
+from experiments.record import Privacy, Recorder
+from experiments.shared_jit import Family, Program, as_bytes, trace
 from experiments.sweep_grid import Point, cleared
 from experiments.training import simulated, train_one
-from fedpriv.devices.compilation import compiling_with
 from fedpriv.devices.layout import Strategy
 from fedpriv.devices.memory import fitted, trial_layout
-from fedpriv.engine.history import DivergedError, Evaluation, History
-
-Simulation = Callable[..., History]
+from fedpriv.engine.history import DivergedError, History
 
 
 class Prepared(NamedTuple):
@@ -60,38 +57,39 @@ class Result(NamedTuple):
 class _TracedError(Exception):
     """Leaves `simulate` once its program is traced."""
 
-    def __init__(self, program: Program, args: tuple):
-        super().__init__()
-        self.program, self.arguments = program, args
-
 
 class Sweep:
     """What the points of a sweep have in common.
 
     Attributes:
-      shared: the programs; its counts are of this process.
       trained, reused: trainings that were run, and those whose result was taken from another point.
+      seconds: spent tracing and compiling.
     """
 
     def __init__(self, name: str, folder: Path):
-        self.shared = SharedJit()
         self.trained = self.reused = 0
+        self.seconds = 0.0
         self._name, self._folder = name, folder
+        self._families: list[Family] = []
         self._known: dict[tuple[str, str], Known] = {}
         self._widths: dict[int, Literal["map", "vmap", "fit"] | int] = {}
         self._results: dict[tuple, Result] = {}
 
+    @property
+    def compilations(self) -> int:
+        return sum(family.compilations for family in self._families)
+
     def announce(self, prepared: Prepared) -> None:
         """Traces the point's programs, so that compiling the first of a kind serves this one, too."""
+        began = time.perf_counter()
         for algorithm in prepared.experiment.entries:
             strategy = self._fitted(algorithm, prepared)
             program, args = self._traced(algorithm, prepared, strategy)
-            digest = hashlib.sha256()
-            for leaf in jax.tree.leaves(args):
-                digest.update(as_bytes(leaf))
+            digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
             config = prepared.point.config
-            key = (program.identity, digest.digest(), config.rounds, config.every)
+            key = (id(program.family), program.identity, digest, config.rounds, config.every)
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
+        self.seconds += time.perf_counter() - began
 
     def _fitted(self, algorithm: str, prepared: Prepared) -> Strategy:
         """The point's strategy, its width found once for programs that differ in numbers alone.
@@ -100,26 +98,27 @@ class Sweep:
         """
         if prepared.strategy.clients != "fit":
             return prepared.strategy
-        trial, _ = self._traced(algorithm, prepared, trial_layout(prepared.strategy))
-        if trial.family not in self._widths:
-            self._widths[trial.family] = fitted(prepared.strategy, trial.executable).clients
-        return replace(prepared.strategy, clients=self._widths[trial.family])
+        trial, args = self._traced(algorithm, prepared, trial_layout(prepared.strategy))
+        kind = id(trial.family)
+        if kind not in self._widths:
+            width = fitted(prepared.strategy, lambda: trial.family.executable(args)).clients
+            self._widths[kind] = width
+        return replace(prepared.strategy, clients=self._widths[kind])
 
     def _traced(
         self, algorithm: str, prepared: Prepared, strategy: Strategy
     ) -> tuple[Program, tuple]:
         """The training's program, and its arguments."""
+        found: list[tuple[Program, tuple]] = []
 
         def tracing(fn: Callable[..., Any], args: tuple, donated: Sequence[int]) -> NoReturn:
-            raise _TracedError(self.shared.trace(fn, args, donated), args)
+            found.append((trace(self._families, fn, args, donated), args))
+            raise _TracedError
 
-        config = _own(prepared, algorithm)
-        try:
-            with compiling_with(tracing):
-                simulated(algorithm, prepared.experiment, config, strategy)
-        except _TracedError as traced:
-            return traced.program, traced.arguments
-        raise AssertionError(f"{algorithm}: trained without being compiled")
+        with suppress(_TracedError):
+            own = _own(prepared, algorithm)
+            simulated(algorithm, prepared.experiment, own, strategy, compiler=tracing)
+        return found[0]
 
     def train(self, prepared: Prepared) -> str:
         """Trains all algorithms of an announced point into its run folder; returns the run's status.
@@ -135,7 +134,15 @@ class Sweep:
         try:
             for algorithm in experiment.entries:
                 histories[algorithm] = History(tuple(range(point.config.seeds)))
-                self._train_one(algorithm, prepared, recorder, histories[algorithm], remarks)
+                known = self._known.pop((point.name, algorithm))
+                if earlier := self._results.get(known.key):
+                    remarks["reused_from"][algorithm] = earlier.point.name
+                    error = _replay(earlier, algorithm, prepared, recorder, histories[algorithm])
+                    self.reused += 1
+                else:
+                    error = self._train(algorithm, prepared, known, recorder, histories[algorithm])
+                if error:
+                    remarks["diverged"][algorithm] = error
         except KeyboardInterrupt:
             status = "interrupted"
         if status == "complete" and remarks["diverged"]:
@@ -144,25 +151,21 @@ class Sweep:
         recorder.summary(histories, experiment, prepared.planned, status, remarks)
         return status
 
-    def _train_one(
+    def _train(
         self,
         algorithm: str,
         prepared: Prepared,
+        known: Known,
         recorder: Recorder,
         history: History,
-        remarks: dict[str, dict[str, str]],
-    ) -> None:
-        known = self._known.pop((prepared.point.name, algorithm))
-        earlier = self._results.get(known.key)
-        simulation: Simulation = partial(_compiled, known.program)
-        if earlier:
-            remarks["reused_from"][algorithm] = earlier.point.name
-            simulation = partial(_replayed, earlier)
-            print(
-                f"{algorithm}: the same program, numbers and data as at {earlier.point.title}; its result is taken",
-                file=sys.stderr,
-            )
-        config, error = _own(prepared, algorithm), None
+    ) -> str | None:
+        """Why it diverged, if it did."""
+        error = None
+        config = _own(prepared, algorithm)
+
+        def compiler(fn: Any, args: tuple, donated: Any) -> Callable[..., Any]:
+            return known.program.compile(args)
+
         try:
             train_one(
                 algorithm,
@@ -171,40 +174,34 @@ class Sweep:
                 known.strategy,
                 recorder,
                 history,
-                simulation,
+                compiler=compiler,
             )
         except DivergedError as diverged:
-            error = remarks["diverged"][algorithm] = str(diverged)
-        self._results.setdefault(known.key, Result(prepared.point, history, error))
-        self.reused += earlier is not None
-        self.trained += earlier is None
+            error = str(diverged)
+        self._results[known.key] = Result(prepared.point, history, error)
+        self.trained += 1
+        self.seconds += history.compile_seconds or 0.0
+        return error
 
 
 def _own(prepared: Prepared, algorithm: str) -> Run:
     return replace(prepared.point.config, rounds=prepared.planned[algorithm])
 
 
-def _compiled(program: Program, *args: Any) -> History:
-    """`simulated` with the program that was traced for it."""
-    with compiling_with(lambda *_: program.compile()):
-        return simulated(*args)
-
-
-def _replayed(
-    result: Result,
-    algorithm: str,
-    experiment: Experiment,
-    config: Run,
-    strategy: Strategy,
-    on_evaluation: Callable[[Evaluation], object],
-) -> History:
-    """A training's evaluations once more, or its end; in place of `simulated`."""
-    for evaluation in result.history.evaluations:
-        on_evaluation(evaluation)
-    again = History(result.history.seeds, compile_seconds=0.0)
-    if result.error:
-        raise DivergedError(result.error, again)
-    return again
+def _replay(
+    earlier: Result, algorithm: str, prepared: Prepared, recorder: Recorder, history: History
+) -> str | None:
+    """Records a training's evaluations once more; why it diverged, if it did."""
+    print(
+        f"{algorithm}: the same program, numbers and data as at {earlier.point.title}; its result is taken",
+        file=sys.stderr,
+    )
+    privacy = Privacy(prepared.experiment.ledger, algorithm)
+    for evaluation in earlier.history.evaluations:
+        history.evaluations.append(evaluation)
+        recorder.evaluation(algorithm, evaluation, privacy)
+    history.compile_seconds = 0.0
+    return earlier.error
 
 
 class Interned:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -150,17 +150,17 @@ def train_one(
     strategy: Strategy,
     recorder: Recorder | None,
     history: History,
-    simulation: Callable[..., History] | None = None,
     joined: Processes | None = None,
     checkpoints: Checkpoints | None = None,
+    **options: Any,
 ) -> None:
     """Trains one algorithm; what it has recorded is in `history` however it ends.
 
     Args:
       recorder: None in a process that leaves recording to another.
-      simulation: what trains, by default `simulated`.
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
+      options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
     progress = Progress(algorithm, config.rounds) if recorder else None
@@ -183,12 +183,11 @@ def train_one(
             recorder.restore(algorithm, evaluations, privacy)
         show(evaluations[-1])
 
-    further: dict[str, Any] = {}
+    options |= {"on_evaluation": on_evaluation}
     if checkpoints:
-        further["checkpoints"] = replace(checkpoints, on_resume=on_resume)
+        options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:
-        train = simulation or simulated
-        done = train(algorithm, experiment, config, strategy, on_evaluation, **further)
+        done = simulated(algorithm, experiment, config, strategy, **options)
         history.compile_seconds = done.compile_seconds
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
@@ -199,14 +198,9 @@ def train_one(
 
 
 def simulated(
-    algorithm: str,
-    experiment: Experiment,
-    config: Run,
-    strategy: Strategy,
-    on_evaluation: Callable[[Evaluation], object] | None = None,
-    checkpoints: Checkpoints | None = None,
+    algorithm: str, experiment: Experiment, config: Run, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with the experiment's and the config's settings."""
+    """`simulate` with the experiment's and the config's settings, and further ones."""
     entry = experiment.entries[algorithm]
     return simulate(
         entry.algorithm,
@@ -219,6 +213,5 @@ def simulated(
         seeds=range(config.seeds),
         strategy=strategy,
         measure=experiment.measure and experiment.measure(),
-        on_evaluation=on_evaluation,
-        checkpoints=checkpoints,
+        **options,
     )

@@ -26,10 +26,10 @@ from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run, positive
 from experiments.plain import plain
 from experiments.run import check
+from experiments.training import simulated
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine.history import DivergedError
-from fedpriv.engine.simulate import simulate
 
 VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5
@@ -138,19 +138,10 @@ def _accuracy(module: ModuleType, config: Run, data: Dataset, strategy: Strategy
     """At the last round, the mean over seeds."""
     experiment = module.on(config, data)
     check(experiment)
-    (entry,) = experiment.entries.values()
+    (name,) = experiment.entries
     try:
-        history = simulate(
-            entry.algorithm,
-            experiment.model.init,
-            entry.federations,
-            experiment.test,
-            score=experiment.model.score,
-            rounds=config.rounds,
-            every=config.rounds,
-            seeds=range(config.seeds),
-            strategy=strategy,
-        )
+        once = replace(config, every=config.rounds)
+        history = simulated(name, replace(experiment, measure=None), once, strategy)
     except DivergedError:
         return None
     return float(np.mean(history.evaluations[-1].accuracy))

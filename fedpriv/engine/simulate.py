@@ -26,9 +26,11 @@ from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
 from fedpriv.engine.run_state import Progress, Snapshot
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.engine.training_loop import (
+    Compiler,
     Measure,
     Score,
     Training,
+    compiled,
     compiled_chunk,
     evaluate,
     numbered_round,
@@ -66,6 +68,7 @@ def simulate(
     measure: Measure | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
     checkpoints: Checkpoints | None = None,
+    compiler: Compiler = compiled,
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
 
@@ -88,6 +91,7 @@ def simulate(
       checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
         to the same results, bit for bit; the history has the evaluations before it, too (`on_evaluation` is not called
         for them, and `compile_seconds` are this call's).
+      compiler: what compiles the rounds (those of a federation in memory), by default `jax.jit`.
 
     Raises:
       ValueError: rounds, every or the number of seeds below 1, a Model or a Dataset where a part of it belongs, what
@@ -121,7 +125,9 @@ def simulate(
             if saved.round == rounds:
                 progress.history.state = to_device(saved.state, state)
                 return progress.history
-        chunks = cleanup.enter_context(_chunks(training, state, strategy, progress, saved))
+        chunks = cleanup.enter_context(
+            _chunks(training, state, strategy, progress, saved, compiler)
+        )
         _train(training, chunks, progress, keeper, on_evaluation)
     return progress.history
 
@@ -184,6 +190,7 @@ def _chunks(
     strategy: Strategy,
     progress: Progress,
     saved: Snapshot | None,
+    compiler: Compiler,
 ) -> Iterator[Chunks]:
     """Compiled for the initial state, which the saved one then replaces: so the programs are the same."""
     began = time.perf_counter()
@@ -195,7 +202,9 @@ def _chunks(
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
         make = partial(rounds_of_seeds, algorithm, score, measure or _nothing, rounds, every)
-        chunk, layout = compiled_chunk(make, (state, federation, roots, test, 0), strategy)
+        chunk, layout = compiled_chunk(
+            make, (state, federation, roots, test, 0), strategy, compiler
+        )
         progress.history.compile_seconds = time.perf_counter() - began
         yield Chunks(
             first, lambda state, start: chunk(state, federation, roots, test, start), lambda: layout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,7 +11,6 @@ from jax import lax
 
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
-from fedpriv.devices.compilation import compiled, on_its_own
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.rounds.algorithm import Algorithm
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 Score = Callable[[Params, Example], dict[str, jax.Array]]
 Measure = Callable[[State, Federation], dict[str, jax.Array]]
+Compiler = Callable[[Callable[..., tuple], tuple, Sequence[int]], Callable[..., tuple]]
+"""(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
 
 
 class Training(NamedTuple):
@@ -43,16 +44,26 @@ class Training(NamedTuple):
     every: int
 
 
+def compiled(
+    fn: Callable[..., tuple], args: tuple, donate_argnums: Sequence[int]
+) -> jax.stages.Compiled:
+    """`fn` by `jax.jit`, ahead of the first call."""
+    return jax.jit(fn, donate_argnums=donate_argnums).lower(*args).compile()
+
+
 def compiled_chunk(
-    make: Callable[[], Callable[..., tuple]], args: tuple, strategy: Strategy
+    make: Callable[[], Callable[..., tuple]],
+    args: tuple,
+    strategy: Strategy,
+    compiler: Compiler = compiled,
 ) -> tuple[Callable[..., tuple], Strategy]:
     """The chunk that `make` makes, compiled for `args`, with as many clients side by side as fit; and that layout.
 
     It is made anew for every layout: JAX keeps the trace of a function that it has seen.
     """
-    fitting = fitted(strategy, lambda: on_its_own(spmd(make()), args, [0]))
+    fitting = fitted(strategy, lambda: compiled(spmd(make()), args, [0]))
     with use(fitting):
-        return compiled(spmd(make()), args, donate_argnums=[0]), fitting
+        return compiler(spmd(make()), args, [0]), fitting
 
 
 def numbered_round(

@@ -26,39 +26,13 @@ SMALL = {
     "quickstart": "--clients 24 --cohort 4 --seeds 1",
     "dp_scaffold_synthetic": "--clients 6 --records 25 --client-rate 0.5 --local-steps 2 --warm-start 0",
 }
-OPTIONS = [
-    "--help",
-    "--list",
-    "--json",
-    "--solve",
-    "noise",
-    "rounds",
-    "--target-epsilon",
-    "1",
-    "nan",
-]
-OPTIONS += [
-    "--claimed",
-    "--view",
-    "server",
-    "--honest",
-    "0.5",
-    "2",
-    "--grid",
-    "p=0.1,0.2",
-    "p=",
-    "=1",
-]
-OPTIONS += ["nope=1", "--values", "--folds", "--parts", "mechanism", "--draws", "100", "--canaries"]
-OPTIONS += [
-    "--metrics",
-    "accuracy",
-    "--together",
-    "--process-id",
-    "--num-processes",
-    "--coordinator",
-]
-OPTIONS += ["quickstart", "dp_scaffold_synthetic", "--rounds", "--p", "layout.devices=1", "..", "*"]
+TYPED = """
+    --help --list --json --solve noise rounds --target-epsilon 1 nan --claimed --view server --honest 0.5 2
+    --grid p=0.1,0.2 p= =1 nope=1 --values --folds --parts mechanism --draws 100 --canaries --metrics accuracy
+    --together --process-id --num-processes --coordinator quickstart dp_scaffold_synthetic --rounds --p
+    layout.devices=1 .. *
+"""
+OPTIONS = TYPED.split()
 
 
 class RanError(Exception):
@@ -105,6 +79,7 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
         assert certificate["assumptions"] if epsilon == "inf" else 0 <= epsilon < math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 @cases(25, 600)
 @given(st.data())
@@ -137,6 +112,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @cases(25, 1000)
 @given(

@@ -19,7 +19,19 @@ def launch(*args):
 
 
 @pytest.mark.slow
-def test_the_best_step_is_marked_and_divergence_is_not_the_best(capsys):
+def test_the_best_step_is_marked_and_neither_divergence_nor_the_test_set_counts(
+    monkeypatch, capsys
+):
+    seen = set()
+
+    def spy(config, data, on=dp_scaffold_synthetic.on):
+        experiment = on(config, data)
+        (entry,) = experiment.entries.values()
+        for images in (experiment.test["image"], entry.federations[0].examples["image"]):
+            seen.update(np.asarray(row).tobytes() for row in images)
+        return experiment
+
+    monkeypatch.setattr(dp_scaffold_synthetic, "on", spy)
     args = ["--algorithms", "scaffold", "fed_avg", "--folds", "2", "--values", "1e-9", "1", "1e38"]
     assert launch(*args, "--json") == 0
     found = json.loads(capsys.readouterr().out)["accuracy"]
@@ -31,6 +43,10 @@ def test_the_best_step_is_marked_and_divergence_is_not_the_best(capsys):
     printed = tune.table(nested).splitlines()
     assert printed[0].split() == ["eta_0", "scaffold", "fed_avg"]
     assert [line.count("*") for line in printed[1:]] == [0, 2, 0]
+    config = dp_scaffold_synthetic.Synthetic(clients=4, records=50, client_rate=0.5)
+    data = dp_scaffold_synthetic.load(config)
+    assert seen == {row.tobytes() for row in data.train["image"]}
+    assert not seen & {row.tobytes() for row in data.test["image"]}
 
 
 def test_folds_share_no_record_and_miss_none():
@@ -45,27 +61,6 @@ def test_folds_share_no_record_and_miss_none():
         assert list(np.bincount(part.keys)) == [16, 16, 16]
         both = np.concatenate([part.train["image"], part.test["image"]]).reshape(-1, 40)
         np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(everything, axis=0))
-
-
-@pytest.mark.slow
-def test_the_test_set_is_not_touched(monkeypatch, capsys):
-    """Neither for training nor for scores."""
-    seen = set()
-
-    def spy(config, data, on=dp_scaffold_synthetic.on):
-        experiment = on(config, data)
-        federation = experiment.entries["fed_avg"].federations[0]
-        for images in (experiment.test["image"], federation.examples["image"]):
-            seen.update(np.asarray(row).tobytes() for row in images)
-        return experiment
-
-    monkeypatch.setattr(dp_scaffold_synthetic, "on", spy)
-    given = ["--algorithms", "fed_avg", "--folds", "2", "--values", "1"]
-    assert launch(*given) == 0
-    config = dp_scaffold_synthetic.Synthetic(clients=4, records=50, client_rate=0.5)
-    data = dp_scaffold_synthetic.load(config)
-    assert seen == {row.tobytes() for row in data.train["image"]}
-    assert not seen & {row.tobytes() for row in data.test["image"]}
 
 
 def test_help_and_list(capsys):
