@@ -16,16 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from fedpriv.certification.beginning import constants
 from fedpriv.certification.flow import NONE, follow, programs, where
-from fedpriv.certification.notes import (
-    FROM_KEY,
-    Held,
-    Holding,
-    LeakError,
-    Note,
-    Notes,
-    noisy,
-    of,
-)
+from fedpriv.certification.notes import FROM_KEY, Held, Holding, LeakError, Note, Notes, noisy, of
 from fedpriv.certification.rules import Rules, leak
 from fedpriv.certification.watched import Watched, in_one_line
 from fedpriv.core.types import Key, Metrics, PyTree, State

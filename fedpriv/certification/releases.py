@@ -14,21 +14,15 @@ import numpy as np
 
 from fedpriv.certification.look import Stage
 from fedpriv.certification.notes import Note
+from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import (
-    VIEWS,
-    Everyone,
-    FixedSize,
-    Poisson,
-    Release,
-    WithReplacement,
-)
+from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
 from fedpriv.rounds.samplers import Sampler
 
 
-def constructed(note: Note) -> bool:
+def nobodys_word(note: Note) -> bool:
     """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
     used: Any = note.mechanism
     start = used.start if type(used) is Dynamic else used
@@ -37,7 +31,7 @@ def constructed(note: Note) -> bool:
     ):
         return True
     told = note.codec.lossy or note.codec.known
-    return type(start) is Mechanism and start.constructed and told and note.by_records
+    return type(start) is Mechanism and constructed(start) and told and note.by_records
 
 
 def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:

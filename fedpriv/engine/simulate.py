@@ -179,11 +179,7 @@ def _whole(state: State) -> State:
 
 @contextmanager
 def _chunks(
-    training: Training,
-    state: State,
-    strategy: Strategy,
-    progress: Progress,
-    saved: Snapshot | None,
+    training: Training, state: State, strategy: Strategy, progress: Progress, saved: Snapshot | None
 ) -> Iterator[Chunks]:
     """Compiled for the initial state, which the saved one then replaces: so the programs are the same."""
     began = time.perf_counter()
@@ -252,10 +248,7 @@ def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederati
 
 
 def _initial(
-    algorithm: Algorithm,
-    params: Any,
-    federation: Federation | list[StreamedFederation],
-    roots: Key,
+    algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
     init, first = params if callable(params) else lambda _: params, _one(federation)
     return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import dimension, flatten, unflatten, widened
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, padded_length
@@ -41,7 +42,7 @@ class Clipping(NamedTuple):
       tensors: that contributions have, if they are clipped one by one.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
         norms (trees of f32[...]); None for other clipping.
-      seal: what the lengths were proved of, see `constructed`; whoever makes a clipping by hand leaves it out.
+      seal: see `fedpriv.core.provenance`; whoever makes a clipping by hand leaves it out.
     """
 
     clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
@@ -52,15 +53,6 @@ class Clipping(NamedTuple):
     tensors: int = 1
     scales: Callable[[PyTree, Bound], PyTree] | None = None
     seal: tuple = ()
-
-    @property
-    def constructed(self) -> bool:
-        """Whether the lengths are what this module proved of `clip` and `scales`, none of them replaced since."""
-        return self.seal == (*self[:2], self.weighted_length, self.scales)
-
-    def sealed(self) -> Clipping:
-        """The same, as one whose lengths are proved."""
-        return self._replace(seal=(*self[:2], self.weighted_length, self.scales))
 
 
 def flat() -> Clipping:
@@ -73,7 +65,7 @@ def flat() -> Clipping:
         whole = over_tensors(norms)
         return spread(_scale(whole, bound, whole), norms)
 
-    return Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales).sealed()
+    return sealed(Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales))
 
 
 def per_layer(tensors: int) -> Clipping:
@@ -95,7 +87,7 @@ def per_layer(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(tensors**-0.5, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales).sealed()
+    return sealed(Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales))
 
 
 def separately(tensors: int) -> Clipping:
@@ -122,9 +114,9 @@ def separately(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
 
-    return Clipping(
-        _by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales
-    ).sealed()
+    return sealed(
+        Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales)
+    )
 
 
 def coefficients(d: int) -> Clipping:
@@ -147,7 +139,7 @@ def coefficients(d: int) -> Clipping:
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
-    return Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d).sealed()
+    return sealed(Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d))
 
 
 def per_level(d: int) -> Clipping:
@@ -182,7 +174,7 @@ def per_level(d: int) -> Clipping:
         # One coefficient of each level, all at their bounds.
         return inverse_haar(jnp.zeros(m).at[jnp.array([0, *starts])].set(jnp.array(limits)), d)
 
-    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d).sealed()
+    return sealed(Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d))
 
 
 def _constant(norm: float, d: int) -> jax.Array:

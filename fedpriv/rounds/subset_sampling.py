@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.privacy.sampling import FixedSize
 from fedpriv.rounds.samplers import Draw, Sampler
@@ -30,7 +31,7 @@ def subsets(population: int, size: int) -> Sampler:
     accounting = FixedSize(population, size)
     if 2 * size > population:
         all_but = _without(population, population - size)
-        return Sampler(all_but, population, float(size), accounting).sealed()
+        return sealed(Sampler(all_but, population, float(size), accounting))
     draws = _draws(population, size)
     last = 2**32 // population * population - 1
     place = jnp.arange(draws, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
@@ -53,7 +54,7 @@ def subsets(population: int, size: int) -> Sampler:
         _, ids, _ = lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))
         return Draw(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, size, float(size), accounting).sealed()
+    return sealed(Sampler(draw, size, float(size), accounting))
 
 
 def _without(population: int, count: int) -> Callable[[Key], Draw]:

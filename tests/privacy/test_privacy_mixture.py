@@ -8,7 +8,7 @@ from scipy.stats import binom, norm
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.curves import gaussian_delta
-from fedpriv.privacy.known_cohort import participations
+from fedpriv.privacy.participations import participations
 
 DELTA = 1e-4
 
