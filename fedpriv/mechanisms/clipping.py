@@ -26,22 +26,24 @@ Bound: TypeAlias = float | jax.Array
 class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
-    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too; a norm
-    is infinite from 1.8e19 on, as float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded
-    to m = 2^L entries: noise is added to those, and what is cut off afterwards is post-processing.
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0; a norm is infinite from 1.8e19 on, as
+    float32
+    cannot hold its square. Sets of Haar coefficients are sets of vectors padded to m = 2^L entries.
 
     Attributes:
       clip: (contribution, C) -> (bounded contribution, of 32 bits or more, its norm before).
       length: sup ||u||_2 for C = 1.
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
-        than sqrt(m) times `length`, which always bounds it.
+          than
+        sqrt(m) times `length`, which always bounds it.
       worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
-        isotropic noise and by noise on Haar coefficients. Where d is no power of two, `coefficients` and Haar noise
-        have a somewhat larger bound than it reaches.
+          isotropic
+        noise and by noise on Haar coefficients (there, for d no power of two, only nearly so).
       dimension: number of coordinates d, if it is for one number only.
       tensors: that contributions have, if they are clipped one by one.
-      scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
-        norms (trees of f32[...]); None for other clipping.
+      scales: (norms of the tensors, C) -> what each tensor is multiplied by (trees of f32[...]), for clipping that
+          needs no
+        more than those norms; else None.
       seal: see `fedpriv.core.provenance`; whoever makes a clipping by hand leaves it out.
     """
 

@@ -21,9 +21,8 @@ def subsets(population: int, size: int) -> Sampler:
     """Exactly `size` of `population` records, every subset equally likely; several times faster than a permutation.
 
     Records are drawn with replacement; the first `size` different ones are a uniform subset. Enough are drawn for that
-    nearly always, and all again where they are not, which favours no record. A draw is the remainder of 32 random bits,
-    which are rejected beyond the last multiple of `population`, so that no record is more likely than another. Of more
-    than half of the records, those left out are drawn.
+    nearly always, and all again where they are not. A draw is the remainder of 32 random bits, rejected beyond the last
+    multiple of `population`. Of more than half of the records, those left out are drawn.
 
     Raises:
       ValueError: size is not between 1 and population.
