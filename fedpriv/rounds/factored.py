@@ -42,7 +42,7 @@ class LowRank(NamedTuple):
 
 
 class Outer(NamedTuple):
-    """The matrix left^T right, of f32[N, i] and f32[N, o]."""
+    """The matrix `left`^T `right`, of f32[N, i] and f32[N, o]."""
 
     left: jax.Array
     right: jax.Array
