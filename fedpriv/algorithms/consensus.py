@@ -51,9 +51,7 @@ def eigenvalues(step: float, size: int) -> tuple[float, float]:
 
 
 def coupling(step: float, gamma: float, decay: str = "linear") -> Coupling:
-    """A `Coupling` with alpha[k] = gamma / (k + 1) ("linear"), gamma / sqrt(k + 1) ("root") or gamma ("none").
-
-    The first is the paper's (Theorem 3), the second its comparison (Figure 5).
+    """A `Coupling` with alpha[k] = gamma / (k + 1) ("linear", Theorem 3), gamma / sqrt(k + 1) ("root") or gamma.
 
     Raises:
       ValueError: an unknown decay.
@@ -151,9 +149,10 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
 
     Args:
       bits: B.
-      norm: of A - B [M, d]: the paper's Frobenius norm, or the longest column. The argument that nothing leaves the
-        interval (Lemma 10) can be made for every coordinate by itself, so that the latter will do: a width that hardly
-        grows with d. The condition on B, eq. 23 read the right way round, is then 2^B >= sqrt(M) pi + 1 instead of
+      norm: of A - B [M, d]: the paper's Frobenius norm, or the longest column. Lemma 10 can be argued for every
+          coordinate
+        by itself, so that the latter will do: eq. 23, read the right way round, is then 2^B >= sqrt(M) pi + 1 instead
+            of
         sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is room in them up to 1.2.
 
     Raises:
@@ -228,10 +227,8 @@ def by_rate(
 ) -> Exchanges:
     """K_t = ceil(log_lambda eta_t) (Theorem 2); if quantized, no less than ceil(1 / eta_t) (Theorem 3).
 
-    With the paper's eta_t = 2 / (mu (theta + t)), 1 / eta_t is its mu (theta + t) / 2.
-
     Args:
-      learning_rate: t -> eta_t in (0, 1].
+      learning_rate: t -> eta_t in (0, 1], the paper's 2 / (mu (theta + t)).
       contraction: lambda in (0, 1), by which an exchange brings the submodels together.
       most: what K_t is cut to.
 

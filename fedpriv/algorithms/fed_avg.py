@@ -12,15 +12,17 @@ have to be bounded by the privacy analysis as well.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithms._shared import claimed_by_fed_smp
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy import fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
@@ -122,4 +124,5 @@ def dp_fed_avg(
         mechanism=mechanism,
         codec=codec,
     )
-    return plain._replace(claim=claimed_by_fed_smp(mechanism, sampler))
+    claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
+    return plain._replace(claim=claimed)

@@ -8,13 +8,13 @@ of Algorithm 2 there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithms._shared import claimed_by_fed_smp
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.compression.sparsification import rand_k, top_k
 from fedpriv.core.trees import dimension, flatten, gather, scatter
@@ -22,6 +22,7 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy import fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
@@ -191,4 +192,5 @@ def fed_smp(
         mechanism=mechanism,
         codec=codec,
     )
-    return sparse._replace(claim=claimed_by_fed_smp(mechanism, sampler))
+    claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
+    return sparse._replace(claim=claimed)

@@ -85,8 +85,6 @@ def dp_sgd_wav(
 ) -> Algorithm:
     """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `wavelet_mechanism`, with the paper's claim.
 
-    The paper claims nothing of a calibrated or another mechanism, nor of whole clients.
-
     Formal guarantees: those of `dp_sgd`.
 
     Args:

@@ -1,11 +1,6 @@
 """Attacks: what an adversary learns from what it sees, measured instead of trusted."""
 
-from fedpriv.attacks.bounds import (
-    LowerBounds,
-    epsilon_estimate,
-    epsilon_one_run,
-    lower_bounds,
-)
+from fedpriv.attacks.bounds import LowerBounds, epsilon_estimate, epsilon_one_run, lower_bounds
 from fedpriv.attacks.canaries import NoPlaceError, with_canaries
 from fedpriv.attacks.inversion import Reconstruction, infer_label, invert
 from fedpriv.attacks.mechanism import Scores, draw_scores

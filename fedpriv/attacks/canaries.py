@@ -9,7 +9,6 @@ Training Run", NeurIPS 2023, arXiv:2305.08846) a single run bounds epsilon from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -202,16 +201,6 @@ class _Played:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cohort, name)
 
-    def _numbered(self, client: Callable[..., Any], own: PyTree) -> tuple[Client, PyTree]:
-        """`client` that is told its number first, and what it then keeps."""
-
-        def told(key: Key, shard: Shard, mine: tuple) -> Sent:
-            row, i = mine
-            sent = as_sent(client(i, key, shard, *((row,) if jax.tree.leaves(own) else ())))
-            return sent._replace(own=(sent.own, i))
-
-        return told, (own, jnp.arange(self._cohort.num_clients))
-
 
 class _AmongClients(_Played):
     def sum(
@@ -221,31 +210,28 @@ class _AmongClients(_Played):
         *,
         mechanism: Any,
         codec: Codec = UNCODED,
-        own: PyTree = (),
         local: bool = False,
+        **how: Any,
     ) -> Summed:
         if mechanism is ALREADY_PRIVATE:
-            return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, own=own)
+            return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
         canaries, count = self._canaries, len(self._canaries.present)
 
-        def played(i: jax.Array, key: Key, shard: Shard, *mine: PyTree) -> Sent:
-            sent = as_sent(client(key, shard, *mine))
+        def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
+            i, sent = jnp.asarray(shard._client), as_sent(client(key, shard, *mine))
             canary = canaries.contribution(i, sent.message)
             message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
             away = (i < count) & ~canaries.present[canaries.last(i)]
             return sent._replace(message=message if local else (~away, message))
 
-        numbered, given = self._numbered(played, own)
         # Where clients add the noise themselves, who is away sends that; else nothing at all.
         codec = codec if local else _of_those_there(codec)
-        summed = self._cohort.sum(
-            numbered, key, mechanism=mechanism, codec=codec, own=given, local=local
-        )
+        summed = self._cohort.sum(played, key, mechanism=mechanism, codec=codec, local=local, **how)
         total, call = summed.total, len(self._places)
         self._places.append(jax.eval_shape(lambda: total))
         if self._added:
             total = jax.tree.map(jnp.add, total, self._added[call])
-        return summed._replace(total=total, own=summed.own[0])
+        return summed._replace(total=total)
 
 
 def _of_those_there(codec: Codec) -> Codec:
@@ -262,27 +248,21 @@ def _of_those_there(codec: Codec) -> Codec:
 
 
 class _AmongRecords(_Played):
-    def sum(self, client: Client, key: Key, *, own: PyTree = (), **how: Any) -> Summed:
-        return self._call(self._cohort.sum, client, own, key, **how)
+    def sum(self, client: Client, *given: Any, **how: Any) -> Summed:
+        return self._cohort.sum(self._played(client), *given, **how)
 
-    def unprotected(
-        self, client: Client, key: Key, protocol: Any, *, own: PyTree = (), **how: Any
-    ) -> Summed:
-        return self._call(self._cohort.unprotected, client, own, key, protocol, **how)
+    def unprotected(self, client: Client, *given: Any, **how: Any) -> Summed:
+        return self._cohort.unprotected(self._played(client), *given, **how)
 
-    def _call(
-        self, ask: Callable[..., Summed], client: Client, own: PyTree, *given: Any, **how: Any
-    ) -> Summed:
-        def played(i: jax.Array, key: Key, shard: Shard, *mine: PyTree) -> Any:
-            return client(key, _shard_with(self._canaries, i, shard, self._places), *mine)
+    def _played(self, client: Client) -> Client:
+        def played(key: Key, shard: Shard, *mine: PyTree) -> Any:
+            return client(key, _with_canaries(self._canaries, shard, self._places), *mine)
 
-        numbered, given_own = self._numbered(played, own)
-        summed = ask(numbered, *given, own=given_own, **how)
-        return summed._replace(own=summed.own[0])
+        return played
 
 
-def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyTree]) -> Shard:
-    """The shard of client i (i32[]), some of whose records are canaries."""
+def _with_canaries(canaries: Canaries, shard: Shard, places: list[PyTree]) -> Shard:
+    """The shard of a client, some of whose records are canaries."""
     numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
 
     class CanaryShard(Shard):
@@ -294,7 +274,7 @@ def _shard_with(canaries: Canaries, i: jax.Array, shard: Shard, places: list[PyT
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
                 )
             places.append(())
-            played = canaries.gradients(gradients, i)
+            played = canaries.gradients(gradients, jnp.asarray(shard._client))
             return numbered.private_mean(key, played, params, records=records, **how)
 
     return CanaryShard(shard.examples, shard.size, shard.round)

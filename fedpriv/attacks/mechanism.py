@@ -45,11 +45,9 @@ def draw_scores(
 ) -> Scores:
     """Runs the mechanisms of `releases` on a unit in their worst direction, and without it.
 
-    What is drawn is the mechanism's own code, clipping included, once per step of every draw; the rest of the cohort is
-    known to the adversary and cancels. Scores are log-likelihood ratios of what the certificate takes the view to see:
-    of noisy local steps each one, whatever the view. So the mechanism and the accounting of its releases are audited,
-    not how an algorithm uses it, which `with_canaries` looks at; and of d coordinates that are no power of two the
-    worst direction of Haar coefficients is only nearly that.
+    What is drawn is the mechanism's own code, clipping included, once per step of every draw; the rest of the cohort
+    cancels. Scores are log-likelihood ratios of what the certificate takes the view to see. So the mechanism and its
+    accounting are audited, not how an algorithm uses it, which `with_canaries` looks at.
 
     Args:
       view: one of `fedpriv.privacy.VIEWS`.

@@ -40,10 +40,7 @@ class Recovered(NamedTuple):
 def least_squares(
     messages: jax.Array, step: float, decay: Callable[[jax.Array], jax.Array]
 ) -> Recovered:
-    """The attack of this file's header (ours), on a whole cohort.
-
-    Exact up to rounding on full-precision messages of at least two exchanges; m is then an integer. With quantized
-    messages the equations hold approximately, and errors in x and a bias the solution.
+    """The attack of this file's header (ours), on a whole cohort; approximate where messages are quantized.
 
     Args:
       messages: f32[K + 1, M, d], the visible submodels as sent; K >= 2.
@@ -77,10 +74,9 @@ def least_squares(
 
 
 def state_sum(messages: jax.Array, step: float, number: jax.Array | float) -> jax.Array:
-    """f32[M, d]: the naive attack, eq. 8 cut off after K exchanges, for an assumed m.
+    """f32[M, d]: the naive attack, eq. 8 cut off after K exchanges, for an assumed m; right for the true m alone.
 
-    ((1 + m) a[K] - e sum_k (w[k] - a[k])) / (1 + m): the limit for K -> infinity, where the invisible submodels have
-    come to the visible one. Right up to what is left of the consensus, and only for the true m.
+    ((1 + m) a[K] - e sum_k (w[k] - a[k])) / (1 + m), up to what is left of the consensus.
 
     Args:
       messages: f32[K + 1, M, d].

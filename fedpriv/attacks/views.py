@@ -50,10 +50,11 @@ class View(NamedTuple):
 def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federation) -> View:
     """The view of a round of `algorithm` (`fedpriv.one_round` with this key); to be jitted as a whole.
 
-    A message counts as the update that it alone would make of the model, times the cohort's expected size. Where an
-    algorithm draws the clients' noise for their sum, a message gets a share of its own here, of 1 / s of the variance
-    for the s clients of the cohort. Where the server decodes first and adds the noise itself, and of Laplace noise,
-    whose shares have another law, the message stays bare. With model splitting the update is by the first visible
+    A message counts as the update that it alone would make of the model, times the cohort's expected size. Where the
+    clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients; where
+    the
+    server adds it, and of Laplace noise, the message stays bare. With model splitting the update is by the first
+    visible
     submodel, see `by_models` for others.
 
     Args:
@@ -167,8 +168,7 @@ def infer_labels(view: View, params: Params, last: Callable[[Params], PyTree]) -
 
     As `inversion.infer_label`, with the weights beside the bias: those of class i have the gradient h (p_i - 1{i =
     label}), and h >= 0 after a sigmoid or ReLU. So the mean of what was sent for a class is negative for the label
-    alone; noise averages out, and a bias that was not sent is not missed. A class of which nothing was sent is never
-    the answer.
+    alone.
 
     Args:
       last: picks the last layer's parameters, leaves [..., classes], out of all.

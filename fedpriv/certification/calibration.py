@@ -34,11 +34,10 @@ def calibrate_noise(
 
     Args:
         make: noise multiplier -> algorithm, such as `lambda sigma: dp_fed_avg(..., noise_multiplier=sigma)`.
-        params, federation: as in `certify`.
+        params, federation, view, honest: as in `certify`.
         epsilon: target, above 0, in nats.
         rounds: number of rounds T.
         delta: probability, in (0, 1).
-        view, honest: as in `certify`.
         claimed: by the paper's formula instead of a certificate (view and honest are then ignored).
         tolerance: relative, of the answer; it is on the safe side.
 
@@ -104,15 +103,16 @@ def calibrate_rounds(
 
     Args:
         algorithm: its epsilon may not fall with the number of rounds.
-        params, federation: as in `certify`.
+        params, federation, view, honest: as in `certify`.
         epsilon: target, above 0, in nats.
         delta: probability, in (0, 1).
-        view, honest, claimed: as in `calibrate_noise`.
+        claimed: as in `calibrate_noise`.
         at_most: rounds that are wanted anyway; reaching them ends the search.
 
     Raises:
-        ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds
-            reaches it; as `certify`.
+        ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds reaches
+            it;
+            as `certify`.
         LeakError: as `certify`.
     """
     _check(epsilon, delta)

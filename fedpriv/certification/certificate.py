@@ -13,12 +13,9 @@ import numpy as np
 from fedpriv.certification.beginning import check_constants, look_at_start
 from fedpriv.certification.look import Stage, look
 from fedpriv.certification.notes import Holding
-from fedpriv.certification.releases import constructed, pieces, seen
-from fedpriv.privacy import (
-    Certificate,
-    Release,
-    certify_releases,
-)
+from fedpriv.certification.releases import nobodys_word, pieces, seen
+from fedpriv.core.provenance import constructed
+from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.arguments import require_count
 from fedpriv.rounds.algorithm import Algorithm
 
@@ -67,7 +64,7 @@ class Looked(NamedTuple):
             delta: probability, in (0, 1).
 
         Raises:
-            ValueError: for rounds, delta, a view or a fraction that is not allowed.
+            ValueError: as `certify`.
         """
         require_count("rounds", rounds, 0)
         found = certify_releases(self.releases(rounds), delta, view, honest=honest)
@@ -97,7 +94,7 @@ class Looked(NamedTuple):
         notes = [n for s in self.stages for n in (*s.sums, *s.means)]
         samplers = [s for _, s in self.algorithm.sampler.stages(2)]
         samplers += [n.records for n in notes if n.records is not None]
-        proved = all(constructed(n) for n in notes) and all(s.constructed for s in samplers)
+        proved = all(map(nobodys_word, notes)) and all(map(constructed, samplers))
         return "constructed" if proved else "declared"
 
 
@@ -196,10 +193,10 @@ def certify(
     view: str = "third_party",
     honest: float = 1.0,
 ) -> Certificate:
-    """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`.
+    """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
-    What is seen is read off the algorithm's round, which is traced for these shapes: the certificate is *constructed*.
-    Where the algorithm brings `releases`, or a mechanism made by hand, it is *declared*.
+    Where the algorithm brings `releases`, or a mechanism made by hand, the certificate is *declared*, else
+    *constructed*.
 
     Formal guarantees: see `certify_releases`.
 
@@ -209,10 +206,9 @@ def certify(
         federation: what it trains on, or one of the same shapes (`Federation.blank`).
         rounds: number of rounds T, 0 or more.
         delta: probability, in (0, 1).
-        view: "third_party" (every global model), "server" (every message, knows the cohort) or
-            "server_secagg" (the cohort's sums, knows the cohort).
-        honest: fraction of each cohort that adds its share of the noise and keeps it to itself;
-            the others drop out or collude.
+        view: "third_party" (every global model), "server" (every message, knows the cohort) or "server_secagg" (the
+            cohort's sums, knows the cohort).
+        honest: fraction of each cohort that adds its share of the noise and keeps it to itself.
 
     Raises:
         ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`.

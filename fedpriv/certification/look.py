@@ -1,9 +1,8 @@
 """What a round releases, read off its program; and that nothing else leaves the clients.
 
-The round is traced with a cohort in which one client stands for all. Marks in the traced program say where private data
-come from and where a mechanism has perturbed them. So releases are counted as often as they are computed, and labels of
-private data are followed (`fedpriv.certification.flow`): one that reaches the state or the metrics past all releases is
-a leak.
+The round is traced with a cohort in which one client stands for all. Marks in the program say where private data come
+from and where a mechanism has perturbed them; labels of private data are followed (`fedpriv.certification.flow`), and
+one that reaches the state or the metrics past all releases is a leak.
 """
 
 from __future__ import annotations
@@ -16,16 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from fedpriv.certification.beginning import constants
 from fedpriv.certification.flow import NONE, follow, programs, where
-from fedpriv.certification.notes import (
-    FROM_KEY,
-    Held,
-    Holding,
-    LeakError,
-    Note,
-    Notes,
-    noisy,
-    of,
-)
+from fedpriv.certification.notes import FROM_KEY, Held, Holding, LeakError, Note, Notes, noisy, of
 from fedpriv.certification.rules import Rules, leak
 from fedpriv.certification.watched import Watched, in_one_line
 from fedpriv.core.types import Key, Metrics, PyTree, State

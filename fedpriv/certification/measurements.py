@@ -15,6 +15,7 @@ from jax import lax
 
 from fedpriv.certification.certificate import Looked
 from fedpriv.certification.notes import Note
+from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, PyTree, State
 from fedpriv.mechanisms.mechanisms import Mechanism
@@ -34,7 +35,7 @@ _ROUNDING = 1e-3  # relative, of clip norms
 
 def check_sampler(sampler: Sampler, seed: int) -> None:
     """Raises ValueError: a sampler made by hand draws somebody, or a pair, more often than its accounting says."""
-    if sampler.constructed:
+    if constructed(sampler):
         return
     from scipy.stats import binom
 
@@ -84,7 +85,7 @@ def check_mechanism(note: Note, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says."""
     used: Any = note.mechanism.in_round(0)  # type: ignore[union-attr]
     told = note.mechanism.stages(1)[-1][1]  # type: ignore[union-attr]
-    if not told > 0 or (isinstance(note.mechanism, Mechanism | Dynamic) and used.constructed):
+    if not told > 0 or (isinstance(note.mechanism, Mechanism | Dynamic) and constructed(used)):
         return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
     d = dimension(zeros)

@@ -14,21 +14,15 @@ import numpy as np
 
 from fedpriv.certification.look import Stage
 from fedpriv.certification.notes import Note
+from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import (
-    VIEWS,
-    Everyone,
-    FixedSize,
-    Poisson,
-    Release,
-    WithReplacement,
-)
+from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
 from fedpriv.rounds.samplers import Sampler
 
 
-def constructed(note: Note) -> bool:
+def nobodys_word(note: Note) -> bool:
     """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
     used: Any = note.mechanism
     start = used.start if type(used) is Dynamic else used
@@ -37,7 +31,7 @@ def constructed(note: Note) -> bool:
     ):
         return True
     told = note.codec.lossy or note.codec.known
-    return type(start) is Mechanism and start.constructed and told and note.by_records
+    return type(start) is Mechanism and constructed(start) and told and note.by_records
 
 
 def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
@@ -90,9 +84,10 @@ def _of_clients(
     """Perturbed sums of the messages of one cohort, all together one release.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    each with its own share only: at worst 1 / s of it for the largest s. Messages that a codec rounds carry no noise,
-    which the server adds to their sum: nothing hides them from it. A client that is drawn with replacement may fill all
-    places of a round, and moves the sum by as many clip norms.
+    each
+    with its own share only. Messages that a codec rounds carry no noise, which the server adds to their sum: nothing
+    hides
+    them from it. A client drawn with replacement may fill all places of a round.
     """
     drawn, reason = sampler.accounting, _reason(notes, first)
     kinds = {note.mechanism.noise for note in notes if _multiplier(note, first) > 0}  # type: ignore[union-attr]
@@ -164,9 +159,9 @@ def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: in
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
-    keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone`, a third party, or a
-    server that sees sums, sees no more than that, with the noise of all its members. A whole client is in each of its
-    own steps: no sampling of records hides it.
+    keep
+    carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of all its
+    members towards a third party, or a server that sees sums. No sampling of records hides a whole client.
     """
     groups: dict[Any, list[Note]] = {}
     for note in stage.means:

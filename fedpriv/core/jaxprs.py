@@ -55,12 +55,3 @@ def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*functions, *values, **params)
     return out if eqn.primitive.multiple_results else [out]
-
-
-def reached(jaxpr: Jaxpr, starts: Sequence[Any]) -> set[Any]:
-    """The variables that depend on `starts`, equations with bodies of their own taken as a whole."""
-    found = set(starts)
-    for eqn in jaxpr.eqns:
-        if any(not isinstance(v, Literal) and v in found for v in eqn.invars):
-            found.update(eqn.outvars)
-    return found

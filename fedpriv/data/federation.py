@@ -1,8 +1,6 @@
 """The federation: who holds which examples.
 
-The examples are stored once, on the device; a partition among the clients is a table of row
-numbers. So several partitions (one per seed) cost only their index tables, and a client's batch is
-a gather.
+The examples are stored once, on the device; a partition is a table of row numbers, and a client's batch a gather.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +21,13 @@ PyTree = Any
 class Federation:
     """Examples, and their partition among clients and server; a pytree of device arrays.
 
+    After `stack`, `rows`, `size` and `public` have a leading axis of seeds and `examples` has not.
+
     Attributes:
         examples: leaves [total, ...], in their own data type (uint8 stays uint8).
         rows: i32[clients, capacity], the rows of `examples` each client holds.
-        size: i32[clients], how many of its rows count; those beyond are padding and repeat the
-            client's own first row, so that a gather never touches another client's data.
+        size: i32[clients], how many of its rows count; those beyond are padding and repeat the client's own first row.
         public: i32[p], rows the server holds as public examples, and no client; may be empty.
-
-    After `stack`, `rows`, `size` and `public` have a leading axis of seeds and `examples` has not:
-    `jax.vmap(f, in_axes=(Federation(examples=None, rows=0, size=0, public=0),))`.
     """
 
     examples: PyTree
@@ -77,8 +73,9 @@ class Federation:
             num_classes: if given, the leaf `label` must hold integers in [0, num_classes).
 
         Raises:
-            ValueError: leaves of different length; NaN or infinity in a leaf; a label that is no
-                class; an empty client; a row out of range, or given twice.
+            ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client; a row
+                out of
+                range, or given twice.
         """
         total = check_lengths(examples)
         if num_classes is not None:
@@ -121,12 +118,11 @@ def stack(federations: Sequence[Federation]) -> Federation:
     """One federation with a leading axis of seeds, from partitions of the same stored examples.
 
     Args:
-        federations: partitions with the same number of clients and of public rows; make the first
-            with `from_arrays` and the others with its `repartition`.
+        federations: with the same number of clients and of public rows, made by `repartition` of the first.
 
     Returns:
-        Federation with rows i32[seeds, clients, capacity] (padded to the greatest capacity),
-        size i32[seeds, clients], public i32[seeds, p], and the examples as they are.
+        Federation with rows i32[seeds, clients, capacity] (padded to the greatest capacity), size i32[seeds, clients],
+        public i32[seeds, p], and the examples as they are.
 
     Raises:
         ValueError: nothing to stack; other examples; unequal numbers of clients or public rows.
@@ -186,7 +182,4 @@ def _assign(
     size, rows, shared = held_rows(clients, public, total)
     table = np.repeat(rows[np.cumsum(size) - size, None], size.max(), axis=1)  # first rows
     table[np.arange(size.max()) < size[:, None]] = rows
-    return Federation(
-        examples,
-        *(jnp.asarray(x, jnp.int32) for x in (table, size, shared)),
-    )
+    return Federation(examples, *(jnp.asarray(x, jnp.int32) for x in (table, size, shared)))

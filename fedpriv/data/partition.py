@@ -1,16 +1,10 @@
-"""Partitions of a dataset among clients, on the host.
+"""Partitions of a dataset among clients, on the host: for each client an array of row numbers, i64[...].
 
-Every function returns a list with one array of row numbers (int64) per client, for
-`Federation.from_arrays`. Every distributed row is given to exactly one client; none is dropped.
-
-One convention throughout: the second argument describes *all* examples (their number, their labels
-i[N], or their keys), and `rows` names those to be distributed (default: all N). So public rows are
-taken out first::
+The second argument describes *all* examples (their number, labels or keys), `rows` those to be distributed, of which
+every one goes to exactly one client. So public rows are taken out first::
 
     public, rest = hold_out(rng, total, 1000)
     clients = shards(rng, labels, 100, 2, rows=rest)
-
-The generator is a `numpy.random.Generator`; the same seed gives the same partition.
 """
 
 import numpy as np
@@ -45,14 +39,11 @@ def hold_out(
 def iid(
     rng: Generator, total_or_rows: int | ArrayLike, clients: int, *, rows: ArrayLike | None = None
 ) -> list[np.ndarray]:
-    """Uniformly at random, in sizes that are equal up to one.
+    """Uniformly at random, in sizes that are equal up to one; i64[...] for each client.
 
     Args:
         total_or_rows: the number of examples, or [n], the row numbers to distribute.
         rows: [n], the row numbers to distribute, if a number of examples is given.
-
-    Returns:
-        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1 or more than there are rows.
@@ -72,18 +63,14 @@ def shards(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Label-sorted shards: each client gets a few, so few classes (McMahan et al., 2017, Sec. 3).
+    """Label-sorted shards of equal size up to one: each client gets a few, so few classes; i64[...] for each.
 
-    H. B. McMahan et al., "Communication-efficient learning of deep networks from decentralized
-    data", AISTATS 2017, arXiv:1602.05629, use 100 clients with 2 shards of 300 each on MNIST.
-    Shard sizes are equal up to one.
+    H. B. McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017,
+    arXiv:1602.05629, Sec. 3: 100 clients with 2 shards of 300 each on MNIST.
 
     Args:
         labels: [N], the classes of all examples.
         rows: [n], the row numbers to distribute; by default all.
-
-    Returns:
-        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1; shards_per_client < 1; more shards than rows.
@@ -111,18 +98,14 @@ def similar(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """gamma%-similar data: gamma% of each client's rows i.i.d., the others sorted by label.
+    """gamma%-similar data: gamma% of each client's rows i.i.d., the others sorted by label; i64[...] for each.
 
-    S. P. Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning",
-    ICML 2020, arXiv:1910.06378, Sec. 7; also used by DP-SCAFFOLD. 100 is i.i.d., 0 sorted by label.
-    Sizes are equal up to one. The i.i.d. share of all rows is rounded once, so it can differ from
-    `percent` by one row in a client. Client i's sorted part comes before that of client i + 1.
+    S. P. Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning", ICML 2020,
+    arXiv:1910.06378, Sec. 7. Sizes are equal up to one; the i.i.d. share of all rows is rounded once, so that it can
+    differ from `percent` by one row in a client.
 
     Args:
         labels, rows: as `shards`.
-
-    Returns:
-        i64[...] for each client, its rows.
 
     Raises:
         ValueError: clients < 1 or more than there are rows; percent outside [0, 100].
@@ -149,26 +132,19 @@ def dirichlet(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Each class is divided among the clients in proportions drawn from Dirichlet(alpha).
+    """Each class is divided among the clients in proportions drawn from Dirichlet(alpha); i64[...] for each.
 
-    The idea of a Dirichlet label skew is that of T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the
-    effects of non-identical data distribution for federated visual classification",
-    arXiv:1909.06335, who draw each client's class proportions and keep its size fixed, so that some
-    examples are left over. Here the proportions are drawn per class over the clients (M. Yurochkin
-    et al., "Bayesian nonparametric federated learning of neural networks", ICML 2019,
-    arXiv:1905.12022), which gives every row to exactly one client; sizes differ. Proportions are
-    drawn anew until every client has `min_size` rows.
+    After T.-M. H. Hsu, H. Qi and M. Brown, arXiv:1909.06335, who draw each client's class proportions; here they are
+    drawn per class over the clients (M. Yurochkin et al., ICML 2019, arXiv:1905.12022), anew until every client has
+    `min_size` rows.
 
     Args:
         labels, rows: as `shards`.
         alpha: concentration; large is i.i.d., small is one class per client.
 
-    Returns:
-        i64[...] for each client, its rows.
-
     Raises:
-        ValueError: clients < 1 or more than there are rows; alpha <= 0; min_size < 1; min_size
-            not reached in 100 draws.
+        ValueError: clients < 1 or more than there are rows; alpha <= 0; min_size < 1; min_size not reached in 100
+            draws.
     """
     labels, own = _labels_and_rows(labels, rows)
     _check_clients(clients, len(own))
@@ -196,14 +172,11 @@ def dirichlet(
 
 
 def natural(keys: ArrayLike, *, rows: ArrayLike | None = None) -> list[np.ndarray]:
-    """One client per distinct key (a writer, a speaking role), in order of first appearance.
+    """One client per distinct key (a writer, a speaking role), in order of first appearance; i64[...] for each.
 
     Args:
         keys: [N], the key of every example, of any type that sorts.
         rows: as `shards`.
-
-    Returns:
-        i64[...] for each client, its rows.
 
     Raises:
         ValueError: keys is not 1-d; no rows.

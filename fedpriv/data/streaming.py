@@ -26,10 +26,11 @@ from fedpriv.data.validation import check_labels, check_lengths, converted, held
 class StreamedFederation:
     """Examples on the host, in memory or in mapped files, and their partition among clients and server.
 
-    `simulate` takes it in the place of a `Federation` and, with the default capacity, gives the same results; each
-    round's records are read, and sent to the device, while the round before runs. Values are checked when they are read
-    (a record that is NaN ends the run), for one may not want to read it all twice. What an algorithm keeps for each
-    client, such as control variates, stays on the device. Of several processes, each reads the whole cohort's records.
+    `simulate` takes it in the place of a `Federation`, with the same results; each round's records are read, and sent
+    to
+    the device, while the round before runs. Values are checked when they are read. What an algorithm keeps for each
+    client
+    stays on the device. Of several processes, each reads the whole cohort's records.
 
     Attributes:
       examples: leaves [total, ...], `np.memmap` or `np.ndarray`; sliced, never copied as a whole.

@@ -38,8 +38,7 @@ def initialize(
       coordinator: "host:port" of process 0, where it listens; the same in every process.
       num_processes: how many there are.
       process_id: which of them this is, from 0.
-      timeout: seconds until all have to be there; then the process says so in a line and ends with exit code 1 (JAX's
-        own end, later, is an abort that no caller can catch).
+      timeout: seconds until all have to be there; then the process says so in a line and ends with exit code 1.
 
     Returns:
       The number of processes.

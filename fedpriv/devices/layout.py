@@ -33,17 +33,16 @@ class Strategy:
 
     Attributes:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
-        clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory, which
-        `simulate` finds out (see `fedpriv.devices.memory`); the last three trade memory for parallel hardware.
+          clients
+        side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory.
       devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
-      convolution: `"canonical"` (fast forward convolutions for all three passes, see `fedpriv.models.conv`) or `"xla"`
-        (`lax.conv_general_dilated` with XLA's own gradients).
-      dense: `"auto"` (large dense layers in the cheapest exact form, see `fedpriv.models.dense` and
-        `fedpriv.rounds.low_rank`) or `"plain"`.
+      convolution: `"canonical"` (see `fedpriv.models.conv`) or `"xla"` (`lax.conv_general_dilated` as it is).
+      dense: `"auto"` (see `fedpriv.models.dense` and `fedpriv.rounds.low_rank`) or `"plain"`.
 
     Raises:
       ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
-        do not have in equal parts.
+          do
+        not have in equal parts.
     """
 
     clients: Literal["map", "vmap", "fit"] | int = "map"

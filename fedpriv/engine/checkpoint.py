@@ -1,25 +1,24 @@
-"""Checkpoints of a run: written by orbax while it goes on, so that the same call goes on where it was stopped."""
+"""Checkpoints of a run, so that the same call goes on where it was stopped."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from fedpriv.core.types import State
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.run_state import Snapshot
-from fedpriv.engine.serialization import digest, joined, packed, split, unpacked
+from fedpriv.engine.serialization import packed, read, unpacked, write
 
 KEPT = 2  # if the last one turns out to be damaged, there is the one before
 
@@ -83,49 +82,24 @@ class Checkpoints:
             raise ValueError(
                 f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
             ) from None
-        keeper = Keeper(self, folder, json.loads(json.dumps({**self.settings, **given})))
         try:
-            yield keeper
+            yield Keeper(self, folder, json.loads(json.dumps({**self.settings, **given})))
         finally:
-            keeper.close()
             if made and not any(folder.iterdir()):
                 folder.rmdir()
 
 
 class Keeper:
-    """An open folder of checkpoints. orbax is imported when there is something to read or to write."""
+    """A folder of checkpoints, each a file ROUND.npz."""
 
     def __init__(self, checkpoints: Checkpoints, folder: Path, wanted: dict[str, Any]):
         self._settings, self._folder, self._wanted = checkpoints, folder, wanted
         self._round, self._time = 0, time.monotonic()
 
-    @cached_property
-    def _manager(self) -> Any:
-        import orbax.checkpoint as ocp
-
-        me = jax.process_index()
-        alone = ocp.options.MultiprocessingOptions(
-            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"checkpoint{me}"
-        )
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=KEPT,
-            create=False,
-            cleanup_tmp_directories=me == 0,
-            read_only=me != 0,
-            enable_async_checkpointing=False,
-            multiprocessing_options=alone,
-        )
-        return ocp.CheckpointManager(self._folder, options=options)
-
-    def _steps(self) -> list[int]:
+    def _files(self) -> list[tuple[int, Path]]:
         """Rounds of which there is a checkpoint, last first."""
-        there = self._folder.is_dir() and any(self._folder.iterdir())
-        return sorted(self._manager.all_steps(), reverse=True) if there else []
-
-    def close(self) -> None:
-        """Lets go of the folder."""
-        if "_manager" in vars(self):
-            self._manager.close()
+        files = self._folder.glob("*.npz")
+        return sorted(((int(f.stem), f) for f in files if f.stem.isdecimal()), reverse=True)
 
     def load(self, like: State) -> Snapshot | None:
         """The last snapshot that can be read, if any; `like` is a state of the same shapes.
@@ -134,34 +108,24 @@ class Keeper:
           OtherRunError: it is of another run; names all that differs.
           ValueError: as which that can be caught, too.
         """
-        for step in self._steps():
+        for round, file in self._files():
             try:
-                arrays, about = self._read(step)
+                named, about = read(file)
             except Exception as error:  # whatever a damaged file makes the reader raise
                 reason = " ".join(str(error).split())[:200]
                 self._settings.say(
-                    f"checkpoint of round {step} in {self._settings.folder} cannot be read ({reason}); the one "
+                    f"checkpoint of round {round} in {self._settings.folder} cannot be read ({reason}); the one "
                     "before it is taken"
                 )
                 continue
             layout = self._agreed(about["settings"])
             try:
-                snapshot = unpacked(arrays, about["run"], like, layout)
+                snapshot = unpacked(named, about["run"], like, layout)
             except ValueError as error:
                 raise OtherRunError(self._refusal(str(error))) from None
             self._round = snapshot.round
             return snapshot
         return None
-
-    def _read(self, step: int) -> tuple[list[np.ndarray], dict[str, Any]]:
-        import orbax.checkpoint as ocp
-
-        items = ocp.args.Composite(about=ocp.args.JsonRestore(), arrays=ocp.args.StandardRestore())
-        found = self._manager.restore(step, args=items)
-        content, about = np.asarray(found.arrays["content"]), found.about
-        if digest(content, about["run"]) != about["digest"]:
-            raise ValueError("its content has changed")
-        return split(content, about["run"]), about
 
     def _agreed(self, there: dict[str, Any]) -> Strategy:
         """The layout; another one would add in another order, and free memory may not be what it was."""
@@ -181,9 +145,11 @@ class Keeper:
     def begin(self, saved: Snapshot | None) -> None:
         """After `load`, in all processes: from here on the folder is written to."""
         if jax.process_index() == 0:
-            for step in self._steps():
-                if step > self._round:  # it could not be read
-                    self._manager.delete(step)
+            for round, file in self._files():
+                if round > self._round:  # it could not be read
+                    file.unlink()
+            for unfinished in self._folder.glob("*.npz.tmp"):
+                unfinished.unlink()
         if saved and self._settings.on_resume:
             self._settings.on_resume(saved.evaluations)
 
@@ -198,24 +164,20 @@ class Keeper:
             self._round, self._time = round, time.monotonic()
 
     def _save(self, snapshot: Snapshot) -> None:
-        import orbax.checkpoint as ocp
-
-        arrays, run = packed(snapshot)
+        named, run = packed(snapshot)
         settings = self._wanted | {"layout": asdict(snapshot.layout)}
-        # One array: where one of several cannot be read, orbax leaves the others' reads to a loop that it has closed.
-        content = joined(arrays)
-        about = {"settings": settings, "run": run, "digest": digest(content, run)}
-        items = ocp.args.Composite(
-            about=ocp.args.JsonSave(about), arrays=ocp.args.StandardSave({"content": content})
-        )
+        path = self._folder / f"{snapshot.round}.npz.tmp"
         try:
-            self._manager.save(snapshot.round, args=items)
-        except (
-            Exception
-        ) as error:  # the disk is full, or gone: the run is worth more than its checkpoint
-            reason = " ".join(str(error).split())[:200]
+            with path.open("wb") as file:
+                write(file, named, {"settings": settings, "run": run})
+                file.flush()
+                os.fsync(file.fileno())
+            path.rename(path.with_suffix(""))
+            for _, old in self._files()[KEPT:]:
+                old.unlink()
+        except OSError as error:  # the disk is full: the run is worth more than its checkpoint
             self._settings.say(
-                f"checkpoint of round {snapshot.round} in {self._settings.folder} cannot be written ({reason}); "
+                f"checkpoint of round {snapshot.round} in {self._settings.folder} cannot be written ({error}); "
                 "training goes on"
             )
 

@@ -1,12 +1,11 @@
-"""Snapshots as named arrays and JSON, to the bit."""
+"""Snapshots as named arrays and JSON, to the bit, in one file."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
@@ -42,8 +41,8 @@ def to_device(state: State, like: State) -> State:
     return jax.tree.map(restored, state, like)
 
 
-def packed(snapshot: Snapshot) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """Arrays [...] of any data type, and what JSON holds: their names, data types and shapes, and the numbers."""
+def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays [...] of any data type by name, and the rest as JSON."""
     done = snapshot.evaluations
     named = _named(snapshot.state)
     named |= {f"evaluations.{n}": np.array([getattr(e, n) for e in done]) for n in ARRAYS}
@@ -51,31 +50,28 @@ def packed(snapshot: Snapshot) -> tuple[list[np.ndarray], dict[str, Any]]:
     for kind, names in of_each.items():
         for name in names:
             named[f"{kind}.{name}"] = np.array([getattr(e, kind)[name] for e in done])
-    arrays = list(named.values())
     about: dict[str, Any] = {
         "round": snapshot.round,
         "sent": snapshot.sent,
         "received": snapshot.received,
         "evaluated": [e.round for e in done],
-        "arrays": [[name, a.dtype.name, list(a.shape)] for name, a in named.items()],
         **of_each,
     }
-    return arrays, about
+    return named, about
 
 
 def unpacked(
-    arrays: Sequence[np.ndarray], about: Mapping[str, Any], like: State, layout: Strategy
+    named: Mapping[str, np.ndarray], about: Mapping[str, Any], like: State, layout: Strategy
 ) -> Snapshot:
     """The inverse of `packed`, which leaves out the layout.
 
     Args:
-      arrays, about: as `packed` gives them.
+      named, about: as `packed` gives them.
       like: a state of the same structure, with its leading axis of seeds.
 
     Raises:
       ValueError: the state has other leaves, shapes or types than `like`; names the first.
     """
-    named = {name: array for (name, *_), array in zip(about["arrays"], arrays, strict=True)}
     wanted = _named(to_host(like))
     there = {name: array for name, array in named.items() if name.startswith("state")}
     for name in dict.fromkeys([*wanted, *there]):
@@ -102,36 +98,19 @@ def unpacked(
     )
 
 
-def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """u8[bytes], one after another, of arrays [...]."""
-    return np.frombuffer(b"".join(array.tobytes() for array in arrays), np.uint8)
+def write(file: BinaryIO, named: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+    """Arrays [...] by name and JSON as one .npz, whose checksums tell damage."""
+    kinds = {name: array.dtype.name for name, array in named.items()}  # NumPy's own lack bfloat16
+    np.savez(file, *named.values(), about=np.array(json.dumps([kinds, about])))
 
 
-def split(content: np.ndarray, about: Mapping[str, Any]) -> list[np.ndarray]:
-    """The inverse of `joined`.
-
-    Args:
-      content: u8[bytes].
-      about: as `packed` gives it, with the arrays' data types and shapes.
-
-    Raises:
-      ValueError: it has not as many bytes.
-    """
-    kinds = [(np.dtype(dtype), shape) for _, dtype, shape in about["arrays"]]
-    ends = np.cumsum([0, *(dtype.itemsize * math.prod(shape) for dtype, shape in kinds)])
-    if content.shape != (ends[-1],):
-        raise ValueError(f"it has {content.size} bytes in place of {ends[-1]}")
-    return [
-        content[start:end].copy().view(dtype).reshape(shape)
-        for start, end, (dtype, shape) in zip(ends[:-1], ends[1:], kinds, strict=True)
-    ]
-
-
-def digest(content: np.ndarray, about: Mapping[str, Any]) -> str:
-    """Hexadecimal, of every bit of `joined` arrays, u8[bytes], and of the JSON that `packed` gives."""
-    found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    found.update(content.data)
-    return found.hexdigest()
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The inverse: arrays [...] by name and JSON."""
+    with path.open("rb") as file, np.load(file) as found:
+        kinds, about = json.loads(str(found["about"]))
+        arrays = [found[f"arr_{i}"] for i in range(len(kinds))]
+    named = {name: a.view(kind) for (name, kind), a in zip(kinds.items(), arrays, strict=True)}
+    return named, about
 
 
 def _named(state: PyTree) -> dict[str, np.ndarray]:

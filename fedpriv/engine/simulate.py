@@ -73,9 +73,10 @@ def simulate(
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
 
     Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1), `fold_in(root, 0)`
-    that of the initial parameters. The partition is not drawn here: pass one federation per seed to vary it.
-
-    With several processes (`fedpriv.distributed`) all call it with the same arguments, and all get the results.
+    that
+    of the initial parameters. With several processes (`fedpriv.distributed`) all call it with the same arguments, and
+    all
+    get the results.
 
     Args:
       algorithm: what to train.
@@ -89,15 +90,13 @@ def simulate(
       on_evaluation: called with each `Evaluation` as soon as it is there. If it raises KeyboardInterrupt, the run ends
         there, with a checkpoint.
       checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
-        to the same results, bit for bit; the history has the evaluations before it, too (`on_evaluation` is not called
-        for them, and `compile_seconds` are this call's).
+         to the same results, bit for bit; the history has the evaluations before it, too.
       compiler: what compiles the rounds (those of a federation in memory), by default `jax.jit`.
 
     Raises:
-      ValueError: rounds, every or the number of seeds below 1, a Model or a Dataset where a part of it belongs, what
-        the algorithm's `init` finds wrong, arguments that are not the same in every process, what `one_per_seed` and
-        `streamed_chunk` find wrong with a streamed federation, or checkpoints of another run: of other settings, data,
-        noise, cohorts, layout of clients, or shapes of the state; what `check_launch` finds.
+      ValueError: an argument out of range or of the wrong kind, what `init`, `check_launch` or a streamed federation's
+        reading finds wrong, arguments that are not the same in every process, or checkpoints of another run: of other
+        settings, data, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round: what, and in which line.
       DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
     """
@@ -261,10 +260,7 @@ def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederati
 
 
 def _initial(
-    algorithm: Algorithm,
-    params: Any,
-    federation: Federation | list[StreamedFederation],
-    roots: Key,
+    algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
     init, first = params if callable(params) else lambda _: params, _one(federation)
     return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])

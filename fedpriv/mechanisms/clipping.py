@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import dimension, flatten, unflatten, widened
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, padded_length
@@ -25,23 +26,25 @@ Bound: TypeAlias = float | jax.Array
 class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
-    With a finite C, a contribution whose norm is NaN or infinite becomes 0, so that the bounds hold for it, too; a norm
-    is infinite from 1.8e19 on, as float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded
-    to m = 2^L entries: noise is added to those, and what is cut off afterwards is post-processing.
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0; a norm is infinite from 1.8e19 on, as
+    float32
+    cannot hold its square. Sets of Haar coefficients are sets of vectors padded to m = 2^L entries.
 
     Attributes:
       clip: (contribution, C) -> (bounded contribution, of 32 bits or more, its norm before).
       length: sup ||u||_2 for C = 1.
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
-        than sqrt(m) times `length`, which always bounds it.
+          than
+        sqrt(m) times `length`, which always bounds it.
       worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
-        isotropic noise and by noise on Haar coefficients. Where d is no power of two, `coefficients` and Haar noise
-        have a somewhat larger bound than it reaches.
+          isotropic
+        noise and by noise on Haar coefficients (there, for d no power of two, only nearly so).
       dimension: number of coordinates d, if it is for one number only.
       tensors: that contributions have, if they are clipped one by one.
-      scales: (norms of the tensors, C) -> what each tensor is multiplied by, for clipping that needs no more than those
-        norms (trees of f32[...]); None for other clipping.
-      seal: what the lengths were proved of, see `constructed`; whoever makes a clipping by hand leaves it out.
+      scales: (norms of the tensors, C) -> what each tensor is multiplied by (trees of f32[...]), for clipping that
+          needs no
+        more than those norms; else None.
+      seal: see `fedpriv.core.provenance`; whoever makes a clipping by hand leaves it out.
     """
 
     clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
@@ -52,15 +55,6 @@ class Clipping(NamedTuple):
     tensors: int = 1
     scales: Callable[[PyTree, Bound], PyTree] | None = None
     seal: tuple = ()
-
-    @property
-    def constructed(self) -> bool:
-        """Whether the lengths are what this module proved of `clip` and `scales`, none of them replaced since."""
-        return self.seal == (*self[:2], self.weighted_length, self.scales)
-
-    def sealed(self) -> Clipping:
-        """The same, as one whose lengths are proved."""
-        return self._replace(seal=(*self[:2], self.weighted_length, self.scales))
 
 
 def flat() -> Clipping:
@@ -73,7 +67,7 @@ def flat() -> Clipping:
         whole = over_tensors(norms)
         return spread(_scale(whole, bound, whole), norms)
 
-    return Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales).sealed()
+    return sealed(Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales))
 
 
 def per_layer(tensors: int) -> Clipping:
@@ -95,7 +89,7 @@ def per_layer(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(tensors**-0.5, size) for size in _sizes(d, tensors)]
 
-    return Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales).sealed()
+    return sealed(Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales))
 
 
 def separately(tensors: int) -> Clipping:
@@ -122,9 +116,9 @@ def separately(tensors: int) -> Clipping:
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
 
-    return Clipping(
-        _by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales
-    ).sealed()
+    return sealed(
+        Clipping(_by_tensors(scales), math.sqrt(tensors), worst, tensors=tensors, scales=scales)
+    )
 
 
 def coefficients(d: int) -> Clipping:
@@ -147,7 +141,7 @@ def coefficients(d: int) -> Clipping:
         return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
-    return Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d).sealed()
+    return sealed(Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d))
 
 
 def per_level(d: int) -> Clipping:
@@ -182,7 +176,7 @@ def per_level(d: int) -> Clipping:
         # One coefficient of each level, all at their bounds.
         return inverse_haar(jnp.zeros(m).at[jnp.array([0, *starts])].set(jnp.array(limits)), d)
 
-    return Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d).sealed()
+    return sealed(Clipping(clip, 1.0, worst, math.sqrt(m.bit_length()), d))
 
 
 def _constant(norm: float, d: int) -> jax.Array:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
@@ -52,7 +53,7 @@ class Mechanism(NamedTuple):
       tensors: least number of them: one for each tensor that is clipped by itself.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
       parts: of a `joint` mechanism.
-      seal: what the multiplier was proved of, see `constructed`; whoever makes a mechanism by hand leaves it out.
+      seal: see `fedpriv.core.provenance`; whoever makes a mechanism by hand leaves it out.
     """
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
@@ -87,16 +88,6 @@ class Mechanism(NamedTuple):
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each part of a run."""
         return ((rounds, self.certified_multiplier),)
-
-    @property
-    def constructed(self) -> bool:
-        """Whether the multiplier is what this module proved of `clip` and `perturb`, none of them replaced since."""
-        whole = len(self.seal) == len(self) - 1
-        return whole and all(a is b for a, b in zip(self.seal, self, strict=False))
-
-    def sealed(self) -> Mechanism:
-        """The same, as one whose multiplier is proved."""
-        return self._replace(seal=self[:-1])
 
 
 def mechanism(
@@ -158,15 +149,13 @@ def mechanism(
             tensors=clipping.tensors,
             at=at,
         )
-        return made.sealed() if clipping.constructed and noise.constructed else made
+        return sealed(made) if constructed(clipping) and constructed(noise) else made
 
     return at(clip_norm, float(noise_multiplier))
 
 
 def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each of the sum (Appendix A).
-
-    `clip_norm = inf` with `noise_multiplier = 0` is no mechanism at all.
 
     Formal guarantees: those of `mechanism`, with multiplier sigma.
 
@@ -179,14 +168,13 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
 def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
     """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
 
+    Formal guarantees: as `gaussian`, with the l1 norm: (1 / noise_multiplier, 0)-differentially private per
+        contribution
+    removed or added (Dwork, McSherry, Nissim and Smith 2006).
+
     Args:
       clip_norm: C.
       noise_multiplier: scale of the noise over C.
-
-    Formal guarantees:
-      As `gaussian`, with the l1 norm: the sum is a Laplace mechanism of scale over sensitivity `noise_multiplier` per
-      contribution removed or added, that is (1 / noise_multiplier, 0)-differentially private (Dwork, McSherry, Nissim
-      and Smith 2006).
 
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, a negative multiplier, or noise without a finite clip norm.
@@ -207,7 +195,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
         whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
     )
-    return made.sealed()
+    return sealed(made)
 
 
 def _times(u: PyTree, bound: Bound) -> PyTree:
@@ -340,4 +328,4 @@ def joint(*parts: Mechanism) -> Mechanism:
         tensors=parts[0].tensors,
         parts=parts,
     )
-    return made.sealed() if all(part.constructed for part in parts) else made
+    return sealed(made) if all(map(constructed, parts)) else made

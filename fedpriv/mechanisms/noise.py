@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Clipping
@@ -26,7 +27,7 @@ class Noise(NamedTuple):
       reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
       whiten: u -> Sigma^-1/2 u, f32[...] of independent entries of variance 1 if u is noise of this distribution.
       dimension: number of coordinates, if it is for one number only.
-      seal: what the reach was proved of, see `constructed`; whoever makes a noise by hand leaves it out.
+      seal: see `fedpriv.core.provenance`; whoever makes a noise by hand leaves it out.
     """
 
     draw: Callable[[Key, PyTree], PyTree]
@@ -35,15 +36,6 @@ class Noise(NamedTuple):
     dimension: int | None = None
     seal: tuple = ()
 
-    @property
-    def constructed(self) -> bool:
-        """Whether `reach` is what this module proved of `draw`, neither replaced since."""
-        return self.seal == self[:2]
-
-    def sealed(self) -> Noise:
-        """The same, as one whose reach is proved."""
-        return self._replace(seal=self[:2])
-
 
 def isotropic() -> Noise:
     """N(0, 1) on every coordinate: the Gaussian mechanism (Dwork and Roth 2014, Appendix A)."""
@@ -51,7 +43,7 @@ def isotropic() -> Noise:
     def draw(key: Key, like: PyTree) -> PyTree:
         return unflatten(jax.random.normal(key, (dimension(like),), width(like)), widened(like))
 
-    return Noise(draw, lambda clipping: clipping.length, flatten).sealed()
+    return sealed(Noise(draw, lambda clipping: clipping.length, flatten))
 
 
 def haar_noise(d: int, form: Form = "averaging") -> Noise:
@@ -85,7 +77,7 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
         z = haar(flatten(u), form)
         return z / _weighted(jnp.ones(m, z.dtype)) if averaging else z
 
-    return Noise(draw, reach, whiten, d).sealed()
+    return sealed(Noise(draw, reach, whiten, d))
 
 
 def _weighted(z: jax.Array) -> jax.Array:

@@ -95,8 +95,7 @@ class MLP(nn.Module):
 class CNN(nn.Module):
     """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
 
-    `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters), which Fed-SMP
-    uses on Fashion-MNIST; `CNN((64, 128), (384, 192), 10)` on 32 x 32 x 3 the one it uses on SVHN (3,431,754).
+    `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters).
 
     Attributes:
       filters: number of each convolution's.
@@ -154,17 +153,13 @@ def svhn_cnn(weights: Weights = "flax") -> Model:
 def small_mnist_cnn() -> Model:
     """Convolutions of 8 and 16 filters, a dense layer of 32: 28,874 parameters, for per-record gradients.
 
-    The wavelet paper shows its CNN for MNIST and Fashion-MNIST as a picture only (Figure 5: convolutions, each with
-    pooling, then dense layers); this is one of that kind, whose gradient fills a Haar transform of 2^15.
+    Of the kind of the wavelet paper's Figure 5, which gives no sizes; its gradient fills a Haar transform of 2^15.
     """
     return classifier(CNN((8, 16), (32,), 10), (28, 28, 1))
 
 
 def small_cifar10_cnn() -> Model:
-    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters.
-
-    Deeper than `small_mnist_cnn`, as Figure 6 of the wavelet paper is than Figure 5.
-    """
+    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters (cf. Figure 6 there)."""
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
 
 

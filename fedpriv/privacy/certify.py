@@ -6,19 +6,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import ModuleType
 
-from fedpriv.privacy import known_cohort, third_party
 from fedpriv.privacy.arguments import require, require_delta
+from fedpriv.privacy.assumptions import assumptions
+from fedpriv.privacy.curves import epsilon_of_mixture
+from fedpriv.privacy.cuts import is_cut
+from fedpriv.privacy.losses import pld_epsilon
+from fedpriv.privacy.participations import participations
 from fedpriv.privacy.reading import is_exact, read
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import NOISE, VIEWS, Certificate, Release
-from fedpriv.privacy.sampling import Poisson, WithReplacement
+from fedpriv.privacy.release import VIEWS, Certificate, Release
+from fedpriv.privacy.renyi import rdp_epsilon
+from fedpriv.privacy.sampling import WithReplacement, takes_all
 
 # dp-accounting fails where sigma^-2 underflows or e^(1 / b) overflows.
 _LOUDEST = 1e6
 _LEAST = {"gaussian": 1e-4, "laplace": 5e-3}
 
+_ANALYTIC = "analytic Gaussian curve, root rounded up"
+_BOUNDS = {
+    "PLD": "upper: privacy losses are discretised pessimistically (connect the dots)",
+    "RDP": "upper: Rényi orders 1.1 to 1024, conversion of Canonne, Kamath and Steinke",
+}
 _NO_BOUND = (
     "no accountant has a finite number at this delta: it is below what rounding, or the chance that a cohort is cut "
     "to its capacity, leaves of it, or there is too little noise; raise delta, the capacity or the noise"
@@ -33,10 +42,8 @@ def certify_releases(
     Several of this view are composed, with cohorts drawn independently (see `Release` for what shares a cohort). The
     smaller of the accountants' epsilons is reported and both are kept.
 
-    Formal guarantees: epsilon is an upper bound; see `third_party.epsilons` for the view that
-    does not know the cohort and `known_cohort.epsilons` for the others and where everyone takes
-    part. Floating-point rounding is allowed for but not proved. Nothing released (no rounds,
-    infinite multipliers) gives 0, a multiplier of 0 gives infinity.
+    Formal guarantees: epsilon is an upper bound, see `epsilons_of`. Floating-point rounding is allowed for but not
+    proved. Nothing released (no rounds, infinite multipliers) gives 0, a multiplier of 0 gives infinity.
 
     Raises:
         ValueError: for a delta, view or fraction that is not allowed, a view without a release, releases of
@@ -85,21 +92,12 @@ def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificat
 def _composed(active: Sequence[Release], template: Certificate, honest: float) -> Certificate:
     delta, view = template.delta, template.view
     relation = relation_of(active, view)
-    hidden = relation != "zero_out"
-    route = _route(hidden)
-    epsilons = dict(_epsilons(hidden, read(active), relation, delta))
+    epsilons = dict(epsilons_of(read(active), relation, delta))
     accountant = min(epsilons, key=lambda name: epsilons[name])
-    bound = third_party.BOUNDS[accountant]
+    bound = _BOUNDS[accountant]
     if accountant == "PLD" and is_exact(read(active), relation):
-        bound = known_cohort.bound(active, view)
-    texts = route.assumptions(active)
-    if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
-        texts = (
-            *texts,
-            "the weights that cohorts are drawn by, such as clients' sizes, are public",
-        )
-    if view == "server_secagg" and any(r.noise_is_split for r in active):
-        texts = (*texts, "secure aggregation shows nothing but the sum")
+        bound = _of_mixture(active, view)
+    texts = assumptions(active, view, relation, honest)
     if math.isinf(epsilons[accountant]):
         bound = "no finite bound"
         texts = (_NO_BOUND, *texts)
@@ -109,20 +107,50 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
         relation=relation,
         accountant=accountant,
         bound=bound,
-        assumptions=(*texts, *_shares(active, relation, honest), *NOISE),
+        assumptions=texts,
         epsilons=epsilons,
     )
 
 
-def _route(hidden: bool) -> ModuleType:
-    return third_party if hidden else known_cohort
-
-
 @lru_cache(maxsize=256)  # at record level, and where everyone takes part, the views see the same
-def _epsilons(
-    hidden: bool, releases: tuple[Release, ...], relation: str, delta: float
-) -> dict[str, float]:
-    return _route(hidden).epsilons(releases, relation, delta)
+def epsilons_of(releases: tuple[Release, ...], relation: str, delta: float) -> dict[str, float]:
+    """Accountant -> epsilon.
+
+    Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`. Where Gaussian noise
+    is all that is secret, "PLD" is exact: delta(eps) = E_n[delta_Gauss(eps; sqrt(sum_k n_k / multiplier_k^2))], n_k ~
+    Bin(steps_k, rate_k) independent, solved for eps; it is attained by a unit that always contributes in one
+    direction at full norm.
+
+    *Why the mixture is right.* The output is the pair (B, Y): the pattern B of who took part, and the releases Y.
+    Under zero-out B has the same law for both neighbours, because cohorts are drawn without looking at the data. So
+    H_a((B, Y) || (B, Y')) = sum_b Pr[b] H_a(Y | b || Y' | b). Given b with n participations, each of them is a
+    Gaussian release of a unit of whitened norm at most 1 / multiplier that may depend on the past; together they are
+    dominated by one Gaussian with separation sqrt(n) / multiplier (Dong, Roth and Su 2022).
+
+    A cohort cut to a capacity is counted at the rate before the cut: the true count is stochastically smaller.
+
+    Args:
+        releases: as `read` gives them.
+        relation: "add_or_remove", "replace_one" or "zero_out".
+        delta: probability, in (0, 1); an average over the draw of the cohorts, where the view knows them.
+    """
+    if is_exact(releases, relation):
+        found = {"PLD": epsilon_of_mixture(*participations(releases, relation), delta)}
+    else:
+        found = {"PLD": pld_epsilon(releases, relation, delta)}
+    by_rdp = rdp_epsilon(releases, relation, delta)
+    return found if by_rdp is None else found | {"RDP": by_rdp}
+
+
+def _of_mixture(releases: Sequence[Release], view: str) -> str:
+    """Which side of the truth the exact Gaussian number lies on."""
+    drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
+    exact = all(r.noise_is_split for r in releases) and not any(
+        is_cut(d) or isinstance(d, WithReplacement) for d in drawn
+    )
+    if view == "third_party":  # which need not know who takes part
+        exact &= all(map(takes_all, drawn))
+    return f"upper, attained in the worst case: {_ANALYTIC}" if exact else f"upper: {_ANALYTIC}"
 
 
 def _within_range(release: Release) -> Release:
@@ -136,36 +164,3 @@ def _within_range(release: Release) -> Release:
         f"the noise is {release.multiplier:.3g} of what it hides, too little for a finite number"
     )
     return replace(release, multiplier=0.0, reason=reason)
-
-
-def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
-    """What is assumed of those who add the noise."""
-    texts = []
-    if any(release.server_adds_noise for release in active):
-        texts.append(
-            "the server adds all of the noise to the sum in every round, also in one that nobody joins, and shows "
-            "nothing else"
-        )
-    if not all(release.noise_is_split or release.server_adds_noise for release in active):
-        texts.append("whoever holds the unit adds that noise itself, before anything leaves it")
-    if not any(release.noise_is_split for release in active):
-        return tuple(texts)
-    if honest == 1:
-        texts.append(
-            "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; if only "
-            "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)"
-        )
-    else:
-        texts.append(
-            f"{honest:.4g} of the noise's variance is added and unknown to the view; how much more there is "
-            "depends neither on the unit nor on who takes part"
-        )
-    if relation != "zero_out":
-        if any(isinstance(release.sampling, Poisson) for release in active):
-            texts.append("the noise is whole in every round, also in one that nobody joins")
-        if honest < 1:
-            texts.append(
-                "who does not add its share drops out or colludes without telling whether it took part: with the "
-                "size of the cohort that would say something of the others"
-            )
-    return tuple(texts)

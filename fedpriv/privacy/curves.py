@@ -1,8 +1,7 @@
-"""Privacy curves delta(epsilon) of Gaussian and Laplace releases, in closed form.
+"""Privacy curves of single and once-composed noise releases, in closed form.
 
-A curve is the hockey-stick divergence H_{e^eps}(P || Q) = sup_S P(S) - e^eps Q(S) of a pair that no
-two neighbours exceed. All functions take arrays, work in logarithms and are checked against
-numerical integration in the tests.
+A curve is the hockey-stick divergence H_{e^eps}(P || Q) = sup_S P(S) - e^eps Q(S) of a pair that no two neighbours
+exceed. All functions take arrays, and work in logarithms.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ Curve = Callable[[ArrayLike, ArrayLike], Floats]
 def gaussian_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
     """delta(epsilon) of N(separation, 1) against N(0, 1), for any real epsilon.
 
-    Formal guarantees: exact (Balle and Wang 2018, Theorem 8); `separation` is sqrt(steps) /
-    multiplier for composed, also adaptively composed, Gaussian releases (Dong, Roth and Su 2022,
-    Corollary 3.3).
+    Formal guarantees: exact (Balle and Wang 2018, Theorem 8); `separation` is sqrt(steps) / multiplier for composed,
+        also
+    adaptively composed, Gaussian releases (Dong, Roth and Su 2022, Corollary 3.3).
 
     Args:
         epsilon: f64[...], nats.
-        separation: f64[...], distance of the means in standard deviations, above 0; broadcast against
-            `epsilon`.
+        separation: f64[...], distance of the means in standard deviations, above 0.
     """
     from scipy.special import log_ndtr
 
@@ -41,14 +39,16 @@ def gaussian_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
 def laplace_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
     """delta(epsilon) of Laplace(separation, 1) against Laplace(0, 1), for any real epsilon.
 
-    Formal guarantees: exact on the line, and a bound for any vector release with independent Laplace
-    noise and l1 distance `separation`. For one shift of a + b the privacy loss is
-    a + b - 2 U, U = min(W, a + b), W being 0 or Exp(1) with probability 1/2 each; for shifts a and b along
-    two axes it is the same with U = min(W, a) + min(W', b). Both have
-    delta = integral of 2 e^(2u + eps - a - b) Pr[U <= u] over u from 0 to (a + b - eps) / 2. The two
-    Pr[U <= u] cross once, the single shift's being larger near 0, and over the whole range, where
-    delta = 1 - e^eps for both, the integrals agree: so up to any u the single shift's is the larger. More
-    axes: by induction, as composing keeps the order.
+    Formal guarantees: exact on the line, and a bound for any vector release with independent Laplace noise and l1
+        distance
+    `separation`. For one shift of a + b the privacy loss is a + b - 2 U, U = min(W, a + b), W being 0 or Exp(1) with
+    probability 1/2 each; for shifts a and b along two axes it is the same with U = min(W, a) + min(W', b). Both have
+    delta
+    = integral of 2 e^(2u + eps - a - b) Pr[U <= u] over u from 0 to (a + b - eps) / 2. The two Pr[U <= u] cross once,
+    the
+    single shift's being larger near 0, and over the whole range the integrals agree: so up to any u the single shift's
+    is
+    the larger. More axes: by induction.
 
     Args:
         epsilon: f64[...], nats.
@@ -68,9 +68,9 @@ def remove_delta(
 ) -> Floats:
     """delta(epsilon >= 0), f64[...], of (1 - rate) P + rate Q against P, for Q = P moved by 1 / multiplier.
 
-    Formal guarantees: exact. Splitting off the common part of the two distributions leaves
-    rate * delta_0(log(1 + (e^eps - 1) / rate)), delta_0 the curve of Q against P (Balle, Barthe and
-    Gaboardi 2018, Theorem 2).
+    Formal guarantees: exact, rate * delta_0(log(1 + (e^eps - 1) / rate)), delta_0 the curve of Q against P (Balle,
+        Barthe
+    and Gaboardi 2018, Theorem 2).
 
     Args:
         epsilon: f64[...], nats.
@@ -89,26 +89,18 @@ def replace_delta(
 ) -> Floats:
     """Dominating curve, f64[...], of a fixed-size cohort without replacement, when one unit is replaced.
 
-    For epsilon >= 0 this is `remove_delta` at the *replace-one* multiplier; for epsilon < 0 it is
-    1 - e^eps + e^eps * remove_delta(-eps).
+    Formal guarantees: an upper bound on every pair of neighbours, attained for one round by a unit that moves from u to
+        -u
+    while all the others hold -u; composed, a bound that is not attained (one curve stands for both directions).
 
-    Formal guarantees: an upper bound on every pair of neighbours, attained for one round. Composed,
-    it is still a bound but no longer attained (one curve stands for both directions): 3.489 in the
-    tests' example, where a concrete pair has 3.214.
+    *epsilon >= 0.* Write M(D) = (1 - q) A + q B and M(D') = (1 - q) A + q B', A being the output without the unit.
+    Advanced
+    joint convexity (Balle, Barthe and Gaboardi 2018, Theorem 2) bounds H_{e^eps}(M(D) || M(D')) by q times a convex
+    combination of H_{e^eps'}(B || A) and H_{e^eps'}(B || B'), e^eps' = 1 + (e^eps - 1) / q. Both pairs differ by one
+    replaced member of the cohort, hence are dominated by noise moved by 1 / multiplier: this is `remove_delta`.
 
-    *epsilon >= 0.* Write M(D) = (1 - q) A + q B and M(D') = (1 - q) A + q B', where A is the output
-    given that the unit is not drawn, B and B' given that it is. Advanced joint convexity (Balle,
-    Barthe and Gaboardi 2018, Theorem 2) bounds H_{e^eps}(M(D) || M(D')) by q times a convex
-    combination of H_{e^eps'}(B || A) and H_{e^eps'}(B || B'), e^eps' = 1 + (e^eps - 1) / q. Both
-    pairs differ by one replaced member of the cohort (for B || A: give the unit's place to another,
-    uniformly chosen, client), hence are dominated by noise moved by 1 / multiplier. It is
-    attained by a unit that moves from u to -u while all the others hold -u.
-
-    *epsilon < 0.* H_a(P || Q) = 1 - a + a H_{1/a}(Q || P) for all P, Q, and replacing is a
-    symmetric relation.
-
-    Adaptive composition of such curves, and the subsampled pair: Zhu, Dong and Wang 2022 (arXiv
-    2106.08567).
+    *epsilon < 0.* H_a(P || Q) = 1 - a + a H_{1/a}(Q || P) for all P, Q, and replacing is a symmetric relation. Adaptive
+    composition of such curves: Zhu, Dong and Wang 2022 (arXiv 2106.08567).
 
     Args:
         epsilon, rate, noise: as `remove_delta`.
@@ -137,19 +129,17 @@ def shown_delta(
 
 
 def epsilon_of_mixture(precisions: Floats, weights: Floats, missing: float, delta: float) -> float:
-    """Smallest epsilon >= 0 with missing + sum_k w_k delta_Gauss(epsilon; sqrt(p_k)) <= delta.
+    """Smallest epsilon >= 0, in nats, with missing + sum_k w_k delta_Gauss(epsilon; sqrt(p_k)) <= delta.
 
-    Formal guarantees: an upper bound, larger than the exact root by at most 1e-10 + 1e-12 epsilon.
+    Formal guarantees: an upper bound, larger than the exact root by at most 1e-10 + 1e-12 epsilon; infinity if
+        `missing`
+    alone reaches delta.
 
     Args:
         precisions: f64[k], squared separations p_k, n / multiplier^2; 0 means that nothing is seen.
         weights: f64[k], their probabilities w_k.
-        missing: probability of the cases left out of `weights`, for which nothing is assumed to be
-            hidden.
+        missing: probability of the cases left out of `weights`, for which nothing is assumed to be hidden.
         delta: target, in (0, 1).
-
-    Returns:
-        Epsilon in nats; infinity if `missing` alone reaches delta.
     """
     from scipy.optimize import brentq
 

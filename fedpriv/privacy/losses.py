@@ -26,10 +26,11 @@ _FINEST, _COARSEST = 1e-4, 64.0  # nats; dp-accounting's own default, and where 
 def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> float:
     """Smallest epsilon that the composed privacy loss distribution certifies; infinity where there is none.
 
-    Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for
-    Poisson cohorts; with a capacity, for Gaussian noise, the truncated pair of dp-accounting (arXiv
-    2508.15089), for Laplace noise the distance to the run without cuts. Replace-one:
-    `curves.replace_delta`. Zero-out: `curves.shown_delta`. Losses are discretised pessimistically.
+    Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts;
+        with a
+    capacity, for Gaussian noise, the truncated pair of dp-accounting (arXiv 2508.15089), for Laplace noise the distance
+    to
+    the run without cuts. Replace-one: `curves.replace_delta`. Zero-out: `curves.shown_delta`.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -71,9 +72,9 @@ def compose(releases: Sequence[Release], relation: str, interval: float) -> Any:
 def cell_width(releases: Sequence[Release], relation: str) -> float:
     """Width of a cell in nats: 1e-4, or as many powers of two above as keep the arrays small.
 
-    Wide cells are used where losses are huge (little noise); they cost tightness, never soundness.
-    Powers of two let calls with different numbers of rounds share the cached distribution of a
-    round.
+    Wide cells cost tightness, never soundness. Powers of two let calls with different numbers of rounds share the
+    cached
+    distribution of a round.
     """
     once = spread = 0.0
     for release in releases:

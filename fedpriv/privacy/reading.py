@@ -15,10 +15,9 @@ _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 def read(releases: Sequence[Release]) -> tuple[Release, ...]:
     """The same releases without what no epsilon depends on, and with one name for one event.
 
-    A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, the local steps of all
-    rounds are rounds of one release each. Beside others, Gaussian releases that every unit is in become a few equal
-    ones of the same separation altogether, sqrt(sum_k 1 / multiplier_k^2) (Dong, Roth and Su 2022, Corollary 3.3),
-    whose losses a grid holds better than those of many small ones.
+    A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, local steps are rounds.
+    Beside others, Gaussian releases that every unit is in become a few equal ones of the same separation altogether,
+    sqrt(sum_k 1 / multiplier_k^2) (Dong, Roth and Su 2022, Corollary 3.3), whose losses a grid holds better.
 
     Args:
         releases: positive, finite multipliers, at least one step.

@@ -12,15 +12,14 @@ from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplaceme
 def relation_of(releases: Sequence[Release], view: str) -> str:
     """The relation under which `releases`, all of `view`, are certified.
 
-    What is hidden decides. A third party does not know who takes part, and nobody but the client knows which of its
-    records a local step draws: Poisson cohorts are bounded for a unit added or removed, cohorts of
-    fixed size for one replaced (a removed unit would change the size). The other views see which clients take part, so
-    that a removed client could not be hidden at all: its contributions become zero instead. So they do for cohorts
-    drawn with replacement, whose secrecy is not used.
+    A third party does not know who takes part, and nobody but the client which of its records a local step draws:
+        Poisson
+    cohorts are bounded for a unit added or removed, cohorts of fixed size for one replaced. The other views see which
+    clients take part, so that a removed one could not be hidden: its contributions become zero instead. So they do for
+    cohorts drawn with replacement, whose secrecy is not used.
 
     Raises:
-        ValueError: Poisson, fixed-size and with-replacement cohorts in one run; they are bounded under different
-            relations.
+        ValueError: Poisson, fixed-size and with-replacement cohorts in one run.
     """
     kinds = {type(release.sampling) for release in releases}
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
@@ -33,11 +32,10 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
 
 
 def multiplier_for(release: Release, relation: str) -> float:
-    """The release's multiplier relative to what `relation` can move.
+    """The release's multiplier relative to what `relation` can move: the one place where relations are converted.
 
-    This is the one place where relations are converted. A `Release` is relative to zeroing out a
-    unit (norm C); a unit that is replaced moves by up to 2 C. Everything else takes noise over the
-    *actual* distance. dp-accounting 0.6 does so for its RDP accountant under REPLACE_ONE, but its
-    PLD accountant doubles the distance by itself: that one is not used.
+    A `Release` is relative to zeroing out a unit (norm C); a unit that is replaced moves by up to 2 C. dp-accounting
+    0.6
+    counts so in its RDP accountant under REPLACE_ONE; its PLD accountant doubles the distance itself, and is not used.
     """
     return release.multiplier / 2 if relation == "replace_one" else release.multiplier

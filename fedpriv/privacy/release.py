@@ -1,7 +1,4 @@
-"""What a view sees (`Release`), what is proved of it (`Certificate`), what a paper says (`Claim`).
-
-The three are kept apart on purpose: a `Claim` is printed beside a `Certificate` and never feeds it.
-"""
+"""What a view sees (`Release`), what is proved of it (`Certificate`), what a paper says (`Claim`)."""
 
 from __future__ import annotations
 
@@ -35,36 +32,34 @@ _SEEN_BY = {
 class Release:
     """What one view sees of one unit in `steps` rounds, as a Gaussian or Laplace mechanism.
 
-    Each round draws once by `participation`, and once by `sampling` for each of its `local_steps`; all draws are
-    independent. So without `participation` there are steps x local steps draws. K releases of *one* draw that the view
-    knows have that draw as `participation` and `sampling=Everyone(...)`; of one that it does not know, they are one
-    release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s would be composed as if their cohorts were drawn
-    independently, which says less than the view learns.
+    Each round draws once by `participation`, and once by `sampling` for each of its `local_steps`, all independent. K
+    releases of *one* draw that the view knows have that draw as `participation` and `sampling=Everyone(...)`; of one
+    that
+    it does not know, they are one release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s are composed as if
+    their cohorts were drawn independently.
 
     Attributes:
         view: who looks; one of `VIEWS`.
         unit: what is protected, "client" (all data of one client) or "record" (one example).
-        multiplier: 1 / whitened sensitivity of removing (zeroing out) one unit when it takes part,
-            that is 1 / sup ||Sigma^-1/2 A u||, without a dimension (see `whitened_multiplier`); for
-            Laplace noise its scale b over the l1 sensitivity; 0 where nothing hides the unit,
+        multiplier: 1 / whitened sensitivity of zeroing out one unit when it takes part, 1 / sup ||Sigma^-1/2 A u|| (see
+            `whitened_multiplier`); for Laplace noise its scale b over the l1 sensitivity; 0 where nothing hides the
+            unit,
             infinity where it is not seen.
         sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
         local_steps: releases in a round, such as a client's K local steps, each with a draw of its own by `sampling`.
-        participation: how a round's clients are drawn, once for all its local steps, where `sampling` is about what a
-            client draws by itself; the view is taken to know who takes part. None: `sampling` says it all.
+        participation: how a round's clients are drawn, once for all its local steps; the view is taken to know who
+            takes
+            part. None: `sampling` says it all.
         noise: "gaussian" or "laplace".
-        noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so
-            that those who drop out or collude take theirs away.
+        noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so that those who
+            drop out or collude take theirs away.
         server_adds_noise: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
-        reason: where `multiplier` is 0: why, in words (no noise, no clip, ...).
-        mechanism: the `fedpriv.mechanisms.Mechanism` that bounds a contribution and perturbs the sum, for audits; its
-            own multiplier may differ, where the view sees a share of the noise or a unit moves the sum by more than
-            one contribution.
+        reason: where `multiplier` is 0: why, in words.
+        mechanism: the `fedpriv.mechanisms.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 
     Raises:
-        ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number
-            of steps.
+        ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number of steps.
     """
 
     view: str
@@ -103,8 +98,8 @@ class Release:
     def with_honest(self, fraction: float) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
 
-        The multiplier is sqrt(fraction) of the full one: h of r independent Gaussian shares of equal variance
-        add up to a Gaussian of h / r of the variance. Shares of Laplace noise are not Laplace, so that
+        The multiplier is sqrt(fraction) of the full one for Gaussian noise. Shares of Laplace noise are not Laplace, so
+        that
         nothing is certified then.
         """
         unchanged = fraction == 1 or not self.noise_is_split

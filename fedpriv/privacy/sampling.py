@@ -1,9 +1,4 @@
-"""How a cohort is drawn, as the accountant sees it.
-
-Every object describes *one* round; rounds draw independently of one another and of all data. The
-simulator's samplers say which of these they are, so that what is run and what is accounted for
-cannot drift apart.
-"""
+"""How one round's cohort is drawn, as the accountant sees it; rounds draw independently of one another and of data."""
 
 from __future__ import annotations
 
@@ -69,10 +64,9 @@ class FixedSize:
 class Poisson:
     """Each of the `population` clients joins with probability `rate`, independently of the others.
 
-    `capacity` is the number of slots that the simulator has: a larger cohort is cut down to a
-    uniformly random subset of `capacity` clients. The cut makes clients depend on one another and
-    has to be accounted for. `None`: no cut. `rate` is then the probability of joining before the
-    cut.
+    A cohort above `capacity`, the number of slots that the simulator has, is cut down to a uniformly random subset,
+    which
+    is accounted for. `None`: no cut. `rate` is the probability of joining before the cut.
 
     Raises:
         ValueError: a population or capacity below 1, or a rate outside (0, 1].
@@ -103,8 +97,8 @@ class Poisson:
 class WithReplacement:
     """`size` draws with replacement among the `population` clients, each draw a client with a fixed probability.
 
-    A client that is drawn several times in a round sends the same message, which counts as often. `largest` is the
-    largest of the clients' probabilities; the accounting is a bound for all others.
+    A client that is drawn several times sends the same message, which counts as often. `largest` is the largest of the
+    clients' probabilities; the accounting is a bound for all others.
 
     Raises:
         ValueError: a population or size below 1, or `largest` outside [1 / population, 1].

@@ -16,17 +16,14 @@ def whitened_multiplier(
 ) -> float:
     """Multiplier of releasing A u + N(0, diag(noise_std^2)), where a unit contributes u with ||u||_2 <= clip_norm.
 
-    1 / sup ||Sigma^-1/2 A u||, the inverse of the whitened sensitivity: the largest singular value of
-    Sigma^-1/2 A, times the clip norm. Exact; the released Gaussian is as hard to tell apart along the worst direction
-    as one of this multiplier on a line.
+    The inverse of the largest singular value of Sigma^-1/2 A times the clip norm; exact. 0 where some direction that a
+    unit
+    can move in gets no noise.
 
     Args:
         noise_std: standard deviation of the noise on each released coordinate, f64[m] (a number is m = 1), 0 or more.
         clip_norm: C, above 0; infinity gives 0.
         transform: A, f64[m, d]; by default the identity.
-
-    Returns:
-        The multiplier; 0 where some direction that a unit can move in gets no noise.
 
     Raises:
         ValueError: for a negative standard deviation, a clip norm that is not positive, or shapes that do not fit.

@@ -102,18 +102,17 @@ class Cohort:
         """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
 
         Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
-        the noise's variance, so that servers see it, too; here it is drawn once. Messages that a codec rounds carry
-        none: the server adds it.
+            the
+        noise's variance; here it is drawn once. Messages that a codec rounds carry none: the server adds it.
 
         Args:
-          client: what a member does. Its key depends on `key` and its id alone, so that results depend neither on
-            layout nor on devices.
+          client: what a member does. Its key depends on `key` and its id alone.
           key: for this call; it must differ between rounds, and between the turns of a loop.
           mechanism: what bounds a message and perturbs the sum; `unprotected(reason)` where nothing does.
           codec: of the messages; what is decoded is clipped.
           own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
           local: each member adds all of the noise to its own clipped message before coding it (local differential
-            privacy).
+              privacy).
 
         Raises:
           ValueError: what clients keep has no row for each of them.
@@ -224,16 +223,14 @@ def over_clients(
 ) -> tuple[PyTree, PyTree]:
     """Runs `fn(key, shard, *own)` for each client drawn; `own` is its slice of `per_client` ([slots, ...]).
 
-    Not for rounds, whose `Cohort` says what is released.
-
     Returns:
-      (total, kept): the sum over the clients of the first thing `fn` returns, streamed, and the second thing stacked
-      ([slots, ...], zeros in empty slots).
+      (the sum over the clients of the first thing `fn` returns, the second thing stacked ([slots, ...], zeros in empty
+      slots)).
     """
     records = federation.records(drawn.ids, drawn.mask)
 
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
-        shard = Shard(records(i), federation.size[i], round)
+        shard = Shard(records(i), federation.size[i], round, _client=i)
         return fn(jax.random.fold_in(key, i), shard, *own)
 
     return sum_over(client, drawn.mask, drawn.ids, *per_client)

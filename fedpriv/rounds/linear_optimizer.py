@@ -1,183 +1,126 @@
-"""Optimisers whose steps are linear in a tensor: its state is then kept as coefficients of whatever it is a sum of.
+"""Optimisers whose steps are linear in a tensor: SGD with or without momentum, Nesterov's too, and weight decay.
 
-SGD with or without momentum, Nesterov's too, and weight decay: with gradients G_1..G_s at the steps of a run from W_0,
-every quantity of the optimiser that belongs to the tensor is a W_0 + sum_j c_j G_j, the scalars being its entries' own.
-They are found by running the optimiser's own program on vectors (a, c_1, .., c_S) in the tensor's place.
+With gradients G_1..G_s at the steps of a run from W_0, whatever they keep of the tensor is a W_0 + sum_j c_j G_j, the
+scalars being its entries' own. So they can be run on (a, c_1, .., c_S) in the tensor's place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.extend.core import JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-from fedpriv.core.jaxprs import NotInterpretedError, evaluate, inlined, reached
-from fedpriv.core.types import Params, PyTree
+from fedpriv.core.jaxprs import NotInterpretedError
+from fedpriv.core.types import Params
 
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Coefficients:
-    """A tensor as a W_0 + sum_j c_j G_j.
-
-    Attributes:
-      values: f32[1 + S], (a, c_1, .., c_S).
-      owner: the tensor's number among the parameters.
-    """
-
-    values: jax.Array
-    owner: int = field(metadata={"static": True})
+_SAME = {"neg", "copy", "copy_p", "convert_element_type"}
 
 
-class _Uniform(NamedTuple):
-    """A tensor of equal entries."""
+def on_coefficients(
+    optimizer: optax.GradientTransformation, params: Params, tensor: int
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(init, step) of `optimizer` with coefficients f32[1 + S, 1, ..] in the place of one tensor.
 
-    value: Any
-    eqn: JaxprEqn
-
-
-class LinearOptimizer:
-    """An optimiser run on coefficients in place of some tensors.
+    Both take and give lists of leaves: init(params) -> state, step(gradient, state, params) -> (params, state).
 
     Args:
-      optimizer: of optax.
       params: the parameters, or their shapes.
-      tensors: numbers of the leaves of `params` that are to be kept as coefficients.
-      most: S, the number of steps at most.
+      tensor: its number among their leaves.
 
     Raises:
-      NotInterpretedError: it is not linear in one of them.
+      NotInterpretedError: it is not linear in the tensor, or mixes its entries with each other or with other tensors.
     """
+    leaves, tree = jax.tree.flatten(jax.eval_shape(lambda p: p, params))
+    state, structure = jax.tree.flatten(jax.eval_shape(optimizer.init, params))
 
-    def __init__(
-        self,
-        optimizer: optax.GradientTransformation,
-        params: Params,
-        tensors: Sequence[int],
-        most: int,
-    ):
-        self._tensors, self._most = tuple(tensors), most
-        shapes = jax.eval_shape(lambda p: p, params)
-        self._init = jax.make_jaxpr(optimizer.init)(shapes)
-        state = jax.eval_shape(optimizer.init, shapes)
+    def init(leaves: list[Any]) -> list[Any]:
+        return jax.tree.leaves(optimizer.init(jax.tree.unflatten(tree, leaves)))
 
-        def step(gradient: PyTree, state: PyTree, params: Params) -> tuple:
-            updates, state = optimizer.update(gradient, state, params)
-            return optax.apply_updates(params, updates), state
+    def step(gradient: list[Any], state: list[Any], leaves: list[Any]) -> tuple:
+        params = jax.tree.unflatten(tree, leaves)
+        given = jax.tree.unflatten(tree, gradient), jax.tree.unflatten(structure, state), params
+        updates, after = optimizer.update(*given)
+        return jax.tree.leaves(optax.apply_updates(params, updates)), jax.tree.leaves(after)
 
-        self._step = jax.make_jaxpr(step)(shapes, state, shapes)
-        self._count, self._states = len(jax.tree.leaves(shapes)), len(jax.tree.leaves(state))
-        self._owners = self._owned()
-        jax.eval_shape(self._trial, *jax.eval_shape(lambda p: jax.tree.leaves(p), shapes))
-
-    def start(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The parameters' leaves with coefficients (1, 0, .., 0) in place of the tensors, and the state's leaves."""
-        unit = jnp.zeros(1 + self._most, jnp.float32).at[0].set(1.0)
-        values = [Coefficients(unit, i) if i in self._tensors else x for i, x in enumerate(leaves)]
-        state = evaluate(self._init, values, _rule)
-        for i, owner in self._owners.items():
-            if isinstance(state[i], _Uniform) and _is_zero(state[i].value):
-                state[i] = Coefficients(jnp.zeros(1 + self._most, jnp.float32), owner)
-        return values, [_formed(x) for x in state]
-
-    def step(
-        self, s: jax.Array, gradients: Sequence[Any], state: Sequence[Any], leaves: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
-        """Step s (i32[], from 0); the gradients of the tensors, G_{s+1}, are not looked at.
-
-        Raises:
-          NotInterpretedError: as the class.
-        """
-        now = jnp.zeros(1 + self._most, jnp.float32).at[1 + s].set(1.0)
-        given = [Coefficients(now, i) if i in self._tensors else g for i, g in enumerate(gradients)]
-        out = [_formed(x) for x in evaluate(self._step, [*given, *state, *leaves], _rule)]
-        self._check(out)
-        return out[: self._count], out[self._count :]
-
-    def _owned(self) -> dict[int, int]:
-        """Number of a leaf of the state -> the tensor whose history it holds."""
-        jaxpr, owners = self._step.jaxpr, dict[int, int]()
-        inputs = jaxpr.invars[self._count : self._count + self._states]
-        outputs = jaxpr.outvars[self._count :]
-        for tensor in self._tensors:
-            own = [jaxpr.invars[tensor], jaxpr.invars[self._count + self._states + tensor]]
-            found: set[int] = set()
-            while True:
-                depending = reached(jaxpr, [*own, *(inputs[i] for i in found)])
-                more = {i for i, v in enumerate(outputs) if not _literal(v) and v in depending}
-                if more <= found:
-                    break
-                found |= more
-            owners |= dict.fromkeys(found, tensor)
-        return owners
-
-    def _trial(self, *leaves: Any) -> None:
-        values, state = self.start(leaves)
-        self._check([*values, *state])
-        self.step(jnp.int32(0), leaves, state, values)
-
-    def _check(self, values: Sequence[Any]) -> None:
-        """Coefficients are where they belong, and nowhere else."""
-        for i, value in enumerate(values):
-            here = i if i < self._count else self._owners.get(i - self._count)
-            expected = here if here in self._tensors else None
-            found = value.owner if isinstance(value, Coefficients) else None
-            if found != expected:
-                raise NotInterpretedError("the optimiser mixes tensors")
+    owned = _owned(jax.make_jaxpr(step)(leaves, state, leaves).jaxpr, len(leaves), tensor)
+    begun = jax.make_jaxpr(init)(leaves).jaxpr
+    zeros = {e.outvars[0] for e in begun.eqns if _is_zeros(e)}
+    if any(begun.outvars[i] not in zeros for i in owned):
+        raise NotInterpretedError("the optimiser's state does not begin with zeros")
+    # One entry stands for all.
+    of_params = [0 if i == tensor else None for i in range(len(leaves))]
+    of_state = [0 if i in owned else None for i in range(len(state))]
+    axes = of_params, of_state
+    return jax.vmap(init, (of_params,), of_state), jax.vmap(step, (of_params, *axes[::-1]), axes)
 
 
-def _literal(atom: Any) -> bool:
-    return hasattr(atom, "val")
+def _owned(jaxpr: Jaxpr, count: int, tensor: int) -> set[int]:
+    """Numbers of the leaves of the state that are linear in the tensor's history."""
+    states = len(jaxpr.outvars) - count
+    own, found = {jaxpr.invars[tensor], jaxpr.invars[count + states + tensor]}, set[int]()
+    while True:
+        inside = own | {jaxpr.invars[count + i] for i in found}
+        linear, reached = set(inside), set(inside)
+        _follow(jaxpr, linear, reached)
+        outputs = [_among(v, reached) for v in jaxpr.outvars]
+        now = {i for i in range(states) if outputs[count + i]}
+        if now == found:
+            break
+        found = now
+    ends = [v for v, out in zip(jaxpr.outvars, outputs, strict=True) if out]
+    moved = [i for i in range(count) if outputs[i]]
+    if moved != [tensor] or not linear.issuperset(ends):
+        raise NotInterpretedError("the optimiser is not linear, or mixes tensors")
+    return found
 
 
-def _is_zero(value: Any) -> bool:
-    return not isinstance(value, jax.core.Tracer) and bool(value == 0)
+def _follow(jaxpr: Jaxpr, linear: set[Any], reached: set[Any]) -> None:
+    """Adds the variables that are linear in those of `linear`, and all that depend on them."""
+    uniform = {e.outvars[0] for e in jaxpr.eqns if _is_uniform(e)}
+    for eqn in jaxpr.eqns:
+        inputs = [v for v in eqn.invars if not isinstance(v, Literal)]
+        if reached.isdisjoint(inputs):
+            continue
+        if eqn.primitive.name in ("jit", "pjit"):
+            linear.update(_of_call(eqn, linear, reached))
+        elif _is_linear(eqn, linear, uniform - reached, reached):
+            linear.update(eqn.outvars)
+        reached.update(eqn.outvars)
 
 
-def _formed(value: Any) -> Any:
-    if isinstance(value, _Uniform):
-        return value.eqn.primitive.bind(value.value, **value.eqn.params)
-    return value
+def _of_call(eqn: JaxprEqn, *sets: set[Any]) -> list[Any]:
+    inner = eqn.params["jaxpr"].jaxpr
+    pairs = list(zip(inner.invars, eqn.invars, strict=True))
+    linear, reached = ({i for i, v in pairs if _among(v, known)} for known in sets)
+    _follow(inner, linear, reached)
+    return [o for o, v in zip(eqn.outvars, inner.outvars, strict=True) if _among(v, linear)]
 
 
-def _rule(eqn: JaxprEqn, values: list[Any]) -> Any:
-    """Linear operations on coefficients."""
-    name = eqn.primitive.name
-    if name == "broadcast_in_dim" and len(values) == 1 and jnp.ndim(values[0]) == 0:
-        return [_Uniform(values[0], eqn)]
-    if not any(isinstance(v, Coefficients) for v in values):
-        if any(isinstance(v, _Uniform) for v in values):
-            values[:] = [_formed(v) for v in values]
-        return NotImplemented
-    if name in ("jit", "pjit"):
-        return inlined(eqn, values, _rule)
-    return [_linear(eqn, values)]
+def _among(atom: Any, known: set[Any]) -> bool:
+    return not isinstance(atom, Literal) and atom in known
 
 
-def _linear(eqn: JaxprEqn, values: list[Any]) -> Coefficients:
-    name = eqn.primitive.name
-    first, *others = values
-    if name in ("copy", "copy_p") or (name == "integer_pow" and eqn.params["y"] == 1):
-        return first
-    if name == "convert_element_type" and eqn.params["new_dtype"] == jnp.float32:
-        return first
-    if name == "neg":
-        return replace(first, values=-first.values)
-    if name in ("add", "add_any", "sub") and isinstance(first, Coefficients):
-        (second,) = others
-        if isinstance(second, Coefficients) and second.owner == first.owner:
-            out = eqn.primitive.bind(first.values, second.values, **eqn.params)
-            return replace(first, values=out)
-    if name == "mul" or (name == "div" and isinstance(first, Coefficients)):
-        (second,) = others
-        tensor, factor = (first, second) if isinstance(first, Coefficients) else (second, first)
-        factor = factor.value if isinstance(factor, _Uniform) else factor
-        if not isinstance(factor, Coefficients) and jnp.ndim(factor) == 0:
-            combine = jnp.multiply if name == "mul" else jnp.divide
-            return replace(tensor, values=combine(tensor.values, factor))
-    raise NotInterpretedError(name)
+def _is_linear(eqn: Any, linear: set[Any], uniform: set[Any], reached: set[Any]) -> bool:
+    name, inputs = eqn.primitive.name, eqn.invars
+    own = [_among(v, linear) for v in inputs]
+    if name in _SAME or (name == "integer_pow" and eqn.params["y"] == 1):
+        return all(own) and eqn.outvars[0].aval.dtype == jnp.float32
+    if name in ("add", "add_any", "sub"):
+        return all(own)
+    if name not in ("mul", "div") or sum(own) != 1 or (name == "div" and not own[0]):
+        return False
+    other = inputs[own.index(False)]
+    return not _among(other, reached) and (other.aval.ndim == 0 or _among(other, uniform))
+
+
+def _is_uniform(eqn: Any) -> bool:
+    return eqn.primitive.name == "broadcast_in_dim" and eqn.invars[0].aval.ndim == 0
+
+
+def _is_zeros(eqn: JaxprEqn) -> bool:
+    first = eqn.invars[0] if _is_uniform(eqn) else None
+    return isinstance(first, Literal) and first.val == 0

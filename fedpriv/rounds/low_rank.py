@@ -1,4 +1,4 @@
-"""Large dense layers as a low-rank sum while a client trains.
+"""The largest dense layer as a low-rank sum while a client trains.
 
 A dense layer's gradient over a batch of N records is a product L^T R of N rows, the layer's inputs and the errors of
 its outputs. Where the optimiser is linear in it, the weights after s steps are a W_0 + sum_j c_j L_j^T R_j, and a
@@ -10,19 +10,17 @@ side, W_0 is shared by all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.extend.core import ClosedJaxpr
 
 from fedpriv.core.jaxprs import NotInterpretedError
 from fedpriv.core.types import Example, Params
 from fedpriv.models.dense import LARGE_MATRIX
-from fedpriv.rounds.factored import FactoredGradient, LowRank, Outer
-from fedpriv.rounds.linear_optimizer import Coefficients, LinearOptimizer
+from fedpriv.rounds.factored import FactoredGradient, LowRank
+from fedpriv.rounds.linear_optimizer import on_coefficients
 
 # Reading and writing weights, gradient and momentum takes as long as this many multiplications per weight, or longer.
 _TRAFFIC = 32
@@ -47,15 +45,16 @@ class Steps(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """Leaves of the parameters and of the optimiser's state, some as coefficients, and each matrix's factors so far.
+    """Leaves of the parameters and of the optimiser's state, the matrix as coefficients, and its factors so far.
 
     Attributes:
-      factors: number of a matrix -> (f32[S, N, i], f32[S, N, o]).
+      left, right: f32[S, N, i] and f32[S, N, o].
     """
 
     leaves: list[Any]
     state: list[Any]
-    factors: dict[int, tuple[jax.Array, jax.Array]]
+    left: jax.Array
+    right: jax.Array
 
 
 def low_rank_steps(
@@ -65,7 +64,7 @@ def low_rank_steps(
     batch: Batch,
     most: int,
 ) -> Steps | None:
-    """Local training with those matrices as sums for which that is exact, and cheaper; None if there are none.
+    """Local training with the largest matrix as a sum, if that is exact, and cheaper; else None.
 
     Args:
       grad: (params, *batch) -> gradient.
@@ -74,89 +73,48 @@ def low_rank_steps(
       most: S, the number of steps at most.
     """
     leaves, tree = jax.tree.flatten(params)
-    large = [i for i, x in enumerate(leaves) if _is_large(x)]
-    if most < 2 or not large:
+    sizes = [x.size if x.ndim == 2 and x.dtype == jnp.float32 else 0 for x in leaves]
+    if most < 2 or max(sizes) < LARGE_MATRIX:
         return None
-    program = jax.make_jaxpr(grad)(params, *batch)
-    rows = {i: _rows_if_cheaper(i, program, optimizer, params, batch, most) for i in large}
-    matrices = [i for i in large if rows[i]]
-    if not matrices:
-        return None
-    try:
-        gradient = FactoredGradient(program, matrices)
-        linear = LinearOptimizer(optimizer, params, matrices, most)
-        jax.eval_shape(partial(_left_factors, gradient), leaves, batch)
-    except NotInterpretedError:  # one of them is multiplied by another
-        return None
+    at = sizes.index(max(sizes))
+    matrix = leaves[at]
 
-    def sums(carry: _Carry) -> list[Any]:
-        factors = carry.factors
-        at = enumerate(carry.leaves)
-        return [_sum(leaves[i], x, factors[i]) if i in factors else x for i, x in at]
+    def with_sum(carry: _Carry) -> list[Any]:
+        left, right = (f.reshape(-1, f.shape[-1]) for f in (carry.left, carry.right))
+        share, *_ = own = carry.leaves[at].reshape(-1)
+        weights = jnp.repeat(own[1:], carry.left.shape[1])
+        sum = LowRank(matrix, share, left, weights, right)
+        return [*carry.leaves[:at], sum, *carry.leaves[at + 1 :]]
+
+    def begun(steps: int, rows: int) -> _Carry:
+        values = [*leaves[:at], _unit(steps, 0), *leaves[at + 1 :]]
+        left, right = (jnp.zeros((steps, rows, n), jnp.float32) for n in matrix.shape)
+        return _Carry(values, init(values), left, right)
 
     def step(s: jax.Array, carry: _Carry, batch: Batch) -> _Carry:
-        found = gradient(sums(carry), batch)
-        factors = {i: _at(s, stored, found[i]) for i, stored in carry.factors.items()}
-        return _Carry(*linear.step(s, found, carry.state, carry.leaves), factors)
+        found = gradient(with_sum(carry), batch)
+        new, found[at] = found[at], _unit(most, s + 1)
+        values, state = update(found, carry.state, carry.leaves)
+        return _Carry(
+            values, state, carry.left.at[s].set(new.left), carry.right.at[s].set(new.right)
+        )
 
     def trained(carry: _Carry) -> Params:
-        precision = gradient.precision
-        at = enumerate(sums(carry))
-        formed = [x.formed(precision[i]) if isinstance(x, LowRank) else x for i, x in at]
-        return jax.tree.unflatten(tree, formed)
+        whole = with_sum(carry)
+        return jax.tree.unflatten(
+            tree, [*whole[:at], whole[at].formed(gradient.precision), *whole[at + 1 :]]
+        )
 
-    factors = {i: _no_factors(most, rows[i], leaves[i]) for i in matrices}
-    return Steps(_Carry(*linear.start(leaves), factors), step, trained)
-
-
-def _is_large(x: jax.Array) -> bool:
-    return x.ndim == 2 and x.size >= LARGE_MATRIX and x.dtype == jnp.float32
-
-
-def _rows_if_cheaper(
-    i: int,
-    program: ClosedJaxpr,
-    optimizer: optax.GradientTransformation,
-    params: Params,
-    batch: Batch,
-    most: int,
-) -> int:
-    """N, where the sum is exact and cheaper for matrix i; else 0."""
     try:
-        LinearOptimizer(optimizer, params, [i], most)
-        gradient = FactoredGradient(program, [i])
-        factors = jax.eval_shape(partial(_left_factors, gradient), jax.tree.leaves(params), batch)
-        n = factors[0].shape[0]
+        gradient = FactoredGradient(jax.make_jaxpr(grad)(params, *batch), at)
+        init, update = on_coefficients(optimizer, params, at)
+        rows = jax.eval_shape(lambda b: gradient(with_sum(begun(1, 1)), b)[at].left, batch).shape[0]
     except NotInterpretedError:
-        return 0
-    matrix = jax.tree.leaves(params)[i]
-    return n if 2 * n * n * most * sum(matrix.shape) <= _TRAFFIC * matrix.size else 0
+        return None
+    cheaper = 2 * rows * rows * most * sum(matrix.shape) <= _TRAFFIC * matrix.size
+    return Steps(begun(most, rows), step, trained) if cheaper else None
 
 
-def _left_factors(
-    gradient: FactoredGradient, leaves: list[jax.Array], batch: Batch
-) -> list[jax.Array]:
-    """Of the gradients for the matrices, at sums of one step of one record."""
-    given: list[Any] = list(leaves)
-    for i in gradient.matrices:
-        own = Coefficients(jnp.ones(2, jnp.float32), i)
-        given[i] = _sum(leaves[i], own, _no_factors(1, 1, leaves[i]))
-    found = gradient(given, batch)
-    return [found[i].left for i in gradient.matrices]
-
-
-def _no_factors(steps: int, rows: int, matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    i, o = matrix.shape
-    return jnp.zeros((steps, rows, i), jnp.float32), jnp.zeros((steps, rows, o), jnp.float32)
-
-
-def _sum(start: jax.Array, own: Coefficients, factors: tuple[jax.Array, jax.Array]) -> LowRank:
-    left, right = (f.reshape(-1, f.shape[-1]) for f in factors)
-    weights = jnp.repeat(own.values[1:], factors[0].shape[1])
-    return LowRank(start, own.values[0], left, weights, right)
-
-
-def _at(
-    s: jax.Array, stored: tuple[jax.Array, jax.Array], new: Outer
-) -> tuple[jax.Array, jax.Array]:
-    return stored[0].at[s].set(new.left), stored[1].at[s].set(new.right)
+def _unit(steps: int, at: jax.Array | int) -> jax.Array:
+    """f32[1 + steps, 1, 1], coefficients of W_0 and the gradients: 1 for the one at `at`."""
+    return jnp.zeros((1 + steps, 1, 1), jnp.float32).at[at].set(1.0)

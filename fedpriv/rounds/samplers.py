@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from numpy.typing import ArrayLike
 
+from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 
@@ -37,7 +38,7 @@ class Sampler(NamedTuple):
       slots: length of a draw's arrays; at least `accounting.most`, the largest cohort there can be.
       expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
       accounting: the same sampling as the accountant sees it.
-      seal: what the accounting is known of, see `constructed`; whoever makes a sampler by hand leaves it out.
+      seal: see `fedpriv.core.provenance`; whoever makes a sampler by hand leaves it out.
     """
 
     draw: Callable[[Key], Draw]
@@ -49,15 +50,6 @@ class Sampler(NamedTuple):
     def stages(self, rounds: int) -> tuple[tuple[int, Sampler], ...]:
         """(number of rounds, sampler) of each part of a run."""
         return ((rounds, self),)
-
-    @property
-    def constructed(self) -> bool:
-        """Whether the accounting is what this package knows of `draw`, neither replaced since."""
-        return self.seal == (self.draw, self.accounting)
-
-    def sealed(self) -> Sampler:
-        """The same, as one whose accounting is known."""
-        return self._replace(seal=(self.draw, self.accounting))
 
 
 class Opening(NamedTuple):
@@ -97,7 +89,7 @@ def everyone(population: int) -> Sampler:
     """
     accounting = Everyone(population)
     drawn = Draw(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
-    return Sampler(lambda key: drawn, population, float(population), accounting).sealed()
+    return sealed(Sampler(lambda key: drawn, population, float(population), accounting))
 
 
 def fixed_size(population: int, size: int) -> Sampler:
@@ -112,7 +104,7 @@ def fixed_size(population: int, size: int) -> Sampler:
         ids = jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[:size]
         return Draw(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, size, float(size), accounting).sealed()
+    return sealed(Sampler(draw, size, float(size), accounting))
 
 
 def poisson(population: int, rate: float, capacity: int) -> Sampler:
@@ -136,7 +128,7 @@ def poisson(population: int, rate: float, capacity: int) -> Sampler:
         mask = u[order] < accounting.rate
         return Draw(jnp.where(mask, order, population), mask)
 
-    return Sampler(draw, slots, population * rate, accounting).sealed()
+    return sealed(Sampler(draw, slots, population * rate, accounting))
 
 
 def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
@@ -175,4 +167,4 @@ def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
         ids = jnp.searchsorted(inner, drawn, side="right").astype(jnp.int32)
         return Draw(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, size, float(size), accounting).sealed()
+    return sealed(Sampler(draw, size, float(size), accounting))

@@ -32,6 +32,7 @@ class Shard:
     size: jax.Array
     round: jax.Array | int = 0
     _calls: Iterator[int] = field(default_factory=itertools.count, repr=False)
+    _client: jax.Array | int = 0  # its number, for audits
 
     @property
     def capacity(self) -> int:

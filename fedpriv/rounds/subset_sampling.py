@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.privacy.sampling import FixedSize
 from fedpriv.rounds.samplers import Draw, Sampler
@@ -20,9 +21,8 @@ def subsets(population: int, size: int) -> Sampler:
     """Exactly `size` of `population` records, every subset equally likely; several times faster than a permutation.
 
     Records are drawn with replacement; the first `size` different ones are a uniform subset. Enough are drawn for that
-    nearly always, and all again where they are not, which favours no record. A draw is the remainder of 32 random bits,
-    which are rejected beyond the last multiple of `population`, so that no record is more likely than another. Of more
-    than half of the records, those left out are drawn.
+    nearly always, and all again where they are not. A draw is the remainder of 32 random bits, rejected beyond the last
+    multiple of `population`. Of more than half of the records, those left out are drawn.
 
     Raises:
       ValueError: size is not between 1 and population.
@@ -30,7 +30,7 @@ def subsets(population: int, size: int) -> Sampler:
     accounting = FixedSize(population, size)
     if 2 * size > population:
         all_but = _without(population, population - size)
-        return Sampler(all_but, population, float(size), accounting).sealed()
+        return sealed(Sampler(all_but, population, float(size), accounting))
     draws = _draws(population, size)
     last = 2**32 // population * population - 1
     place = jnp.arange(draws, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
@@ -53,7 +53,7 @@ def subsets(population: int, size: int) -> Sampler:
         _, ids, _ = lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))
         return Draw(ids, jnp.ones(size, bool))
 
-    return Sampler(draw, size, float(size), accounting).sealed()
+    return sealed(Sampler(draw, size, float(size), accounting))
 
 
 def _without(population: int, count: int) -> Callable[[Key], Draw]:

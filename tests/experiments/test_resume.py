@@ -96,9 +96,8 @@ def test_without_lines_of_a_finished_algorithm_it_is_trained_again(folder, whole
 
 @pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back(folder, whole, capsys):
-    for file in (folder / "checkpoints" / "rand_k" / "4").rglob("d/*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    file = folder / "checkpoints" / "rand_k" / "4.npz"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert launch("--resume", folder) == 0
     assert "warning: checkpoint of round 4" in capsys.readouterr().err
     assert_same(folder, whole)

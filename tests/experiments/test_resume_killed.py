@@ -90,11 +90,9 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize("files", [1, 8])
-def test_killed_while_a_checkpoint_is_written(files, tmp_path, cached, long_run):
-    """After so many of its files."""
+def test_killed_while_a_checkpoint_is_written(tmp_path, cached, long_run):
     folder = tmp_path / "r"
-    arguments = ["-c", DYING, files, *LONG[2:], "--output", folder]
+    arguments = ["-c", DYING, 1, *LONG[2:], "--output", folder]
     with started([arguments], [cached]) as processes:
         [done] = ended(processes)
     assert done.code == -signal.SIGKILL, done
@@ -117,7 +115,7 @@ def test_asked_to_stop_it_takes_a_checkpoint(asked, tmp_path, cached, long_run):
     assert f"python -m experiments.run --resume {folder} goes on" in done.err
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
     recorded = count(folder)
-    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()] == [str(recorded)]
+    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()] == [f"{recorded}.npz"]
     with started([["-m", "experiments.run", "--resume", folder]], [cached]) as processes:
         [done] = ended(processes)
     assert done.code == 0, done

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 from fedpriv.privacy.curves import gaussian_delta
 from fedpriv.privacy.cuts import chance_of_cuts
-from fedpriv.privacy.known_cohort import participations
+from fedpriv.privacy.participations import participations
 
 DELTA = 1e-4
 

@@ -16,7 +16,7 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
-from fedpriv.privacy.known_cohort import participations
+from fedpriv.privacy.participations import participations
 from fedpriv.privacy.reading import read
 
 DELTA, DRAWS = 1e-2, 200_000

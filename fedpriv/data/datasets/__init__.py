@@ -1,9 +1,6 @@
 """Real datasets as NumPy arrays, read without TensorFlow and never downloaded.
 
-`load(name)` gives a `Dataset`. Image sets are those of TensorFlow Datasets in the array_record
-format, prepared once (see `images`); `digits` comes with scikit-learn; `shakespeare` is made from
-a file of speeches; `synthetic` is generated. A set that is not there is an error that says how to
-get it, never a substitute.
+A set that is not there is an error that says how to get it, never a substitute.
 """
 
 import os

@@ -1,9 +1,7 @@
 """Decoded arrays kept in an uncompressed .npz, beside the data or else in the user's cache.
 
-Decoding 60,000 small PNG files takes seconds; reading the arrays back takes a tenth of one. A cache
-carries the fingerprint of the files it was made from and is made anew when that differs. A cache
-that is damaged or cannot be written is never an error: the data are then decoded again. A folder
-without any write permission is left alone, also by root.
+A cache carries the fingerprint of the files it was made from and is made anew when that differs. One that is damaged or
+cannot be written is never an error. A folder without any write permission is left alone, also by root.
 """
 
 import contextlib

@@ -1,12 +1,10 @@
 """Image sets of TensorFlow Datasets, read without TensorFlow.
 
-To *prepare* a set TensorFlow Datasets needs TensorFlow, once::
+It is needed once, to *prepare* a set::
 
     pip install tensorflow && tfds build mnist --file_format=array_record --data_dir=DIR
 
-To read it this module needs tensorflow-datasets, array_record and Pillow. It takes the records as
-raw bytes, parses the protocol buffers and decodes the PNG or JPEG itself, which is several times
-faster than the library's own decoding, and keeps the arrays in a cache (see `cache`).
+Records are taken as raw bytes, and the PNG or JPEG decoded here, several times faster than by the library itself.
 """
 
 import contextlib
@@ -38,10 +36,8 @@ def load_images(
     Args:
         name: of the TensorFlow Datasets builder, with its configuration (`emnist/balanced`).
         data_dir: the folder of prepared sets.
-        train: the splits that make the training set, one after the other.
-        test: those of the test set.
-        transposed: the set stores rows and columns exchanged, as EMNIST does ("inverted
-            horizontally and rotated 90 anti-clockwise"); the images returned are upright.
+        train, test: the splits that make the training and the test set, one after the other.
+        transposed: the set stores rows and columns exchanged, as EMNIST does; the images returned are upright.
 
     Raises:
         MissingDataError: the set is not prepared there, or lacks a split or a file.

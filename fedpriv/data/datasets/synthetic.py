@@ -28,11 +28,10 @@ def synthetic(
 ) -> Dataset:
     """Records of `clients` clients, the first four fifths of each for training.
 
-    Client i: u_i ~ N(0, alpha) per entry of the model, W_i ~ N(u_i, 1), b_i likewise; B_i ~ N(0, beta) per feature,
-    v_i ~ N(B_i, 1), x ~ N(v_i, diag(j^-1.2)); the label is the most likely class of softmax(W_i^T x + b_i) and is
-    changed to another one, uniformly, with probability 0.05. alpha and beta are variances; (0, 0) is not i.i.d. either.
-    As a label is an argmax, which knows no scale, and every entry of W_i and b_i has variance alpha + 1, alpha does not
-    change the law of the data; beta does.
+    Client i: u_i ~ N(0, alpha) per entry of the model, W_i ~ N(u_i, 1), b_i likewise; B_i ~ N(0, beta) per feature, v_i
+        ~
+    N(B_i, 1), x ~ N(v_i, diag(j^-1.2)); the label is the most likely class of softmax(W_i^T x + b_i), changed with
+    probability 0.05. alpha and beta are variances. An argmax knows no scale: alpha does not change the law of the data.
 
     Args:
       alpha: heterogeneity of the clients' models.
@@ -40,10 +39,10 @@ def synthetic(
       clients: M.
       records: R of each client, train and test together.
       seed: of `numpy.random.default_rng`.
-      preprocess: standardise each feature by mean and deviation over all clients' training records, then scale every
-        record to unit l2 norm, as the paper does. The statistics are taken without privacy.
-      flip_to: what a changed label becomes, uniformly: "another" class, or "any", which the authors' code draws and
-        which leaves a tenth of them as they were.
+      preprocess: standardise each feature over all clients' training records, then scale every record to unit l2 norm,
+          as
+        the paper does; without privacy.
+      flip_to: what a changed label becomes, uniformly: "another" class, or "any", as in the authors' code.
 
     Returns:
       {"image": f32[N, 40, 1, 1], "label": i32[N]} for train and test; `keys` the client of each training record, and

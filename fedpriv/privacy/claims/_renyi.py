@@ -17,11 +17,11 @@ PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64))
 def to_epsilon(
     divergences: NDArray[np.float64], orders: Sequence[float] | NDArray[np.float64], delta: float
 ) -> float:
-    """Smallest epsilon = rdp + log(1 / delta) / (order - 1) over the orders (Mironov 2017, Prop. 3).
+    """Smallest epsilon, in nats, = rdp + log(1 / delta) / (order - 1) over the orders (Mironov 2017, Prop. 3).
 
     Args:
-        divergences: Rényi divergence of the whole run at each order, in nats.
-        orders: the orders, above 1.
+        divergences: f64[orders], Rényi divergence of the whole run at each order.
+        orders: f64[orders], above 1.
         delta: probability, in (0, 1).
     """
     return float(np.min(divergences + math.log(1 / delta) / (np.asarray(orders) - 1)))

@@ -53,19 +53,20 @@ def dp_scaffold_claim(
 ) -> Claim:
     """Epsilon of DP-SCAFFOLD (and of its baseline DP-FedAvg) as the paper computes it.
 
-    Third party: Rényi divergence of the record-subsampled Gaussian at noise sigma_g sqrt(l M), by
-    Lemma B.7 (Wang, Balle and Kasiviswanathan 2019, Theorem 9), times K; the same theorem for
-    mechanisms in general, with rate l; times T; Mironov's conversion. Server: the same at sigma_g
-    without the step for clients. The closed forms of Theorem 4.1 are looser.
+    Third party: Rényi divergence of the record-subsampled Gaussian at noise sigma_g sqrt(l M), by Lemma B.7 (Wang,
+        Balle
+    and Kasiviswanathan 2019, Theorem 9), times K; the same for clients, with rate l; times T; Mironov's conversion.
+    Server: the same at sigma_g without the step for clients. The closed forms of Theorem 4.1 are looser.
 
-    It gives the four epsilons that the paper prints (13, 11.4, 7.2, 4.2) and the largest T for
-    epsilon 3 in 22 of the 25 cells of Tables 1 and 4. The other three (sigma_g 160 with K = 5, 10,
-    20) are one below what the formula allows (507, 459, 363), and no order explains them; the
-    printed row of sigma_g 160 is that of 80. Orders: as in the authors' published code, see
-    `_search`.
+    It gives the four epsilons that the paper prints (13, 11.4, 7.2, 4.2) and the largest T for epsilon 3 in 22 of the
+    25
+    cells of Tables 1 and 4. The other three (sigma_g 160 with K = 5, 10, 20) are one below what the formula allows
+    (507,
+    459, 363); the printed row of sigma_g 160 is that of 80.
 
-    Formal guarantees: towards the server with `median_clip=False`, an upper bound; towards a third
-    party only where that bound is no larger than the claim.
+    Formal guarantees: towards the server with `median_clip=False`, an upper bound; towards a third party only where
+        that
+    bound is no larger than the claim.
 
     Args:
         noise_multiplier: sigma_g, a local step's noise over its sensitivity 2 C / (s R).
@@ -76,8 +77,7 @@ def dp_scaffold_claim(
         rounds: T, with those of a warm start.
         delta: probability, in (0, 1); the paper's is 1 / (M R).
         view: "third_party" or "server".
-        median_clip: whether the clip norm is the median of private gradients' norms, as in the
-            paper, rather than fixed in advance.
+        median_clip: whether the clip norm is the median of private gradients' norms, as in the paper.
 
     Raises:
         ValueError: for an argument outside its range.
@@ -137,9 +137,9 @@ def _epsilon(
 def _search(divergences: NDArray[np.float64], delta: float) -> float:
     """Epsilon over the authors' orders: 1000 real ones around the best integer.
 
-    By eq. (8), (order - 1) rdp is linear between integers and 0 at order 1. So is (order - 1)
-    epsilon, hence epsilon is smallest at an integer; the authors' grid passes it at a distance of
-    about 0.001, for a loss of up to 3e-4. That makes 7.1511, printed 7.2, of 7.1494.
+    By eq. (8), (order - 1) epsilon is linear between integers, hence epsilon is smallest at an integer; the authors'
+    grid
+    passes it at a distance of about 0.001, which makes 7.1511, printed 7.2, of 7.1494.
     """
     best = _ORDERS[np.argmin(divergences + math.log(1 / delta) / (_ORDERS - 1))]
     orders = np.linspace(best - 1 + 1e-4, min(best + 1, _LARGEST_ORDER), 1000)

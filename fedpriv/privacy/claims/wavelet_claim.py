@@ -35,15 +35,14 @@ def wavelet_claim(
 ) -> Claim:
     """Epsilon of DP-SGD-WAV or DP-FedAvg-WAV as the paper argues it.
 
-    The weights are "applied prior to the accountant", so that the epsilon is that of vanilla DP-SGD
-    or DP-FedAvg at the same sigma: Rényi analysis of the Poisson subsampled Gaussian, orders 1.1 to
-    10.9 by 0.1 and 12 to 63, epsilon = rdp + log(1 / delta) / (order - 1).
+    The weights are "applied prior to the accountant", so that the epsilon is that of vanilla DP-SGD or DP-FedAvg at the
+    same sigma: Rényi analysis of the Poisson subsampled Gaussian, orders 1.1 to 10.9 by 0.1 and 12 to 63, epsilon = rdp
+        +
+    log(1 / delta) / (order - 1).
 
-    Not reproduced: no rate and number of steps give the printed epsilons at the printed sigma 1,
-    1.5 and 3, neither so nor by the newer conversion (Canonne, Kamath and Steinke 2020) of the
-    library that the paper names. What comes near: with the newer conversion 24.5, 7.94 and 4.75
-    belong to sigma 1, 2 and 3 (q = 0.01 and 85,050 steps give 24.50, 7.94 and 4.74), and 6.38, 3.61
-    and 1.64 roughly to 1.5, 2.3 and 4.5.
+    Not reproduced: no rate and number of steps give the printed epsilons at the printed sigma 1, 1.5 and 3, neither so
+        nor
+    by the newer conversion (Canonne, Kamath and Steinke 2020) of the library that the paper names.
 
     Formal guarantees: none; see the claim's reasons.
 
@@ -53,12 +52,10 @@ def wavelet_claim(
         rounds: number of steps (records) or rounds (clients).
         delta: probability, in (0, 1).
         unit: "record" (DP-SGD-WAV) or "client" (DP-FedAvg-WAV).
-        reach: by what factor a neighbour moves the sum further than the formula supposes (sigma over
-            the certified multiplier), where it is known; it goes into the reasons.
+        reach: sigma over the certified multiplier, where it is known; it goes into the reasons.
 
     Raises:
-        ValueError: for a negative noise multiplier or number of rounds, delta outside (0, 1), or an
-            unknown unit.
+        ValueError: for a negative noise multiplier or number of rounds, delta outside (0, 1), or an unknown unit.
     """
     require(noise_multiplier >= 0, "noise_multiplier", noise_multiplier, "give 0 or more")
     require_count("rounds", rounds, 0)
@@ -96,16 +93,15 @@ def _reasons(sampling: Sampling, reach: float | None) -> tuple[str, ...]:
 def haar_multiplier(noise_multiplier: float, m: int, clip: str) -> float:
     """Multiplier (1 / whitened sensitivity) of noise sigma C / W on each Haar coefficient.
 
-    With h the coefficients and D = diag(W), noise of covariance (sigma C)^2 D^-2 makes the whitened
-    sensitivity sup ||D h|| / (sigma C). W is m for the base coefficient and 2^l for the details of
-    level l = 1, ..., log2 m.
+    With h the coefficients and D = diag(W), W being m for the base coefficient and 2^l for the details of level l, the
+    whitened sensitivity is sup ||D h|| / (sigma C).
 
     - "coefficients", ||h|| <= C (Algorithm 1): the largest weight, so sigma / m.
-    - "gradient", ||g|| <= C before the transform h = A g: the rows of D A are orthogonal, of norm
-      sqrt(m) for the base coefficient (m times 1 / m in m entries) and 2^(l / 2) at level l, so
-      the spectral norm is sqrt(m), reached by a constant gradient: sigma / sqrt(m).
-    - "levels", the coefficients of each weight's level, and the base one, clipped to C / W (section
-      4.3): 1 + log2 m groups, each moving D h by at most C, so sigma / sqrt(1 + log2 m).
+    - "gradient", ||g|| <= C before the transform h = A g: the rows of D A are orthogonal, of norm sqrt(m) for the base
+      coefficient and 2^(l / 2) at level l: sigma / sqrt(m), reached by a constant gradient.
+    - "levels", each level's coefficients, and the base one, clipped to C / W (section 4.3): 1 + log2 m groups, each
+    moving
+      D h by at most C, so sigma / sqrt(1 + log2 m).
 
     Args:
         noise_multiplier: sigma.

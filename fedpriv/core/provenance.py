@@ -1,0 +1,19 @@
+"""Which bundles of functions carry a proof: those sealed by who proved it, with nothing in them replaced since."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+Bundle = TypeVar("Bundle", bound=Any)
+"""A named tuple whose last field is `seal: tuple = ()`."""
+
+
+def sealed(bundle: Bundle) -> Bundle:
+    """The same, as one whose bounds are proved of its functions."""
+    return bundle._replace(seal=tuple(bundle[:-1]))
+
+
+def constructed(bundle: Any) -> bool:
+    """Whether it is as it was when it was sealed; what is made by hand, or changed, is not."""
+    whole = len(bundle.seal) == len(bundle) - 1
+    return whole and all(a is b for a, b in zip(bundle.seal, bundle, strict=False))

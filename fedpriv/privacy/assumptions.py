@@ -1,0 +1,90 @@
+"""What must hold for a certificate to be true, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedpriv.privacy.release import NOISE, Release
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement, takes_all
+
+
+def assumptions(
+    active: Sequence[Release], view: str, relation: str, honest: float
+) -> tuple[str, ...]:
+    """Of a certificate of `active` releases, all of `view`."""
+    texts = _of_shown(active) if relation == "zero_out" else _of_secret(active)
+    if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
+        texts.append("the weights that cohorts are drawn by, such as clients' sizes, are public")
+    if view == "server_secagg" and any(r.noise_is_split for r in active):
+        texts.append("secure aggregation shows nothing but the sum")
+    return (*texts, *_shares(active, relation, honest), *NOISE)
+
+
+def _of_secret(releases: Sequence[Release]) -> list[str]:
+    """For the sampling to amplify."""
+    samplings = [release.sampling for release in releases]
+    texts = ["cohorts (their sizes, too) and noise are drawn afresh in every round and stay secret"]
+    drawn = "cohorts"
+    if all(release.unit == "record" for release in releases):
+        texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]
+        drawn = "the records of a step"
+    if any(isinstance(sampling, FixedSize) for sampling in samplings):
+        texts.append(f"{drawn} are uniform without replacement, and sums are divided by their size")
+        texts.append("replacing a unit moves a sum by at most twice its clipped norm")
+    if any(isinstance(sampling, Poisson) for sampling in samplings):
+        texts.append("units join independently, and sums are divided by a number fixed beforehand")
+    for sampling in samplings:
+        if isinstance(sampling, Poisson) and sampling.can_be_cut:
+            texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
+            texts.append(f"the larger of two neighbouring populations has {sampling.population}")
+    if any(isinstance(sampling, Everyone) for sampling in samplings):
+        texts.append("a release without sampling involves every unit in every round")
+    if any(release.participation for release in releases):
+        texts.append(
+            "which clients take part may be known and is drawn without looking at the data; delta is an average over "
+            "that draw"
+        )
+    return list(dict.fromkeys(texts))
+
+
+def _of_shown(releases: Sequence[Release]) -> list[str]:
+    """Where the view knows who takes part."""
+    fresh = "the noise is fresh in every round, and what hides the unit is unknown to the view"
+    if all(takes_all(r.participation or r.sampling) for r in releases):
+        return ["every unit takes part in every round", fresh]
+    pattern = "who takes part is visible, and is drawn without looking at the data"
+    average = "delta is an average over the draw of the cohorts, independent from round to round"
+    return [pattern, average, fresh]
+
+
+def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
+    """What is assumed of those who add the noise."""
+    texts = []
+    if any(release.server_adds_noise for release in active):
+        texts.append(
+            "the server adds all of the noise to the sum in every round, also in one that nobody joins, and shows "
+            "nothing else"
+        )
+    if not all(release.noise_is_split or release.server_adds_noise for release in active):
+        texts.append("whoever holds the unit adds that noise itself, before anything leaves it")
+    if not any(release.noise_is_split for release in active):
+        return tuple(texts)
+    if honest == 1:
+        texts.append(
+            "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; if only "
+            "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)"
+        )
+    else:
+        texts.append(
+            f"{honest:.4g} of the noise's variance is added and unknown to the view; how much more there is "
+            "depends neither on the unit nor on who takes part"
+        )
+    if relation != "zero_out":
+        if any(isinstance(release.sampling, Poisson) for release in active):
+            texts.append("the noise is whole in every round, also in one that nobody joins")
+        if honest < 1:
+            texts.append(
+                "who does not add its share drops out or colludes without telling whether it took part: with the "
+                "size of the cohort that would say something of the others"
+            )
+    return tuple(texts)
