@@ -27,7 +27,7 @@ from experiments.environment import environment
 from experiments.files import held
 from experiments.plain import plain
 from experiments.processes import Processes
-from experiments.record import Recorder, folder_of, new_folder
+from experiments.recorder import Recorder, folder_of, new_folder
 from experiments.resume import Earlier, how_ended
 from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import jax
 
 from experiments.config import Experiment, Run
-from experiments.record import Privacy, Recorder
+from experiments.recorder import Privacy, Recorder
 from experiments.shared_jit import Family, Program, as_bytes, trace
 from experiments.sweep_grid import Point, cleared
 from experiments.training import simulated, train_one

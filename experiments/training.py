@@ -16,7 +16,7 @@ from experiments import ending
 from experiments.command_line import one_line
 from experiments.config import Experiment, Run
 from experiments.processes import Processes
-from experiments.record import Privacy, Recorder
+from experiments.recorder import Privacy, Recorder
 from experiments.resume import CHECKPOINTS, fixed
 from experiments.show import Progress, picture, table
 from fedpriv.devices.layout import Strategy

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import config as configuration
 from experiments.config import Experiment
-from experiments.record import Privacy, Recorder
+from experiments.recorder import Privacy, Recorder
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.networks import Model
 

@@ -26,7 +26,7 @@ from experiments.audit.report import Report, as_json, text
 from experiments.audit.training import audit_runs, infer
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
-from experiments.record import new_folder, versions
+from experiments.recorder import new_folder, versions
 from experiments.run import check
 from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import DivergedError

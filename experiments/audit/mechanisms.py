@@ -12,7 +12,7 @@ from experiments.audit.row import Row, Unaudited
 from experiments.config import Ledger
 from experiments.ledger import Account, accounts
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.mechanism import draw_scores
+from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.certificate import Looked
 from fedpriv.privacy import Release
 

@@ -13,8 +13,8 @@ import optax
 
 import fedpriv as fp
 from experiments.inversion.views import RATE, Seen, Victims
-from fedpriv.attacks.scores import mse, psnr, ssim
-from fedpriv.attacks.views import View, infer_labels, invert_view, local_update, server_view
+from fedpriv.attacks.image_scores import mse, psnr, ssim
+from fedpriv.attacks.server_views import View, infer_labels, invert_view, local_update, server_view
 from fedpriv.privacy import Certificate
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.inversion.attack import Attacked, views
 from experiments.inversion.views import Reading, Seen, Victims, jopeq, read, split
 from experiments.papers.mspdq import Jopeq, Ldp, Name
-from fedpriv.attacks.scores import mse
+from fedpriv.attacks.image_scores import mse
 from fedpriv.core.types import LossFn
 from fedpriv.rounds.algorithm import Algorithm
 

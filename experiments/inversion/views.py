@@ -11,8 +11,8 @@ import optax
 
 import fedpriv as fp
 from fedpriv.algorithms.consensus import Norm
+from fedpriv.attacks.server_views import View, by_models
 from fedpriv.attacks.transcript import least_squares, unmixed
-from fedpriv.attacks.views import View, by_models
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.trees import flatten
 from fedpriv.core.types import LossFn, Params

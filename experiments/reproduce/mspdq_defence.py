@@ -55,7 +55,7 @@ def _attack(key: Key, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     import fedpriv as fp
     from experiments.inversion.attack import attacker
     from experiments.inversion.views import draw_victims
-    from fedpriv.attacks.scores import mse
+    from fedpriv.attacks.image_scores import mse
 
     count, steps = max(2, scale.of(VICTIMS)), scale.of(STEPS)
     victims = draw_victims(fp.datasets.load("mnist", data_dir), count, SEED)

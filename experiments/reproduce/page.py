@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.files import replacing, write_text
 from experiments.plain import plain
-from experiments.record import device, git_revision, versions
+from experiments.recorder import device, git_revision, versions
 from experiments.records import Report
 from experiments.reproduce import picture, table
 from experiments.reproduce.item import Item, Results, Scale, Training

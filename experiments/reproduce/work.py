@@ -12,7 +12,7 @@ from experiments import config as configuration
 from experiments import run, runs
 from experiments.files import write_text
 from experiments.plain import flat, plain
-from experiments.record import device, git_revision, versions
+from experiments.recorder import device, git_revision, versions
 from experiments.reproduce.item import Computation, Computed, Item, Scale, Training, Work, text
 from experiments.resume import how_ended
 from experiments.runs import RunFolder

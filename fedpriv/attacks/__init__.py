@@ -2,12 +2,11 @@
 
 from fedpriv.attacks.bounds import LowerBounds, epsilon_estimate, epsilon_one_run, lower_bounds
 from fedpriv.attacks.canaries import NoPlaceError, with_canaries
+from fedpriv.attacks.image_scores import mse, psnr, ssim
 from fedpriv.attacks.inversion import Reconstruction, infer_label, invert
-from fedpriv.attacks.mechanism import Scores, draw_scores
+from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.attacks.membership import Membership, infer_membership, losses
-from fedpriv.attacks.scores import mse, psnr, ssim
-from fedpriv.attacks.transcript import Recovered, least_squares, state_sum, unmixed
-from fedpriv.attacks.views import (
+from fedpriv.attacks.server_views import (
     View,
     by_models,
     infer_labels,
@@ -15,6 +14,7 @@ from fedpriv.attacks.views import (
     local_update,
     server_view,
 )
+from fedpriv.attacks.transcript import Recovered, least_squares, state_sum, unmixed
 
 __all__ = [
     "LowerBounds",

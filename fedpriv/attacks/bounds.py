@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from fedpriv.attacks.mechanism import Scores
+    from fedpriv.attacks.mechanism_audit import Scores
 
 
 class LowerBounds(NamedTuple):
@@ -37,7 +37,7 @@ class LowerBounds(NamedTuple):
 
 
 def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> LowerBounds:
-    """Lower bounds on epsilon at `delta` from the scores of `fedpriv.attacks.mechanism.draw_scores`.
+    """Lower bounds on epsilon at `delta` from the scores of `fedpriv.attacks.mechanism_audit.draw_scores`.
 
     Args:
       delta: probability, in [0, 1).

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.beginning import check_constants, look_at_start
-from fedpriv.certification.look import Stage, look
-from fedpriv.certification.notes import Holding
+from fedpriv.certification.initial_state import check_constants, look_at_start
+from fedpriv.certification.labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
+from fedpriv.certification.trace import Stage, look
 from fedpriv.core.provenance import constructed
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.arguments import require_count

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.certification.look import Stage
-from fedpriv.certification.notes import Note
+from fedpriv.certification.labels import Note
+from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism

@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 from fedpriv.devices.layout import current
-from fedpriv.models.primitive import primitive_of
+from fedpriv.models.custom_primitive import primitive_of
 
 _WIDE = 32  # channels
 

@@ -15,7 +15,7 @@ from jax import lax
 from jax.interpreters import ad, batching
 
 from fedpriv.devices.layout import current
-from fedpriv.models.primitive import primitive_of
+from fedpriv.models.custom_primitive import primitive_of
 
 _SMALL_BATCH, LARGE_MATRIX = 32, 2**18  # where the transposed form was measured to win
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fedpriv.privacy import curves
-from fedpriv.privacy.cuts import chance_of_cuts, despite_cuts, is_cut
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Poisson, Sampling
+from fedpriv.privacy.truncation import chance_of_cuts, despite_cuts, is_cut
 
 # Margin, as a probability, for the rounding of the Fourier transforms that compose privacy losses: a constant and
 # an amount for every round. Against the closed form 10^4, 10^5 and 10^6 rounds fall short of the truth by 2e-13, 2e-12

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.cuts import chance_of_cuts, despite_cuts
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Sampling
+from fedpriv.privacy.truncation import chance_of_cuts, despite_cuts
 
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 

@@ -8,7 +8,7 @@ from test_protocol import ALGORITHMS, FEDERATION, MODEL
 
 from fedpriv import looked_at
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.mechanism import draw_scores
+from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import VIEWS, certify_releases
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -8,8 +8,8 @@ import pytest
 from scipy.ndimage import correlate1d
 from victims import IMAGES, LABELS, PARAMS, loss
 
+from fedpriv.attacks.image_scores import mse, psnr, ssim
 from fedpriv.attacks.inversion import infer_label, invert
-from fedpriv.attacks.scores import mse, psnr, ssim
 
 
 def gradient(image, label):

@@ -34,12 +34,12 @@ def compiled(name, seconds, fun_name="", **_):
     if name == "/jax/core/compile/backend_compile_duration":
         programs.append(fun_name)
 jax.monitoring.register_event_duration_secs_listener(compiled)
-from experiments import record, run
+from experiments import recorder, run
 def first(*_):
     heavy = sorted(({HEAVY!r} - {{"tyro"}}) & set(sys.modules))
     print(json.dumps({{"programs": programs, "heavy": heavy}}), flush=True)
     os._exit(0)
-record.Recorder.evaluation = first
+recorder.Recorder.evaluation = first
 run.main(["--rounds", "1", "--output", sys.argv[1]])
 """
 

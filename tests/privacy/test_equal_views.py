@@ -6,7 +6,7 @@ import pytest
 
 from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import epsilons_of
-from fedpriv.privacy.reading import read
+from fedpriv.privacy.normal_form import read
 from fedpriv.privacy.relations import relation_of
 
 

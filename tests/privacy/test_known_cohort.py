@@ -8,8 +8,8 @@ from scipy.stats import binom, norm
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 from fedpriv.privacy.curves import gaussian_delta
-from fedpriv.privacy.cuts import chance_of_cuts
 from fedpriv.privacy.participations import participations
+from fedpriv.privacy.truncation import chance_of_cuts
 
 DELTA = 1e-4
 

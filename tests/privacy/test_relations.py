@@ -118,7 +118,7 @@ def test_laplace_events_are_scale_over_sensitivity():
 
 
 def test_cuts_that_outweigh_delta_are_infinite():
-    from fedpriv.privacy.cuts import despite_cuts
+    from fedpriv.privacy.truncation import despite_cuts
 
     assert despite_cuts(lambda delta: 720.0, 1e-310, 1e-5) == math.inf
     assert despite_cuts(lambda delta: 1.0, 1e-5, 1e-5) == math.inf

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
 from fedpriv.certification.flow import NONE, Labels, Place
-from fedpriv.certification.notes import (
+from fedpriv.certification.labels import (
     FROM_KEY,
     OF_CLIENT,
     OF_OWN,

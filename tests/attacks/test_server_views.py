@@ -12,9 +12,8 @@ from victims import IMAGES, LABELS, loss
 from victims import PARAMS as THETA
 
 import fedpriv as fp
-from fedpriv.attacks.scores import mse
-from fedpriv.attacks.transcript import least_squares
-from fedpriv.attacks.views import (
+from fedpriv.attacks.image_scores import mse
+from fedpriv.attacks.server_views import (
     View,
     by_models,
     infer_labels,
@@ -22,6 +21,7 @@ from fedpriv.attacks.views import (
     local_update,
     server_view,
 )
+from fedpriv.attacks.transcript import least_squares
 from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

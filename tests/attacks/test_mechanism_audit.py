@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.mechanism import Scores, draw_scores
+from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
 from fedpriv.mechanisms.mechanisms import gaussian, joint, laplace, mechanism
 from fedpriv.mechanisms.noise import haar_noise, isotropic

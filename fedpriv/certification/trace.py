@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from fedpriv.certification.beginning import constants
 from fedpriv.certification.flow import NONE, follow, programs, where
-from fedpriv.certification.notes import FROM_KEY, Held, Holding, LeakError, Note, Notes, noisy, of
-from fedpriv.certification.rules import Rules, leak
-from fedpriv.certification.watched import Watched, in_one_line
+from fedpriv.certification.initial_state import constants
+from fedpriv.certification.labels import FROM_KEY, Held, Holding, LeakError, Note, Notes, noisy, of
+from fedpriv.certification.leaks import Rules, leak
+from fedpriv.certification.marked_cohort import Watched, in_one_line
 from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm
