@@ -118,6 +118,7 @@ class Recorder:
         self._earlier = {(line.algorithm, line.round): line for line in lines}
         kept = [line for line in lines if line.algorithm in finished]
         write_text(self.folder / METRICS, _text(kept))
+        self._keep(kept)
         self._pass_on(kept)
 
     def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
@@ -132,15 +133,19 @@ class Recorder:
         self._describe()
 
     def _append(self, lines: Sequence[Line]) -> None:
+        self._keep(lines)  # what cannot be written was trained all the same, and its epsilon spent
         with (self.folder / METRICS).open("a") as file:
             file.write(_text(lines))
             file.flush()
             os.fsync(file.fileno())
         self._pass_on(lines)
 
-    def _pass_on(self, lines: Sequence[Line]) -> None:
+    def _keep(self, lines: Sequence[Line]) -> None:
         for line in lines:
             self._lines.setdefault(line.algorithm, []).append(line)
+
+    def _pass_on(self, lines: Sequence[Line]) -> None:
+        for line in lines:
             for sink in self._sinks:
                 sink.write(plain(line))
 

@@ -15,7 +15,7 @@ from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mecha
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
 from fedpriv.certification.certificate import certify, looked_at
 from fedpriv.certification.checks import check_algorithm
-from fedpriv.certification.labels import LeakError
+from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.compression import quantization
 from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd
 from fedpriv.core.trees import dimension

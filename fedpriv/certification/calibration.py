@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.certification.certificate import Looked, looked_at
-from fedpriv.privacy.arguments import require, require_count, require_delta
+from fedpriv.privacy.argument_validation import require, require_count, require_delta
 
 if TYPE_CHECKING:
     from fedpriv.rounds.algorithm import Algorithm

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.certification.initial_state import check_constants, look_at_start
-from fedpriv.certification.labels import Holding
+from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
 from fedpriv.certification.trace import Stage, look
 from fedpriv.core.provenance import constructed
 from fedpriv.privacy import Certificate, Release, certify_releases
-from fedpriv.privacy.arguments import require_count
+from fedpriv.privacy.argument_validation import require_count
 from fedpriv.rounds.algorithm import Algorithm
 
 

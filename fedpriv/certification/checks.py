@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
 from fedpriv.certification.certificate import Looked, looked_at, retraced
-from fedpriv.certification.flow import HEARD
+from fedpriv.certification.information_flow import HEARD
 from fedpriv.certification.measurements import (
     check_codec,
     check_declared,

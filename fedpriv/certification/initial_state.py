@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.flow import NONE, follow
-from fedpriv.certification.labels import LeakError, Private
+from fedpriv.certification.information_flow import NONE, follow
 from fedpriv.certification.leaks import Rules
+from fedpriv.certification.privacy_labels import LeakError, Private
 from fedpriv.core.types import Params, PyTree, State
 from fedpriv.rounds.algorithm import Algorithm
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
-from fedpriv.certification.flow import NONE, Labels, Place
-from fedpriv.certification.labels import (
+from fedpriv.certification.information_flow import NONE, Labels, Place
+from fedpriv.certification.privacy_labels import (
     FROM_KEY,
     OF_CLIENT,
     OF_OWN,

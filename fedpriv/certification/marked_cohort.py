@@ -11,8 +11,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedpriv.certification.flow import MARK
-from fedpriv.certification.labels import TAKING_PART, Holding, Note, Notes, Private, tree_mark
+from fedpriv.certification.information_flow import MARK
+from fedpriv.certification.privacy_labels import (
+    TAKING_PART,
+    Holding,
+    Note,
+    Notes,
+    Private,
+    tree_mark,
+)
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.mechanisms.mechanisms import unprotected

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from fedpriv.certification.certificate import Looked
-from fedpriv.certification.labels import Note
+from fedpriv.certification.privacy_labels import Note
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, PyTree, State

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.certification.labels import Note
+from fedpriv.certification.privacy_labels import Note
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint

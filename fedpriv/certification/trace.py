@@ -1,7 +1,7 @@
 """What a round releases, read off its program; and that nothing else leaves the clients.
 
 The round is traced with a cohort in which one client stands for all. Marks in the program say where private data come
-from and where a mechanism has perturbed them; labels of private data are followed (`fedpriv.certification.flow`), and
+from and where a mechanism has perturbed them; labels of private data are followed (`fedpriv.certification.information_flow`), and
 one that reaches the state or the metrics past all releases is a leak.
 """
 
@@ -13,11 +13,20 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from fedpriv.certification.flow import NONE, follow, programs, where
+from fedpriv.certification.information_flow import NONE, follow, programs, where
 from fedpriv.certification.initial_state import constants
-from fedpriv.certification.labels import FROM_KEY, Held, Holding, LeakError, Note, Notes, noisy, of
 from fedpriv.certification.leaks import Rules, leak
 from fedpriv.certification.marked_cohort import Watched, in_one_line
+from fedpriv.certification.privacy_labels import (
+    FROM_KEY,
+    Held,
+    Holding,
+    LeakError,
+    Note,
+    Notes,
+    noisy,
+    of,
+)
 from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm

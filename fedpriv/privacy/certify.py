@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from fedpriv.privacy.arguments import require, require_delta
+from fedpriv.privacy.argument_validation import require, require_delta
 from fedpriv.privacy.assumptions import assumptions
 from fedpriv.privacy.curves import epsilon_of_mixture
 from fedpriv.privacy.losses import pld_epsilon
-from fedpriv.privacy.normal_form import is_exact, read
 from fedpriv.privacy.participations import participations
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import VIEWS, Certificate, Release
+from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import WithReplacement, takes_all
 from fedpriv.privacy.truncation import is_cut

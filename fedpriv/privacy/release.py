@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedpriv.privacy.arguments import require, require_count, require_multiplier
+from fedpriv.privacy.argument_validation import require, require_count, require_multiplier
 from fedpriv.privacy.sampling import Sampling
 
 VIEWS = ("third_party", "server", "server_secagg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedpriv.privacy.arguments import require, require_count
+from fedpriv.privacy.argument_validation import require, require_count
 
 
 @dataclass(frozen=True)

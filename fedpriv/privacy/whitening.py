@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.privacy.arguments import require, require_multiplier
+from fedpriv.privacy.argument_validation import require, require_multiplier
 
 
 def whitened_multiplier(

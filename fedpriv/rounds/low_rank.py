@@ -19,8 +19,8 @@ import optax
 from fedpriv.core.jaxprs import NotInterpretedError
 from fedpriv.core.types import Example, Params
 from fedpriv.models.dense import LARGE_MATRIX
-from fedpriv.rounds.factored import FactoredGradient, LowRank
-from fedpriv.rounds.linear_optimizer import on_coefficients
+from fedpriv.rounds.factored_gradient import FactoredGradient, LowRank
+from fedpriv.rounds.linear_in_gradients import on_coefficients
 
 # Reading and writing weights, gradient and momentum takes as long as this many multiplications per weight, or longer.
 _TRAFFIC = 32

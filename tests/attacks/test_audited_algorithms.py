@@ -1,10 +1,10 @@
-"""Every algorithm that ships can be audited; `test_mechanism.py` has each way of drawing cohorts and each view."""
+"""Every algorithm that ships can be audited; `test_mechanism_audit.py` has every sampling and every view."""
 
 import math
 from functools import cache
 
 import pytest
-from test_protocol import ALGORITHMS, FEDERATION, MODEL
+from test_protocol import ALGORITHMS, FEDERATION, PARAMS
 
 from fedpriv import looked_at
 from fedpriv.attacks.bounds import lower_bounds
@@ -19,7 +19,7 @@ ROUNDS, DELTA = 3, 1e-3
 @cache
 def hidden(name):
     """View -> what it sees, of the views from which something is hidden."""
-    every = looked_at(ALGORITHMS[name], MODEL.init, FEDERATION).releases(ROUNDS)
+    every = looked_at(ALGORITHMS[name], PARAMS, FEDERATION).releases(ROUNDS)
     seen = {view: [r for r in every if r.view == view] for view in VIEWS}
     return {view: found for view, found in seen.items() if any(r.multiplier > 0 for r in found)}
 

@@ -6,8 +6,8 @@ import pytest
 
 from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import epsilons_of
-from fedpriv.privacy.normal_form import read
 from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.release_normal_form import read
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpriv.privacy.arguments import require, require_count, require_delta
+from fedpriv.privacy.argument_validation import require, require_count, require_delta
 from fedpriv.privacy.claims._renyi import to_epsilon
 from fedpriv.privacy.release import Claim
 

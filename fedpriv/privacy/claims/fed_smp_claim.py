@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.privacy.arguments import require_count, require_delta, require_multiplier
+from fedpriv.privacy.argument_validation import require_count, require_delta, require_multiplier
 from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import Claim, Release

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.privacy.arguments import require
+from fedpriv.privacy.argument_validation import require
 from fedpriv.privacy.release import Claim
 
 _REASONS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.privacy.arguments import require, require_count
+from fedpriv.privacy.argument_validation import require, require_count
 from fedpriv.privacy.release import Claim
 
 _QUANTIZER = (

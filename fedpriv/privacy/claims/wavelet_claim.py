@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.privacy.arguments import require, require_count, require_delta
+from fedpriv.privacy.argument_validation import require, require_count, require_delta
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import UNITS, Claim
 from fedpriv.privacy.sampling import Poisson, Sampling

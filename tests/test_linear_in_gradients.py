@@ -8,7 +8,7 @@ import pytest
 from small import assert_close
 
 from fedpriv.core.jaxprs import NotInterpretedError
-from fedpriv.rounds.linear_optimizer import on_coefficients
+from fedpriv.rounds.linear_in_gradients import on_coefficients
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

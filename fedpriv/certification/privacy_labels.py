@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 
-from fedpriv.certification.flow import NONE, Labels, mark
+from fedpriv.certification.information_flow import NONE, Labels, mark
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism

@@ -16,8 +16,8 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
-from fedpriv.privacy.normal_form import read
 from fedpriv.privacy.participations import participations
+from fedpriv.privacy.release_normal_form import read
 
 DELTA, DRAWS = 1e-2, 200_000
 
