@@ -1,8 +1,8 @@
 """What a round releases, read off its program; and that nothing else leaves the clients.
 
 The round is traced with a cohort in which one client stands for all. Marks in the program say where private data come
-from and where a mechanism has perturbed them; labels of private data are followed (`fedpriv.certification.information_flow`), and
-one that reaches the state or the metrics past all releases is a leak.
+from and where a mechanism has perturbed them. Labels of private data are followed (`information_flow`); one that
+reaches the state or the metrics past all releases is a leak.
 """
 
 from __future__ import annotations
