@@ -56,6 +56,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "ssim" not in gradient  # eight pixels
 
 
+@pytest.mark.slow
 def test_every_row_can_be_seen_and_read():
     """By shapes: the update of every client, on the model's coordinates."""
     victims = draw_victims(datasets.load("digits"), 3, 1)

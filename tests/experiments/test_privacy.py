@@ -249,6 +249,7 @@ def dp_fed_avg(sampler, noise_multiplier):
     return algorithm, numbers, fp.Federation.blank(numbers, sampler.accounting.population, 2)
 
 
+@pytest.mark.slow
 def test_a_budget_ends_training(tmp_path, capsys):
     budget = ["--noise-multiplier", "1.5", "--rounds", "20", "--stop-at-epsilon", "1.0"]
     assert run.main(["quickstart", *SMALL, *CHOSEN, *budget, "--output", str(tmp_path / "r")]) == 0

@@ -73,6 +73,7 @@ def events(folder):
     return found
 
 
+@pytest.mark.slow
 def test_tensorboard_has_every_step_once_after_a_resume(stopped):
     assert main(["--resume", str(stopped)]) == 0
     for name in ("fed_avg", "rand_k"):
@@ -154,6 +155,7 @@ def wandb(monkeypatch):
     sys.modules.pop("experiments.weights_and_biases", None)
 
 
+@pytest.mark.slow
 def test_wandb_has_a_run_per_algorithm_that_a_resume_goes_on_with(wandb, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     folder = tmp_path / "r"
