@@ -13,7 +13,7 @@ import numpy as np
 from experiments.files import replacing
 from experiments.records import Report, Spread, Summary
 from fedpriv.engine.history import Evaluation, History
-from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
 NAMES = {
     "fed_avg": "FedAvg",
@@ -46,6 +46,14 @@ NAMES = {
     "ldp_fed_avg": "FedAvg + LDP",
     "jopeq": "JoPEQ",
 }
+
+
+COMPARED = {
+    "add_or_remove": "with the unit, or without it",
+    "replace_one": "with the unit, or another in its place",
+    "zero_out": "with the unit, or with its contribution set to zero",
+}
+WEAK = 10.0  # beyond it an epsilon has a word beside it
 
 
 class Progress:
@@ -124,7 +132,15 @@ def _legend(summary: Summary) -> list[str]:
         certified = [of.certified[view] for of in reports]
         bases = " / ".join(sorted({c.basis for c in certified}))
         relations = " / ".join(sorted({hyphenated(c.relation) for c in certified}))
-        lines.append(f"  {view}: certified ({bases}), {relations} adjacency")
+        compared = "; ".join(sorted({COMPARED[c.relation] for c in certified}))
+        lines.append(
+            f"  {view} ({SEES[view]}): certified ({bases}), {relations} adjacency ({compared})"
+        )
+    if weak := max((c.epsilon for c in every if WEAK < c.epsilon < math.inf), default=None):
+        lines.append(
+            f"  an epsilon of {weak:.3g} protects hardly anybody: something may be e^{weak:.3g} times as likely to be "
+            "seen with the unit as without it"
+        )
     if any(c.relation == "replace_one" for c in every):
         lines.append(
             "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "

@@ -9,13 +9,8 @@ from collections.abc import Sequence
 from experiments.records import Report
 from experiments.report.markup import Content, Element, element, folded, listing, table
 from experiments.report.tables import Result, shown
-from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
-SEEN_BY = {
-    "third_party": "sees every global model",
-    "server_secagg": "sees the cohort's sum and knows the cohort",
-    "server": "sees every message and knows the cohort",
-}
 NOTES = (
     "Every epsilon is of one model (one algorithm, one seed) released alone; the others of this page saw the same "
     "records, and choosing among them by their accuracy is not covered.",
@@ -44,13 +39,13 @@ def _private(report: Report) -> bool:
 
 
 def _account(report: Report, names: Sequence[str]) -> Element:
-    views = sorted(report.certified, key=[*SEEN_BY, *VIEWS].index)
+    views = sorted(report.certified, key=VIEWS.index)
     head = ["view", "status", "epsilon", "delta", "unit", "adjacency", "by"]
     rows = [_certified(report.certified[view]) for view in views]
     if claim := report.claimed:  # below the certificate of its view
         at = views.index(claim.view) + 1 if claim.view in views else len(rows)
         rows.insert(at, _claimed(claim))
-    missing = " and ".join(view for view in SEEN_BY if view not in views)
+    missing = " and ".join(view for view in VIEWS if view not in views)
     later = f"{missing}: certified when the run ends; python -m experiments.privacy tells before"
     return element(
         "article",
@@ -65,7 +60,7 @@ def _account(report: Report, names: Sequence[str]) -> Element:
 
 def _number(c: Certificate | Claim, status: Content, epsilon: Content, by: str) -> list[Content]:
     name = [[part, element("wbr")] for part in re.split("(?<=_)", c.view)]
-    view = [name, " ", element("br"), element("span", SEEN_BY[c.view], class_="quiet")]
+    view = [name, " ", element("br"), element("span", SEES[c.view], class_="quiet")]
     return [view, status, epsilon, f"{c.delta:.3g}", c.unit, c.relation.replace("_", "-"), by]
 
 

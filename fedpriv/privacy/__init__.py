@@ -16,11 +16,12 @@ from fedpriv.privacy.claims import (
     t_epsilon,
     wavelet_claim,
 )
-from fedpriv.privacy.release import UNITS, VIEWS, Certificate, Claim, Release
+from fedpriv.privacy.release import SEES, UNITS, VIEWS, Certificate, Claim, Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
 __all__ = [
+    "SEES",
     "UNITS",
     "VIEWS",
     "Certificate",

@@ -21,10 +21,10 @@ NOISE = (
 )
 """What every certificate of a noisy sum assumes."""
 
-_SEEN_BY = {
-    "third_party": "third party (sees every global model)",
-    "server": "server (sees every message, knows the cohort)",
-    "server_secagg": "server behind secure aggregation (sees only sums, knows the cohort)",
+SEES = {
+    "third_party": "sees every global model",
+    "server": "sees every message, knows the cohort",
+    "server_secagg": "sees the cohort's sum, knows the cohort",
 }
 
 
@@ -181,5 +181,5 @@ def _headline(number: Certificate | Claim, status: str) -> str:
     """Epsilon, delta, status, unit, view and adjacency, in one line."""
     return (
         f"epsilon {number.epsilon:.4g} at delta {number.delta:.3g} {status}: {number.unit}-level, "
-        f"{_SEEN_BY[number.view]}, {number.relation.replace('_', '-')} adjacency"
+        f"{number.view} ({SEES[number.view]}), {number.relation.replace('_', '-')} adjacency"
     )
