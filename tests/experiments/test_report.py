@@ -82,7 +82,7 @@ def test_every_epsilon_of_the_ledger_says_what_it_means(several):
     assert text(block.find("h3")) == "DP-FedAvg · a; Fed-SMP rand_k · a; Fed-SMP top_k · a"
     head, *rows = tables(block)["Epsilons of 20 rounds"]
     views = [row[0].split()[0] for row in rows]
-    assert views == ["third_party", "third_party", "server_secagg", "server"]
+    assert views == ["third_party", "third_party", "server", "server_secagg"]
     for row, view in zip(rows, views, strict=True):
         cells, certified = dict(zip(head, row, strict=True)), report.certified[view]
         own = cells["status"] == f"certified, {certified.basis}"

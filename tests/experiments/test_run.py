@@ -102,7 +102,7 @@ def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     for word in (
         "Fed-SMP rand_k",
         "client level",
-        "third_party: certified (constructed)",
+        "third_party (sees every global model): certified (constructed)",
         "adjacency",
         "claimed",
         "compiled before the first round: Fed-SMP rand_k",
