@@ -150,8 +150,8 @@ _OURS = (
     "rounds/cohort",
     "rounds/shard",
     "rounds/one_round",
-    "certification/watched",
-    "certification/look",
+    "certification/marked_cohort",
+    "certification/trace",
 )
 _ENGINE = {os.path.join(_HERE, *f"{name}.py".split("/")) for name in _OURS}
 JAX = os.path.dirname(jax.__file__)

@@ -36,7 +36,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path):
     assert float(found["rounds/s"]) == pytest.approx(20 * 3 / 0.75, rel=1e-2)
     root = tree(tmp_path / "run" / "report.html")
     said = text(root)
-    assert "server_secagg and server: certified when the run ends" in said
+    assert "server and server_secagg: certified when the run ends" in said
     assert "run: metrics.jsonl is cut off in line 12, which is left out" in said
     assert "run: went on after a stop (2026-01-02T03:04:05Z), elsewhere: jax 1 there" in said
     assert dict(tables(root)["Versions and device"][1:])["device kind"] == "abacus"
