@@ -35,7 +35,7 @@ def test_parameter_counts(make, count):
         models.MLP([7], 4),  # a list, which has no hash
         models.CNN((2, 3), (5,), 4),
         models.CNN((2,), (5,), 4, "pytorch"),
-        models.SigmoidLeNet(4),
+        pytest.param(models.SigmoidLeNet(4), marks=pytest.mark.slow),
     ],
 )
 def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):

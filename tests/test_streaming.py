@@ -106,7 +106,13 @@ ALGORITHMS = {
 }
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+LONG = ("everyone first", "canaries")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALGORITHMS],
+)
 def test_the_results_are_those_in_memory(name):
     """The state to the bit: all that a later round can depend on."""
     expected, found = (
@@ -216,6 +222,7 @@ def large(tmp_path):
     return federation
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_clients(large):
     model = fp.models.classifier(fp.models.LogisticRegression(2), (SIDE, SIDE, 1))
     sampler = fp.poisson(MANY, 5e-4, 100)
@@ -336,6 +343,7 @@ def test_no_more_than_two_rounds_records_are_on_the_device(monkeypatch):
     assert all(end.is_ready() for end in waited[2:])
 
 
+@pytest.mark.slow
 def test_it_fits_the_memory_too():
     """As many clients side by side as fit: the same results up to rounding."""
     found, expected = (

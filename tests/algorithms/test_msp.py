@@ -94,6 +94,7 @@ def test_a_round_takes_as_many_exchanges_as_the_schedule_says():
         assert settled == (count >= 200)
 
 
+@pytest.mark.slow
 def test_few_bits_are_worse_than_many():
     """Many are full precision up to the common start. The bits of all exchanges are counted."""
     makes = {

@@ -26,7 +26,9 @@ def test_every_label_is_read_off_the_last_layer(seen):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "steps"), [(optax.adam(0.1), 300), (None, 100)], ids=["adam", "lbfgs"]
+    ("optimizer", "steps"),
+    [pytest.param(optax.adam(0.1), 300, marks=pytest.mark.slow), (None, 100)],
+    ids=["adam", "lbfgs"],
 )
 def test_images_are_recovered(seen, optimizer, steps):
     seen = jax.tree.map(lambda leaf: leaf[:6], seen)

@@ -141,6 +141,7 @@ def test_without_noise_there_is_no_picture_and_a_reason(capsys, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_noise_can_be_solved_for_where_there_is_none_yet(capsys):
     options = ["--solve", "noise", "--target-epsilon", 3, "--noise-multiplier", 0, "--rounds", 5]
     answer = ask(capsys, "quickstart", *options, "--json")

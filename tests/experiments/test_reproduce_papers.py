@@ -251,6 +251,7 @@ def test_svhn_has_the_epsilons_of_fashion_mnist():
     assert [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
 
 
+@pytest.mark.slow
 def test_the_rounds_that_dp_scaffold_prints_are_what_its_formula_allows():
     """But for sigma_g = 160, of which the paper repeats the row of 80."""
     cells = [c for c in ITEMS["dp_scaffold", "table1"].cells if c.column.startswith("T for")]

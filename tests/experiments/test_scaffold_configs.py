@@ -131,6 +131,7 @@ def test_the_authors_options_train(tmp_path):
     assert summary["uplink_mb_per_client"]["dp_scaffold"] == pytest.approx(first_all * 32 / 8e6)
 
 
+@pytest.mark.slow
 def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
     """s K = 0.4: eta_0 / max(round(0.4), 1) instead of eta_0 / 0.4."""
     from experiments.papers.dp_scaffold import Authors, algorithm
