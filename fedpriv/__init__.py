@@ -46,6 +46,7 @@ from fedpriv.mechanisms.per_example_dense import per_example_dense
 from fedpriv.mechanisms.schedules import Dynamic, dynamic
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
@@ -60,7 +61,6 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.rounds.shard import Shard
 from fedpriv.rounds.subset_sampling import subsets
 
 __all__ = [

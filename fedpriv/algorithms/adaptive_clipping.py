@@ -18,10 +18,10 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
 from fedpriv.rounds.algorithm import Algorithm, start
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.shard import Shard
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 

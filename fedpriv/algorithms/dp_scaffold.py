@@ -29,10 +29,10 @@ from fedpriv.mechanisms.per_example import Gradients, MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.rounds.algorithm import Algorithm, start, unclaimed
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
-from fedpriv.rounds.shard import Shard
 
 ClipNorm: TypeAlias = float | Literal["median"]
 

@@ -17,10 +17,10 @@ from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, Metrics
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.shard import Shard
 
 
 def dp_sgd(

@@ -24,6 +24,7 @@ from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
     Batches,
@@ -35,7 +36,6 @@ from fedpriv.rounds.local_training import (
     train,
 )
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.shard import Shard
 
 
 def fed_avg(

@@ -15,10 +15,10 @@ from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.shard import Shard
 
 
 def ldp_fed_avg(

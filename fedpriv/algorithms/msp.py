@@ -35,10 +35,10 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import Poisson, mspdq_claim
 from fedpriv.rounds.algorithm import Algorithm, start
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent
 from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.shard import Shard
 
 _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "

@@ -18,10 +18,10 @@ from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.clipping import Clipping, flat, over_tensors
 from fedpriv.mechanisms.per_example import Gradients
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import over_clients
 from fedpriv.rounds.local_training import Batches, mean_grad, train
 from fedpriv.rounds.samplers import everyone
-from fedpriv.rounds.shard import Shard
 
 
 def median_norm(

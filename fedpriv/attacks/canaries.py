@@ -25,9 +25,9 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.mechanisms.per_example import Gradients, PerExample
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Client, Cohort, Sent, Summed, as_sent
 from fedpriv.rounds.samplers import Draw, Sampler
-from fedpriv.rounds.shard import Shard
 
 VIEWS = ("third_party", "server_secagg")
 """Whose scores are kept: of whom sees the models alone, and of whom also knows the cohorts."""

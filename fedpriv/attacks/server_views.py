@@ -23,10 +23,10 @@ from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Params, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.one_round import keys_of
 from fedpriv.rounds.samplers import Draw
-from fedpriv.rounds.shard import Shard
 
 
 class View(NamedTuple):

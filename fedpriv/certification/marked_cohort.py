@@ -25,9 +25,9 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.mechanisms.mechanisms import unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.privacy.sampling import Poisson
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Draw, Sampler
-from fedpriv.rounds.shard import Shard
 
 
 class Watched(Cohort):
@@ -148,7 +148,7 @@ def in_one_line(error: Exception) -> str:
 _HERE = os.path.dirname(os.path.dirname(__file__))
 _OURS = (
     "rounds/cohort",
-    "rounds/shard",
+    "rounds/client_shard",
     "rounds/one_round",
     "certification/marked_cohort",
     "certification/trace",

@@ -18,9 +18,9 @@ from fedpriv.core.trees import flatten
 from fedpriv.core.types import Example, Key, LossFn, Params, State
 from fedpriv.data.federation import Federation
 from fedpriv.engine.simulate import Measure
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import over_clients
 from fedpriv.rounds.samplers import Draw
-from fedpriv.rounds.shard import Shard
 
 
 def objective(loss: LossFn, l2: float = 0.0) -> Callable[[Params, Example, jax.Array], jax.Array]:

@@ -17,8 +17,8 @@ from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.samplers import Draw, Sampler
-from fedpriv.rounds.shard import Shard
 
 
 class Sent(NamedTuple):

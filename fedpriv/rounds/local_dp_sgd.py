@@ -12,9 +12,9 @@ from jax import lax
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, Params
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.local_training import Schedule, check_schedule
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.shard import Shard
 
 
 class LocalSteps(NamedTuple):

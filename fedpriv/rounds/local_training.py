@@ -12,8 +12,8 @@ from jax import lax
 
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.devices.layout import current
+from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
-from fedpriv.rounds.shard import Shard
 
 Schedule: TypeAlias = Callable[[jax.Array], optax.GradientTransformation]
 """Round number (i32[]) -> the optimiser of that round; `lambda t: optax.sgd(0.1 * 0.99**t, momentum=0.5)`."""
