@@ -34,6 +34,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.devices.layout import split_cpu
+from fedpriv.models.kept_model import model_folder
 
 
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
@@ -161,7 +162,7 @@ def prepared(
         planned = planned_rounds(experiment, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
         if found:
-            finished = found.finished(planned)
+            finished = found.finished(planned, config.keep_model)
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
@@ -199,6 +200,7 @@ def _recorder(
 def check(experiment: Experiment) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
     for name in experiment.entries:
+        model_folder("", name, 0)
         experiment.ledger.looked(name)
 
 

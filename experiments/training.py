@@ -189,6 +189,8 @@ def train_one(
     try:
         done = simulated(algorithm, experiment, config, strategy, **options)
         history.compile_seconds = done.compile_seconds
+        if recorder and config.keep_model:
+            recorder.models(algorithm, experiment.model, done)
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
         raise
