@@ -19,7 +19,7 @@ from experiments.runs import read_lines
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 
-FREE = ("output", "data_dir", "checkpoint", "record")  # do not change what is found
+FREE = ("output", "data_dir", "checkpoint", "record", "views")  # do not change what is found
 CHECKPOINTS = "checkpoints"
 
 
