@@ -19,13 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments import compilation_cache, ending, sweep_table
+from experiments import budget, compilation_cache, ending, sweep_table
 from experiments import config as configuration
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
+from experiments.interned import Interned
 from experiments.plain import plain
-from experiments.run import check, planned_rounds
+from experiments.run import built
 from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
-from experiments.sweep_train import Interned, Prepared, Sweep
+from experiments.sweep_train import Prepared, Sweep
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
 
@@ -154,13 +155,13 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
     for point in left:
         try:
             strategy = configuration.strategy(point.config.layout)
-            experiment = interned.experiment(module.build(point.config))
-            check(experiment)
-            planned = planned_rounds(experiment, point.config)
+            noise = budget.solved(module, point.config)
+            experiment = built(module, point.config, noise, interned)
+            planned = budget.planned_rounds(experiment.ledger, point.config)
         except (ValueError, OSError) as error:
             at = ValueError(f"{one_line(error)} (at {point.title})")
             raise at.with_traceback(error.__traceback__) from None
-        ready.append(Prepared(point, strategy, experiment, planned))
+        ready.append(Prepared(point, strategy, experiment, planned, noise))
     return ready
 
 
