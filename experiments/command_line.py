@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -91,7 +91,19 @@ def explained(error: Exception) -> tuple[str, int]:
     return f"{type(error).__name__}: {printable(text)}\n  {line}  ({WHOLE} shows all)", 1
 
 
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """Inside, nothing is wrong any more with what was given: a ValueError is a bug."""
+    try:
+        yield
+    except ValueError as error:
+        error.is_bug = True  # type: ignore[attr-defined]
+        raise
+
+
 def _is_complaint(error: ValueError) -> bool:
+    if getattr(error, "is_bug", False):
+        return False
     frames = last_frames(error)
     if not frames or is_ours(frames[-1].tb_frame):
         return True

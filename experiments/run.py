@@ -23,6 +23,7 @@ from experiments import compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
     Parser,
+    checked,
     command,
     config_name,
     explained,
@@ -130,7 +131,7 @@ def run(
     except KeyboardInterrupt:
         said, code = "interrupted", 130
     else:
-        with kept:
+        with kept, checked():
             return train(job)
     if joined.first:
         print(f"error: {said}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""python -m experiments.sweep [CONFIG] --grid field=a,b,c ... [--field value ...] [--output DIR] [--json]: many runs.
+"""python -m experiments.sweep [CONFIG] --grid F=a,b ... [--field value ...] [--output DIR] [--json]: a grid of runs.
 
 Every point of the grid (the product of all --grid) is a run folder under DIR, as experiments.run leaves it. Points
 whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
@@ -21,11 +21,21 @@ from typing import Any, NamedTuple
 
 from experiments import compilation_cache, ending, sweep_table
 from experiments import config as configuration
-from experiments.command_line import command, config_name, listing, one_line, own_options, parse
+from experiments.command_line import (
+    checked,
+    command,
+    config_name,
+    listing,
+    one_line,
+    own_options,
+    parse,
+)
+from experiments.config import Experiment
 from experiments.plain import plain
 from experiments.run import check, planned_rounds
 from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.sweep_train import Interned, Prepared, Sweep
+from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
 
@@ -74,7 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"sweep folder: {folder}", file=sys.stderr)
     sweep = Sweep(name, folder)
     try:
-        _train(sweep, planned.ready, folder)
+        with checked():
+            _train(sweep, planned.ready, folder)
         _report(folder, planned, sweep, options.json)
     except KeyboardInterrupt:
         return _interrupted(folder)
@@ -154,7 +165,9 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
     for point in left:
         try:
             strategy = configuration.strategy(point.config.layout)
-            experiment = interned.experiment(module.build(point.config))
+            experiment = module.build(point.config)
+            _require_in_memory(experiment)
+            experiment = interned.experiment(experiment)
             check(experiment)
             planned = planned_rounds(experiment, point.config)
         except (ValueError, OSError) as error:
@@ -162,6 +175,15 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
             raise at.with_traceback(error.__traceback__) from None
         ready.append(Prepared(point, strategy, experiment, planned))
     return ready
+
+
+def _require_in_memory(experiment: Experiment) -> None:
+    for name, entry in experiment.entries.items():
+        if any(isinstance(federation, StreamedFederation) for federation in entry.federations):
+            raise ValueError(
+                f"federation: {name} trains on a StreamedFederation, which a sweep cannot compile for; give a "
+                "Federation in memory, or run the points one by one with experiments.run"
+            )
 
 
 def _train(sweep: Sweep, ready: list[Prepared], folder: Path) -> None:

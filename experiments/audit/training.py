@@ -39,6 +39,11 @@ def audit_runs(
     """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
     rows: list[Row] = []
     skipped = []
+    if canaries is not None and _most(canaries * config.seeds, experiment.delta) <= 0:
+        raise ValueError(
+            f"--canaries: {canaries} in each of {config.seeds} run(s) bound nothing even if all are told apart; give "
+            "more, or more --seeds: 40 in all, better hundreds"
+        )
     for name, entry in experiment.entries.items():
         seen = [r for r in experiment.ledger.looked(name).releases(1) if r.view in VIEWS]
         noisy = [r for r in seen if r.mechanism is not None and r.multiplier > 0]
@@ -80,11 +85,10 @@ def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Ite
     The bound gives up delta for every canary: more than a hundredth in all would leave nothing to find.
     """
     present, scores = np.asarray(state.present), np.asarray(state.scores)
-    delta = min(ledger.delta, 0.01 / present.size)
+    delta = _delta(present.size, ledger.delta)
     ledger = replace(ledger, delta=delta)
     claim = ledger.claim(name, config.rounds)
-    guesses = np.arange(2 * max(1, present.size // 2))
-    most = epsilon_one_run(guesses, guesses >= len(guesses) // 2, delta)
+    most = _most(present.size, ledger.delta)
     for v, view in enumerate(VIEWS):
         least = epsilon_one_run(scores[:, v], present, delta)
         estimate = epsilon_estimate(scores[:, v], present, delta)
@@ -99,6 +103,16 @@ def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Ite
             about={"canaries": present.shape[1], "seeds": config.seeds},
             audited={"significance": 0.05, "estimate": estimate},
         )
+
+
+def _delta(canaries: int, delta: float) -> float:
+    return min(delta, 0.01 / canaries)
+
+
+def _most(canaries: int, delta: float) -> float:
+    """The bound that so many give if all of them are told apart."""
+    guesses = np.arange(2 * max(1, canaries // 2))
+    return epsilon_one_run(guesses, guesses >= len(guesses) // 2, _delta(canaries, delta))
 
 
 def _places(canaries: int | None, federation: Federation, unit: str) -> tuple[int, int]:
