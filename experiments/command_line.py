@@ -180,6 +180,7 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
 
     complaint = io.StringIO()
     prog, default = f"python -m experiments.{command} {name}", module.config
+    args = _switched(args, default)
     try:
         with contextlib.redirect_stderr(complaint):
             config, unknown = tyro.cli(
@@ -200,9 +201,29 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
     return config
 
 
+def _switched(args: Sequence[str], default: Run) -> list[str]:
+    """`--field true` and `--field false`, also with =, as the parser has them: --field and --no-field."""
+    switches = [field for field, value in flat(plain(default)).items() if isinstance(value, bool)]
+    forms = {
+        words(f, True)[0]: {"true": words(f, True), "false": words(f, False)} for f in switches
+    }
+    found: list[str] = []
+    for arg in args:
+        flag, _, value = arg.partition("=")
+        if found and (given := forms.get(_dashed(found[-1]), {}).get(arg.lower())):
+            found[-1:] = given
+        else:
+            found += forms.get(_dashed(flag), {}).get(value.lower(), [arg])
+    return found
+
+
+def _dashed(flag: str) -> str:
+    return flag.replace("_", "-")
+
+
 def _unknown(word: str, flags: list[str]) -> str:
     if not word.startswith("--"):
-        return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field or --no-field"
+        return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field true or --field false"
     name = word.lstrip("-")
     part = [flag for flag in flags if name in re.split(r"[.-]", flag) or flag.startswith(word)]
     near = difflib.get_close_matches(word, flags, 1) or part[:3]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments import compilation_cache, ending, sweep_table
+from experiments import budget, compilation_cache, ending, sweep_table
 from experiments import config as configuration
 from experiments.command_line import (
     checked,
@@ -31,10 +31,11 @@ from experiments.command_line import (
     parse,
 )
 from experiments.config import Experiment
+from experiments.interned import Interned
 from experiments.plain import plain
-from experiments.run import check, planned_rounds
+from experiments.run import built
 from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
-from experiments.sweep_train import Interned, Prepared, Sweep
+from experiments.sweep_train import Prepared, Sweep
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
@@ -165,15 +166,14 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
     for point in left:
         try:
             strategy = configuration.strategy(point.config.layout)
-            experiment = module.build(point.config)
+            noise = budget.solved(module, point.config)
+            experiment = built(module, point.config, noise, interned)
             _require_in_memory(experiment)
-            experiment = interned.experiment(experiment)
-            check(experiment)
-            planned = planned_rounds(experiment, point.config)
+            planned = budget.planned_rounds(experiment.ledger, point.config)
         except (ValueError, OSError) as error:
             at = ValueError(f"{one_line(error)} (at {point.title})")
             raise at.with_traceback(error.__traceback__) from None
-        ready.append(Prepared(point, strategy, experiment, planned))
+        ready.append(Prepared(point, strategy, experiment, planned, noise))
     return ready
 
 

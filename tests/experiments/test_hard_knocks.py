@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments import ending, recorder, run, runs, sweep_grid
+from fedpriv.models.kept_model import is_kept
 
 SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
 SMALL += ["--algorithms", "fed_avg", "--every", "1", "--layout.devices", "1"]
@@ -208,7 +209,9 @@ class Full:
 
 
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "summary.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "metrics.jsonl", "summary.json", "model.safetensors"]
+)
 def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "r"
     with monkeypatch.context() as patch:
@@ -226,8 +229,12 @@ def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     assert not list(folder.glob("*.unfinished"))
     if name == "metrics.jsonl":
         assert json.loads((folder / "summary.json").read_text())["rounds"] == {"fed_avg": 1}
-    if name == "summary.json":
+    if name in ("summary.json", "model.safetensors"):
         assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    if name == "model.safetensors":
+        assert json.loads((folder / "summary.json").read_text())["rounds"] == {"fed_avg": 2}
+        assert run.main(["--resume", str(folder)]) == 0
+        assert is_kept(folder, "fed_avg", 0)
 
 
 def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):

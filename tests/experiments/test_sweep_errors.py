@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from configs import quickstart
-from experiments import sweep, sweep_table
+from experiments import run, sweep, sweep_table
 from experiments.sweep_grid import UNFINISHED, axes, begin, points
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -239,3 +239,5 @@ def test_a_streamed_federation_is_refused_before_training(tmp_path, capsys):
     assert error.startswith("error: federation: fed_avg trains on a StreamedFederation")
     assert error.count("\n") == 1
     assert not folder.exists()
+    alone = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1", "--output", str(folder)]
+    assert run.main([str(file), *alone]) == 0
