@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.audit.row import Row, Unaudited
 from experiments.config import Entry, Experiment, Ledger, Run
+from experiments.remaining import Remaining
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
@@ -22,6 +23,7 @@ from fedpriv.devices.layout import Strategy
 from fedpriv.engine.simulate import simulate
 from fedpriv.rounds.algorithm import Algorithm
 
+PARTS = 5  # of a training, each of which is timed
 MOST_RECORDS = 10_000
 """Whose losses are looked at, of members and of others."""
 
@@ -44,17 +46,19 @@ def audit_runs(
             f"--canaries: {canaries} in each of {config.seeds} run(s) bound nothing even if all are told apart; give "
             "more, or more --seeds: 40 in all, better hundreds"
         )
+    remaining = Remaining("runs with canaries", len(experiment.entries) * config.rounds)
     for name, entry in experiment.entries.items():
         seen = [r for r in experiment.ledger.looked(name).releases(1) if r.view in VIEWS]
         noisy = [r for r in seen if r.mechanism is not None and r.multiplier > 0]
         if not noisy:
+            remaining.skip(config.rounds)
             continue
         count, per_client = _places(canaries, entry.federations[0], noisy[0].unit)
         longest = float(np.max(jax.tree.leaves(noisy[0].mechanism.clip_norm)))
         try:
             given = {"per_client": per_client, "clip_norm": longest}
             audited = with_canaries(entry.algorithm, count, **given)
-            state = _trained(experiment, entry, audited, config, strategy)
+            state = _trained(experiment, entry, audited, config, strategy, remaining)
         except NoPlaceError as error:
             skipped.append(Unaudited((name,), str(error)))
         else:
@@ -63,9 +67,15 @@ def audit_runs(
 
 
 def _trained(
-    experiment: Experiment, entry: Entry, algorithm: Algorithm, config: Run, strategy: Strategy
+    experiment: Experiment,
+    entry: Entry,
+    algorithm: Algorithm,
+    config: Run,
+    strategy: Strategy,
+    remaining: Remaining,
 ) -> State:
     """The state in which a run ends, with a leading axis of seeds."""
+    every = -(-config.rounds // PARTS)
     return simulate(
         algorithm,
         experiment.model.init,
@@ -73,9 +83,10 @@ def _trained(
         experiment.test,
         score=experiment.model.score,
         rounds=config.rounds,
-        every=config.rounds,
+        every=every,
         seeds=range(config.seeds),
         strategy=strategy,
+        on_evaluation=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
     ).state
 
 
@@ -132,8 +143,9 @@ def infer(experiment: Experiment, config: Run, strategy: Strategy) -> list[Infer
     """Trains every algorithm as the config says, and tries to tell its records from the test set's."""
     found = []
     outside = jax.tree.map(lambda leaf: jnp.asarray(leaf[:MOST_RECORDS]), experiment.test)
+    remaining = Remaining("runs without canaries", len(experiment.entries) * config.rounds)
     for name, entry in experiment.entries.items():
-        state = _trained(experiment, entry, entry.algorithm, config, strategy)
+        state = _trained(experiment, entry, entry.algorithm, config, strategy, remaining)
         seeds = []
         for seed in range(config.seeds):
             params = jax.tree.map(lambda leaf, s=seed: jnp.asarray(leaf[s]), state.params)
