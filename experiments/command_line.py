@@ -24,6 +24,8 @@ from experiments.config import Run
 from experiments.plain import flat, plain
 from fedpriv.core.user_code import is_ours, last_frames, user_line
 
+WHOLE = "--traceback"  # of every command
+
 
 class Parser(argparse.ArgumentParser):
     """Complains in one line; its help keeps the paragraphs of the description."""
@@ -34,12 +36,13 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **options,
         )
+        # `command` takes it out of what is given.
+        self.add_argument(WHOLE, action="store_true", help="show the whole trace of an error")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see --help)\n")
 
 
-WHOLE = "--traceback"  # of every command
 _whole: ContextVar[bool] = ContextVar(
     "whole", default=False
 )  # also of a command that another one calls
