@@ -23,6 +23,7 @@ from experiments import budget, compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
     Parser,
+    checked,
     command,
     config_name,
     explained,
@@ -131,7 +132,7 @@ def run(
     except KeyboardInterrupt:
         said, code = "interrupted", 130
     else:
-        with kept:
+        with kept, checked():
             return train(job)
     if joined.first:
         print(f"error: {said}", file=sys.stderr)

@@ -192,6 +192,7 @@ def train_one(
             privacy.certificate(config.rounds, config.view),
             privacy.claim(config.rounds),
             experiment.entries[algorithm].solved,
+            len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
         )
         options["compiler"] = progress.timed(options.get("compiler", compiled))
 
@@ -211,6 +212,8 @@ def train_one(
         history.evaluations.extend(evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
+        if progress and len(evaluations) > 1:
+            progress.done = evaluations[-2].round
         show(evaluations[-1])
 
     options |= {"on_evaluation": on_evaluation}
