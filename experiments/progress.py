@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.show import epsilon_means, label, not_private, short, width, wrapped
+from experiments.show import PROSE, epsilon_means, label, not_private, short, width, wrapped
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.training_loop import Compiler
 from fedpriv.privacy import Certificate, Claim
@@ -72,7 +72,9 @@ class Progress:
 def _bar(name: str, rounds: int) -> Any:
     from tqdm import tqdm
 
-    return tqdm(total=rounds, desc=f"{name:<15}", unit="round", ncols=min(width(sys.stderr), 100))
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+    columns = min(width(sys.stderr), PROSE)
+    return tqdm(total=rounds, desc=f"{name:<15.20}", ncols=columns, bar_format=shape)
 
 
 def _say(text: str) -> None:
