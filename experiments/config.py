@@ -152,6 +152,8 @@ class Run:
     checkpoint: Checkpoint = Checkpoint()
     record: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Where else evaluations are recorded, beside metrics.jsonl; each needs a library that is installed."""
+    keep_model: bool = True
+    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false leaves it out."""
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)

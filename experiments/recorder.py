@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
+import safetensors  # noqa: F401  if it is missing, say so before training
+
 from experiments.config import Experiment, Ledger, Run
 from experiments.environment import device, git_revision, versions
 from experiments.files import write_text
@@ -20,6 +23,8 @@ from experiments.resume import CHECKPOINTS
 from experiments.runs import CONFIG, METRICS, SUMMARY
 from experiments.sinks import Sink, guarded
 from fedpriv.engine.history import Evaluation, History
+from fedpriv.models.kept_model import save_model
+from fedpriv.models.networks import Model
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -108,6 +113,13 @@ class Recorder:
 
     def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
         self._append([privacy.line(algorithm, e)])
+
+    def models(self, algorithm: str, model: Model, done: History) -> None:
+        """The model that training has ended with, of every seed."""
+        params = jax.device_get(done.state.params)
+        for i, seed in enumerate(done.seeds):
+            of_seed = jax.tree.map(lambda leaf, i=i: leaf[i], params)
+            save_model(self.folder, algorithm, seed, model, of_seed)
 
     def go_on(self, lines: Sequence[Line], finished: Collection[str]) -> None:
         """Begins again with the lines of algorithms that were finished; sinks get them once more.

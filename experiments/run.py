@@ -21,7 +21,16 @@ from typing import Any
 
 from experiments import budget, compilation_cache, processes, resume
 from experiments import config as configuration
-from experiments.command_line import Parser, config_name, listing, one_line, own_options, parse
+from experiments.command_line import (
+    Parser,
+    command,
+    config_name,
+    explained,
+    listing,
+    one_line,
+    own_options,
+    parse,
+)
 from experiments.config import Experiment, Run
 from experiments.environment import environment
 from experiments.files import held
@@ -34,8 +43,10 @@ from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.devices.layout import split_cpu
+from fedpriv.models.kept_model import model_folder
 
 
+@command
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
     """The command.
 
@@ -47,15 +58,11 @@ def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
       The exit code.
     """
     args = list(sys.argv[1:] if argv is None else argv)
-    try:
-        if "--list" in args:
-            print(listing())
-            return 0
-        options, args = _options(args)
-        joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
-    except ValueError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+    if "--list" in args:
+        print(listing())
+        return 0
+    options, args = _options(args)
+    joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
     with joined:
         code = run(args, joined, options.resume, sinks)
         if joined.others_gone:
@@ -117,8 +124,10 @@ def run(
     except ConnectionError as error:
         joined.others_gone = True
         said, code = one_line(error), 1
-    except (ValueError, OSError) as error:
-        said, code = one_line(error), 2
+    except Exception as error:
+        if joined.count > 1 and not isinstance(error, ValueError | OSError):
+            raise  # of this process alone, perhaps, for which the others would wait
+        said, code = explained(error)
     except KeyboardInterrupt:
         said, code = "interrupted", 130
     else:
@@ -162,7 +171,7 @@ def prepared(
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
         about |= {"noise": noise}
         if found:
-            finished = found.finished(planned)
+            finished = found.finished(planned, config.keep_model)
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
@@ -216,6 +225,7 @@ def built(
 def check(experiment: Experiment) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
     for name in experiment.entries:
+        model_folder("", name, 0)
         experiment.ledger.looked(name)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 
 from experiments import budget, compilation_cache, ending, sweep_table
 from experiments import config as configuration
-from experiments.command_line import config_name, listing, one_line, own_options, parse
+from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.interned import Interned
 from experiments.plain import plain
 from experiments.run import built
@@ -53,9 +52,9 @@ class Planned(NamedTuple):
     ready: list[Prepared]
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     folder: Path | None = None
     try:
         if "--list" in args:
@@ -71,9 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             or Path("runs") / f"sweep-{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
         )
         planned = _planned(name, module, rest, axes(options.grid), folder)
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         return _interrupted(folder)
     print(f"sweep folder: {folder}", file=sys.stderr)
@@ -163,7 +159,8 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
             experiment = built(module, point.config, noise, interned)
             planned = budget.planned_rounds(experiment.ledger, point.config)
         except (ValueError, OSError) as error:
-            raise ValueError(f"{error} (at {point.title})") from None
+            at = ValueError(f"{one_line(error)} (at {point.title})")
+            raise at.with_traceback(error.__traceback__) from None
         ready.append(Prepared(point, strategy, experiment, planned, noise))
     return ready
 

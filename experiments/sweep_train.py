@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -48,9 +49,10 @@ class Known(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a training ended, and in which point."""
+    """How a training ended, of which algorithm and in which point."""
 
     point: Point
+    algorithm: str
     history: History
     error: str | None
 
@@ -88,7 +90,14 @@ class Sweep:
             program, args = self._traced(algorithm, prepared, strategy)
             digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
             config = prepared.point.config
-            key = (id(program.family), program.identity, digest, config.rounds, config.every)
+            key = (
+                id(program.family),
+                program.identity,
+                digest,
+                config.rounds,
+                config.every,
+                config.keep_model,
+            )
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
         self.seconds += time.perf_counter() - began
 
@@ -140,6 +149,9 @@ class Sweep:
                 if earlier := self._results.get(known.key):
                     remarks["reused_from"][algorithm] = earlier.point.name
                     error = _replay(earlier, algorithm, prepared, recorder, histories[algorithm])
+                    there = self._folder / earlier.point.name / "model" / earlier.algorithm
+                    if there.exists():
+                        shutil.copytree(there, folder / "model" / algorithm)
                     self.reused += 1
                 else:
                     error = self._train(algorithm, prepared, known, recorder, histories[algorithm])
@@ -180,7 +192,7 @@ class Sweep:
             )
         except DivergedError as diverged:
             error = str(diverged)
-        self._results[known.key] = Result(prepared.point, history, error)
+        self._results[known.key] = Result(prepared.point, algorithm, history, error)
         self.trained += 1
         self.seconds += history.compile_seconds or 0.0
         return error

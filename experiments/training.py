@@ -50,6 +50,11 @@ class Job:
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
 
+    @property
+    def goes_on(self) -> str:
+        """What to say of a run that was stopped."""
+        return f"python -m experiments.run --resume {shlex.quote(str(self.folder))} goes on"
+
     def checkpoints(self, algorithm: str) -> Path:
         return self.folder / CHECKPOINTS / algorithm
 
@@ -60,7 +65,7 @@ def train(job: Job) -> int:
     joined, recorder = job.joined, job.recorder
     status, code = "complete", 0
     try:
-        with joined.stopping():
+        with joined.stopping(job.goes_on):
             for algorithm in job.experiment.entries:
                 if algorithm not in job.finished:
                     histories[algorithm] = History(tuple(range(job.config.seeds)))
@@ -116,8 +121,7 @@ def _finish(
     if problems:
         print(f"error: {'; '.join(problems)}", file=sys.stderr)
     if problems and not status.startswith("diverged"):
-        folder = shlex.quote(str(recorder.folder))
-        print(f"python -m experiments.run --resume {folder} goes on", file=sys.stderr)
+        print(job.goes_on, file=sys.stderr)
     print(f"run folder: {recorder.folder}")
     return code
 
@@ -215,6 +219,8 @@ def train_one(
     try:
         done = simulated(algorithm, experiment, config, strategy, **options)
         history.compile_seconds = done.compile_seconds
+        if recorder and config.keep_model:
+            recorder.models(algorithm, experiment.model, done)
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
         raise

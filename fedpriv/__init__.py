@@ -44,6 +44,7 @@ from fedpriv.mechanisms.mechanisms import (
 from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example, private_mean
 from fedpriv.mechanisms.per_example_dense import per_example_dense
 from fedpriv.mechanisms.schedules import Dynamic, dynamic
+from fedpriv.models.kept_model import load_model, save_model
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
@@ -127,6 +128,7 @@ __all__ = [
     "jopeq",
     "laplace",
     "ldp_fed_avg",
+    "load_model",
     "looked_at",
     "mean_grad",
     "measures",
@@ -146,6 +148,7 @@ __all__ = [
     "qsgd",
     "quantization",
     "record_fed_avg",
+    "save_model",
     "select_rand_k",
     "select_top_k",
     "simulate",
