@@ -62,7 +62,6 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.rounds.subset_sampling import subsets
 
 __all__ = [
     "ALREADY_PRIVATE",
@@ -156,7 +155,6 @@ __all__ = [
     "splitting",
     "start",
     "steps",
-    "subsets",
     "train",
     "unprotected",
     "wavelet",
