@@ -19,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from experiments import compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import Parser, config_name, listing, one_line, own_options, parse
@@ -34,6 +36,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.devices.layout import split_cpu
+from fedpriv.models.score import Score, shown
 
 
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
@@ -157,9 +160,10 @@ def prepared(
         compilation_cache.enable()
         strategy = configuration.strategy(config.layout)
         experiment: Experiment = module.build(config)
-        check(experiment)
+        check(experiment, config)
         planned = planned_rounds(experiment, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
+        about["higher"] = list(Score.of(experiment.model.score).higher)
         if found:
             finished = found.finished(planned)
             about, warning = resume.resumed(found, about["environment"], finished)
@@ -196,10 +200,21 @@ def _recorder(
     return Recorder(folder, name, own, about, [*further, *sinks])
 
 
-def check(experiment: Experiment) -> None:
-    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
+def check(experiment: Experiment, config: Run) -> None:
+    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
+
+    Raises:
+      ValueError: it is refused, or the score gives no numbers, or not the metric that is wanted.
+    """
     for name in experiment.entries:
         experiment.ledger.looked(name)
+    shown(metrics(experiment), config.metric)
+
+
+def metrics(experiment: Experiment) -> list[str]:
+    """Names of what the model's score gives; traces it."""
+    params = jax.eval_shape(experiment.model.init, jax.random.key(0))
+    return Score.of(experiment.model.score).names(params, experiment.test)
 
 
 def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from experiments.files import replacing
 from experiments.records import Report, Spread, Summary
 from fedpriv.engine.history import Evaluation, History
+from fedpriv.models.score import is_fraction, shown
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
 NAMES = {
@@ -57,19 +58,22 @@ WEAK = 10.0  # beyond it an epsilon has a word beside it
 
 
 class Progress:
-    """A progress bar over the rounds of one algorithm, with accuracy and epsilon so far."""
+    """A progress bar over the rounds of one algorithm, with a metric (see `shown`) and epsilon so far."""
 
-    def __init__(self, algorithm: str, rounds: int):
+    def __init__(self, algorithm: str, rounds: int, metric: str | None = None):
         from tqdm import tqdm
 
         label = f"{NAMES.get(algorithm, algorithm):<15}"
+        self._metric = metric
         self._bar = tqdm(total=rounds, desc=label, unit="round", dynamic_ncols=True)
 
     def update(self, e: Evaluation, so_far: Certificate) -> None:
         self._bar.update(e.round - self._bar.n)
+        metric = shown([*e.metrics], self._metric)
         who = f"{so_far.unit}, {so_far.view}, {so_far.relation}".replace("_", "-")
         self._bar.set_postfix_str(
-            f"accuracy {e.accuracy.mean():.2%}, certified eps {so_far.epsilon:.3g} ({who}, delta {so_far.delta:.2g})"
+            f"{metric} {_short(metric, e.metrics[metric])}, certified eps {so_far.epsilon:.3g} "
+            f"({who}, delta {so_far.delta:.2g})"
         )
 
     def close(self) -> None:
@@ -78,7 +82,8 @@ class Progress:
 
 def table(summary: Summary) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean."""
-    header = ["algorithm", "best acc.", "final acc.", "unit", "eps claimed"]
+    header = ["algorithm", *(f"{x} {heading(summary.metric)}" for x in ("best", "final"))]
+    header += ["unit", "eps claimed"]
     header += [*(f"eps {view}" for view in VIEWS), "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name) for name in summary.rounds)]
     return "\n".join([*columns(rows), "", *_legend(summary)])
@@ -96,8 +101,8 @@ def _row(summary: Summary, name: str) -> list[str]:
     privacy = summary.privacy[name]
     return [
         NAMES.get(name, name),
-        percent(summary.accuracy.best[name]),
-        percent(summary.accuracy.final[name]),
+        metric_cell(summary.metric, summary.best[name]),
+        metric_cell(summary.metric, summary.final[name]),
         privacy.certified["third_party"].unit,
         claimed(privacy) + (" (*)" if privacy.claimed and not privacy.claimed.sound else ""),
         *(epsilon(privacy.certified[view].epsilon) for view in VIEWS),
@@ -120,9 +125,10 @@ def _legend(summary: Summary) -> list[str]:
     """Unit, view and adjacency of every epsilon in the table."""
     reports = list(summary.privacy.values())
     every = [c for of in reports for c in of.certified.values()]
-    seeds = len(next(iter(summary.accuracy.best.values())).per_seed)
+    metric = summary.metric
+    seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     lines = [
-        f"accuracy on the test set in %: mean (+- standard deviation) over {seeds} seed(s); "
+        f"{metric} on the test set{' in %' * is_fraction(metric)}: mean (+- standard deviation) over {seeds} seed(s); "
         "best over the evaluations, chosen on the test set as papers do; MB: of the whole run, per client of "
         "the population; rounds/s: of all seeds together, compilation not included",
         f"epsilon at delta = {every[0].delta:.3g} for one unit (client or record); inf: nothing is "
@@ -199,6 +205,25 @@ def _stopped(summary: Summary) -> list[str]:
     return lines
 
 
+def heading(metric: str) -> str:
+    """In a table's head."""
+    return "acc." if metric == "accuracy" else metric
+
+
+def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
+    """Mean and deviation of a metric, a fraction's in percent."""
+    s = spreads[metric]
+    return percent(s) if is_fraction(metric) else number(s)
+
+
+def _short(metric: str, values: np.ndarray) -> str:
+    return f"{values.mean():.2%}" if is_fraction(metric) else f"{values.mean():.4g}"
+
+
+def number(s: Spread) -> str:
+    return f"{s.mean:.4g}" + ("" if s.std is None else f" +- {s.std:.2g}")
+
+
 def percent(s: Spread) -> str:
     return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" +- {100 * s.std:.2f}")
 
@@ -228,8 +253,8 @@ def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) 
         axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
 
 
-def picture(histories: dict[str, History], path: Path) -> None:
-    """Test accuracy by round and by uplink: mean over the seeds, band of one standard deviation."""
+def picture(histories: dict[str, History], metric: str, path: Path) -> None:
+    """A metric on the test set by round and by uplink: mean over the seeds, band of one standard deviation."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -238,10 +263,10 @@ def picture(histories: dict[str, History], path: Path) -> None:
     by_round, by_uplink = figure.subplots(1, 2, sharey=True)
     for name, history in histories.items():
         if history.evaluations:
-            accuracy, label = [Spread.of(each) for each in history.accuracy], NAMES.get(name, name)
-            curve(by_round, history.rounds, accuracy, label=label)
-            curve(by_uplink, history.uplink_mb.mean(1), accuracy)
-    by_round.set(xlabel="round", ylabel="test accuracy")
+            values = [Spread.of(each) for each in history.metric(metric)]
+            curve(by_round, history.rounds, values, label=NAMES.get(name, name))
+            curve(by_uplink, history.uplink_mb.mean(1), values)
+    by_round.set(xlabel="round", ylabel=f"test {metric}")
     by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
     if by_round.lines:
         by_round.legend()

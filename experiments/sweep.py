@@ -159,7 +159,7 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
         try:
             strategy = configuration.strategy(point.config.layout)
             experiment = interned.experiment(module.build(point.config))
-            check(experiment)
+            check(experiment, point.config)
             planned = planned_rounds(experiment, point.config)
         except (ValueError, OSError) as error:
             raise ValueError(f"{error} (at {point.title})") from None

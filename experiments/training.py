@@ -101,7 +101,7 @@ def _finish(
         with ending.undisturbed():
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
         if summary.rounds:
-            picture(histories, recorder.folder / "accuracy.png")
+            picture(histories, summary.metric, recorder.folder / f"{summary.metric}.png")
     except KeyboardInterrupt:
         problems, code = problems or ["interrupted"], code or 130
     except OSError as error:
@@ -163,7 +163,7 @@ def train_one(
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
-    progress = Progress(algorithm, config.rounds) if recorder else None
+    progress = Progress(algorithm, config.rounds, config.metric) if recorder else None
 
     def show(e: Evaluation) -> None:
         if progress:

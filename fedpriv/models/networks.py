@@ -15,6 +15,7 @@ from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general
 from fedpriv.models.pooling import max_pool_2x2
+from fedpriv.models.score import Score
 
 Weights: TypeAlias = Literal["flax", "pytorch"]
 """Whose default initial weights; see `initializers`."""
@@ -26,8 +27,8 @@ class Model(NamedTuple):
     Attributes:
       init: key -> params.
       loss: (params, example) -> f32[], for ONE example.
-      score: (params, example) -> {"correct", "loss", "weight"}, each f32[], for ONE example: what evaluation sums;
-        accuracy is correct / weight.
+      score: (params, example) -> {name: f32[]} for ONE example, what evaluation sums: a metric is its sum divided by
+        that of "weight", which is 1 for each example where it is left out. A `Score` where metrics are no means.
     """
 
     init: Callable[[Key], Params]
@@ -50,7 +51,7 @@ def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
         z = logits(params, example)
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
         correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
-        return {"correct": correct, "loss": cross_entropy, "weight": jnp.ones(())}
+        return {"accuracy": correct, "loss": cross_entropy}
 
     # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
     init = jax.jit(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)))
@@ -234,9 +235,10 @@ def shakespeare_lstm() -> Model:
         z, losses, mask = per_character(params, example)
         correct = (jnp.argmax(z, -1) == example["label"]) * mask
         return {
-            "correct": jnp.sum(correct),
+            "accuracy": jnp.sum(correct),
             "loss": jnp.sum(losses * mask),
             "weight": jnp.sum(mask),
         }
 
-    return Model(lambda key: module.init(key, jnp.zeros(80, jnp.int32)), loss, score)
+    measured = Score(score, {"perplexity": lambda means: jnp.exp(means["loss"])})
+    return Model(lambda key: module.init(key, jnp.zeros(80, jnp.int32)), loss, measured)
