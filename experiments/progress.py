@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.show import PROSE, epsilon_means, label, not_private, short, width, wrapped
+from experiments.show import PROSE, brief, epsilon_means, label, not_private, short, width, wrapped
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.training_loop import Compiler
+from fedpriv.models.score import shown
 from fedpriv.privacy import Certificate, Claim
 
 
@@ -21,6 +22,7 @@ class Progress:
       certified: of so many rounds; unit, view, adjacency and delta stand in the heading alone.
       claim: the paper's of as many.
       solved: the noise that was found for it.
+      metric: to show, see `shown`.
     """
 
     def __init__(
@@ -30,8 +32,9 @@ class Progress:
         certified: Certificate,
         claim: Claim | None,
         solved: Mapping[str, Any],
+        metric: str | None = None,
     ):
-        self._name, self._rounds = label(algorithm), rounds
+        self._name, self._rounds, self._metric = label(algorithm), rounds, metric
         self._private = not not_private([certified], claim)
         head = ", ".join(
             [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
@@ -54,7 +57,8 @@ class Progress:
 
     def update(self, e: Evaluation, so_far: Certificate) -> None:
         eps = f"eps {short(so_far.epsilon)}" if self._private else "not private"
-        self._show(f"accuracy {100 * e.accuracy.mean():.1f} % {eps}", e.round)
+        metric = shown([*e.metrics], self._metric)
+        self._show(f"{brief(metric, e.metrics[metric])} {eps}", e.round)
 
     def _show(self, text: str, done: int) -> None:
         if self._bar is None:

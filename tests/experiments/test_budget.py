@@ -119,7 +119,7 @@ def test_a_run_records_its_noise_and_goes_on_with_it(tmp_path, monkeypatch, caps
     monkeypatch.setattr(budget, "noise_for", None)  # what was solved is not solved again
     assert run.main(["--resume", str(tmp_path / "r")]) == 0
     again = read(tmp_path / "r").results
-    assert (again.solved, again.accuracy) == (summary.solved, summary.accuracy)
+    assert (again.solved, again.final) == (summary.solved, summary.final)
 
 
 @pytest.mark.slow

@@ -77,7 +77,10 @@ def test_metrics_are_those_of_one_process(finished, tmp_path):
     for ours, theirs in zip(lines(folder), lines(tmp_path / "1"), strict=True):
         for name in ("loss", "accuracy"):
             np.testing.assert_allclose(
-                ours[name]["per_seed"], theirs[name]["per_seed"], rtol=1e-4, err_msg=name
+                ours["metrics"][name]["per_seed"],
+                theirs["metrics"][name]["per_seed"],
+                rtol=1e-4,
+                err_msg=name,
             )
 
 

@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import reported
 
@@ -129,7 +130,7 @@ def trained(monkeypatch, stream, name="dp_fed_avg", certificate=EPSILON):
     shown = progress.Progress(name, 60, certificate, None, {"noise_multiplier": 2.345678})
     assert shown.timed(lambda fn, args, donated: fn)("program", (), [0]) == "program"
     for t, accuracy in ((35, 0.7034), (60, 0.75)):
-        e = Evaluation(t, accuracy * reported.np.ones(3), None, None, None, {}, 0.0)
+        e = Evaluation(t, {"accuracy": np.full(3, accuracy)}, np.ones(3), np.ones(3), {}, 0.0)
         shown.update(e, certificate)
     shown.close()
     return stream.getvalue()
