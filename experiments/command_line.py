@@ -228,8 +228,9 @@ def _unknown(word: str, flags: list[str]) -> str:
     if not word.startswith("--"):
         return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field true or --field false"
     name = word.lstrip("-")
-    part = [flag for flag in flags if name in re.split(r"[.-]", flag) or flag.startswith(word)]
-    near = difflib.get_close_matches(word, flags, 1) or part[:3]
+    part = [flag for flag in flags if name in re.split(r"[.-]", flag)]
+    begins = [flag for flag in flags if flag.startswith(word)]
+    near = (begins or difflib.get_close_matches(word, flags, 1) or part)[:3]
     return f"{word}: unknown field" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 

@@ -136,6 +136,8 @@ class Run:
     """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
     every: int = 5
     """Rounds between evaluations on the test set."""
+    metric: str | None = None
+    """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
     stop_at_epsilon: float | None = None
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
     target_epsilon: float | None = None

@@ -1,4 +1,4 @@
-"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and accuracy.png."""
+"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and a picture."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Recorder:
         sinks: Sequence[Sink] = (),
     ):
         self.folder, self._config = folder, config
-        self._begun = Begun(name, plain(config))
+        self._begun = Begun(name, plain(config), higher=tuple(about.get("higher", ())))
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]
         self._earlier: dict[tuple[str, int], Line] = {}

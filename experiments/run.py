@@ -19,6 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
+
 from experiments import budget, compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
@@ -45,6 +47,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.devices.layout import split_cpu
 from fedpriv.models.kept_model import model_folder
+from fedpriv.models.score import Score, shown
 
 
 @command
@@ -170,7 +173,7 @@ def prepared(
         experiment = built(module, config, noise, Interned())
         planned = budget.planned_rounds(experiment.ledger, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
-        about |= {"noise": noise}
+        about |= {"noise": noise, "higher": list(Score.of(experiment.model.score).higher)}
         if found:
             finished = found.finished(planned, config.keep_model)
             about, warning = resume.resumed(found, about["environment"], finished)
@@ -218,16 +221,27 @@ def built(
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
     experiment = budget.made(lambda own: interned.experiment(module.build(own)), config, noise)
-    check(experiment)
+    check(experiment, config)
     budget.check_reached(experiment.ledger, config, noise)
     return experiment
 
 
-def check(experiment: Experiment) -> None:
-    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
+def check(experiment: Experiment, config: Run) -> None:
+    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
+
+    Raises:
+      ValueError: it is refused, or the score gives no numbers, or not the metric that is wanted.
+    """
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.looked(name)
+    shown(metrics(experiment), config.metric)
+
+
+def metrics(experiment: Experiment) -> list[str]:
+    """Names of what the model's score gives; traces it."""
+    params = jax.eval_shape(experiment.model.init, jax.random.key(0))
+    return Score.of(experiment.model.score).names(params, experiment.test)
 
 
 if __name__ == "__main__":

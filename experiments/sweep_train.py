@@ -22,6 +22,7 @@ from experiments.training import simulated, train_one
 from fedpriv.devices.layout import Strategy
 from fedpriv.devices.memory import fitted, trial_layout
 from fedpriv.engine.history import DivergedError, History
+from fedpriv.models.score import Score
 
 
 class Prepared(NamedTuple):
@@ -137,7 +138,8 @@ class Sweep:
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared(self._folder / point.name)
-        about = {"noise": prepared.noise}
+        higher = list(Score.of(experiment.model.score).higher)
+        about = {"noise": prepared.noise, "higher": higher}
         recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}

@@ -109,7 +109,7 @@ def _finish(
         with ending.undisturbed():
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
         if summary.rounds:
-            picture(histories, recorder.folder / "accuracy.png")
+            picture(histories, summary.metric, recorder.folder / f"{summary.metric}.png")
     except KeyboardInterrupt:
         problems, code = problems or ["interrupted"], code or 130
     except OSError as error:
@@ -192,6 +192,7 @@ def train_one(
             privacy.certificate(config.rounds, config.view),
             privacy.claim(config.rounds),
             experiment.entries[algorithm].solved,
+            config.metric,
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
         )
         options["compiler"] = progress.timed(options.get("compiler", compiled))

@@ -142,7 +142,7 @@ def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
 def _accuracy(module: ModuleType, config: Run, data: Dataset, strategy: Strategy) -> float | None:
     """At the last round, the mean over seeds."""
     experiment = module.on(config, data)
-    check(experiment)
+    check(experiment, config)
     (name,) = experiment.entries
     try:
         once = replace(config, every=config.rounds)

@@ -33,7 +33,7 @@ ODD, SCAFFOLD = odd(FED_AVG), fp.dp_scaffold(STEPS, sampler=POISSON)
 
 
 def score(params, example):
-    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+    return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
 def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **options):

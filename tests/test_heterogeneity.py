@@ -77,7 +77,7 @@ def test_it_is_measured_at_every_evaluation():
     )
 
     def score(params, example):
-        return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+        return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
     history = simulate(
         algorithm,

@@ -55,9 +55,7 @@ def test_scores_of_the_papers_cnns_have_no_axes(make):
     example = {"image": image, "label": jnp.int32(3)}
     assert jax.eval_shape(model.loss, params, example).shape == ()
     score = jax.eval_shape(model.score, params, example)
-    assert {name: s.shape for name, s in score.items()} == dict.fromkeys(
-        ("correct", "loss", "weight"), ()
-    )
+    assert {name: s.shape for name, s in score.items()} == dict.fromkeys(("accuracy", "loss"), ())
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +95,8 @@ def test_score(tiny_cnn):
     z, score, loss = run(params, batch)
     z = np.asarray(z, np.float64)
     log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    np.testing.assert_array_equal(score["correct"], z.argmax(1) == batch["label"])
+    np.testing.assert_array_equal(score["accuracy"], z.argmax(1) == batch["label"])
     np.testing.assert_allclose(score["loss"], -log_p[np.arange(6), batch["label"]], rtol=1e-5)
-    np.testing.assert_array_equal(score["weight"], 1)
     np.testing.assert_allclose(loss, score["loss"], rtol=1e-6)
 
 
@@ -184,7 +181,7 @@ def test_a_model_of_any_library_trains(library):
     init, loss = library()
 
     def score(params, example):
-        return {"correct": jnp.zeros(()), "loss": loss(params, example), "weight": jnp.ones(())}
+        return {"accuracy": jnp.zeros(()), "loss": loss(params, example), "weight": jnp.ones(())}
 
     algorithm = fed_avg(
         loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()

@@ -29,7 +29,7 @@ from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.engine.training_loop import (
     Compiler,
     Measure,
-    Score,
+    ScoreFn,
     Training,
     compiled,
     compiled_chunk,
@@ -38,6 +38,7 @@ from fedpriv.engine.training_loop import (
     rounds_of_seeds,
 )
 from fedpriv.models.networks import Model
+from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
 
 
@@ -62,7 +63,7 @@ def simulate(
     federation: Federation | StreamedFederation | Sequence[Federation | StreamedFederation],
     test: Example,
     *,
-    score: Score,
+    score: ScoreFn,
     rounds: int,
     every: int = 1,
     seeds: Sequence[int] = (0,),
@@ -85,7 +86,8 @@ def simulate(
       params: key -> initial parameters, or the parameters.
       federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
       test: test examples, leaves [n, ...].
-      score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
+      score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`: the metrics of every evaluation are
+        sums over the test examples, divided by that of "weight" (1 where there is none).
       strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
         `measures.heterogeneity`; runs on the device.
@@ -100,7 +102,8 @@ def simulate(
         reading finds wrong, arguments that are not the same in every process, or checkpoints of another run: of other
         settings, data, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round: what, and in which line.
-      DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
+      DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite;
+        says in which round, with the likely cause.
     """
     _check(params, test, seeds, rounds, every)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
@@ -109,6 +112,7 @@ def simulate(
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
         looked = check_launch(algorithm, params, _one(federations))
         state = _initial(algorithm, params, federations, roots)
+        Score.of(score).names(jax.eval_shape(_first_seed, state).params, test)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations)
@@ -120,7 +124,7 @@ def simulate(
             given = identity(training, looked, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(given))
             saved = _begun(keeper, state)
-        progress = Progress(seeds, _num_clients(federations), saved)
+        progress = Progress(Score.of(score), seeds, _num_clients(federations), saved)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds:
@@ -225,6 +229,10 @@ def _chunks(
         strategy.mesh,
     ) as (chunk, fitted):
         yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
+
+
+def _first_seed(state: State) -> State:
+    return jax.tree.map(lambda leaf: leaf[0], state)
 
 
 def _begun(keeper: Keeper, state: State) -> Snapshot | None:

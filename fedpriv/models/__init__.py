@@ -15,6 +15,7 @@ from fedpriv.models.networks import (
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.score import Score
 
 __all__ = [
     "CNN",
@@ -22,6 +23,7 @@ __all__ = [
     "CharacterLSTM",
     "LogisticRegression",
     "Model",
+    "Score",
     "SigmoidLeNet",
     "classifier",
     "fashion_mnist_cnn",

@@ -17,6 +17,7 @@ from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general
 from fedpriv.models.pooling import max_pool_2x2
+from fedpriv.models.score import Score
 
 Weights: TypeAlias = Literal["flax", "pytorch"]
 """Whose default initial weights; see `initializers`."""
@@ -43,8 +44,8 @@ class Model(NamedTuple):
     Attributes:
       init: key -> params.
       loss: (params, example) -> f32[], for ONE example.
-      score: (params, example) -> {"correct", "loss", "weight"}, each f32[], for ONE example: what evaluation sums;
-        accuracy is correct / weight.
+      score: (params, example) -> {name: f32[]} for ONE example, what evaluation sums: a metric is its sum divided by
+        that of "weight", which is 1 for each example where it is left out. A `Score` where metrics are no means.
       apply: (params, x) -> outputs, for ONE input x, such as an image; what `predict` needs.
       built: what it is made of, if that is a module of flax.linen; None for others.
     """
@@ -100,7 +101,7 @@ def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
         z = logits(params, example)
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
         correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
-        return {"correct": correct, "loss": cross_entropy, "weight": jnp.ones(())}
+        return {"accuracy": correct, "loss": cross_entropy}
 
     # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
     init = jax.jit(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)))
@@ -285,7 +286,7 @@ def shakespeare_lstm() -> Model:
         z, losses, mask = per_character(params, example)
         correct = (jnp.argmax(z, -1) == example["label"]) * mask
         return {
-            "correct": jnp.sum(correct),
+            "accuracy": jnp.sum(correct),
             "loss": jnp.sum(losses * mask),
             "weight": jnp.sum(mask),
         }
@@ -293,5 +294,6 @@ def shakespeare_lstm() -> Model:
     def init(key: Key) -> Params:
         return module.init(key, jnp.zeros(80, jnp.int32))
 
+    measured = Score(score, {"perplexity": lambda means: jnp.exp(means["loss"])})
     built = Built(module, jax.ShapeDtypeStruct((80,), jnp.int32))
-    return Model(init, loss, score, module.apply, built)
+    return Model(init, loss, measured, module.apply, built)

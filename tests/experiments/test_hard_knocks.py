@@ -292,7 +292,7 @@ def test_a_point_of_a_sweep_whose_summary_is_damaged_has_not_ended(tmp_path):
     damaged = [whole[:cut] for cut in range(0, len(whole), 37)]
     damaged += ["[]", "null", "1", '"rounds"', "\0", "[" * 100_000]
     damaged += [json.dumps({k: v for k, v in summary.items() if k != name}) for name in summary]
-    damaged += [json.dumps(summary | {name: 1}) for name in ("rounds", "privacy", "accuracy")]
+    damaged += [json.dumps(summary | {name: 1}) for name in ("rounds", "privacy", "best")]
     for text in damaged:
         path.write_text(text)
         assert not sweep_grid.ended(tmp_path), text
