@@ -175,11 +175,12 @@ class Recorder:
           planned: rounds that each algorithm was to train for.
           remarks: its entries that only sweeps have.
         """
-        done = so_far(self._begun, self._lines, status)
+        done, entries = so_far(self._begun, self._lines, status), experiment.entries
         spent = {n: min(self._spent(n, t, status), planned[n]) for n, t in done.rounds.items()}
         made = replace(
             done,
-            algorithm_settings={n: dict(experiment.entries[n].settings) for n in spent},
+            algorithm_settings={n: {**entries[n].settings, **entries[n].solved} for n in spent},
+            solved={n: dict(entries[n].solved) for n in spent if entries[n].solved},
             rounds_planned={n: planned[n] for n in spent},
             privacy={n: Privacy(experiment.ledger, n).report(t) for n, t in spent.items()},
             privacy_notes=tuple(experiment.notes),

@@ -25,12 +25,13 @@ from fedpriv.engine.history import DivergedError, History
 
 
 class Prepared(NamedTuple):
-    """A point that is checked and ready to train; `planned` are the rounds of each algorithm."""
+    """A point that is ready to train; `planned`: rounds of each algorithm; `noise`: what was solved for each."""
 
     point: Point
     strategy: Strategy
     experiment: Experiment
     planned: dict[str, int]
+    noise: dict[str, float]
 
 
 class Known(NamedTuple):
@@ -136,7 +137,8 @@ class Sweep:
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared(self._folder / point.name)
-        recorder = Recorder(folder, self._name, replace(point.config, output=folder))
+        about = {"noise": prepared.noise}
+        recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}
         status = "complete"
@@ -214,24 +216,3 @@ def _replay(
         recorder.evaluation(algorithm, evaluation, privacy)
     history.compile_seconds = 0.0
     return earlier.error
-
-
-class Interned:
-    """Keeps arrays that are the same once, so that a grid's experiments share their data on the device."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[bytes, Any] = {}
-
-    def experiment(self, experiment: Experiment) -> Experiment:
-        entries = {
-            name: entry._replace(federations=[self._tree(f) for f in entry.federations])
-            for name, entry in experiment.entries.items()
-        }
-        return replace(experiment, entries=entries, test=self._tree(experiment.test))
-
-    def _tree(self, tree: Any) -> Any:
-        return jax.tree.map(self._one, tree)
-
-    def _one(self, array: Any) -> Any:
-        digest = hashlib.sha256(type(array).__name__.encode() + as_bytes(array)).digest()
-        return self._arrays.setdefault(digest, array)

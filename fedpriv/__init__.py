@@ -63,7 +63,6 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.rounds.subset_sampling import subsets
 
 __all__ = [
     "ALREADY_PRIVATE",
@@ -157,7 +156,6 @@ __all__ = [
     "splitting",
     "start",
     "steps",
-    "subsets",
     "train",
     "unprotected",
     "wavelet",
