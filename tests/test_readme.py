@@ -33,11 +33,15 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     assert right == pytest.approx(names["history"].accuracy[-1, 0])
     exec(SNIPPETS[2], names)  # the same federation from files
     assert names["streamed"].num_clients == names["federation"].num_clients
-    exec(SNIPPETS[3], names)  # mechanisms, on the same model
+    exec(SNIPPETS[3], names)  # models of every library
+    for made in ("of_linen", "of_nnx", "of_jax"):
+        logits = names[made].predict(names[made].init(jax.random.key(0)), np.ones((5, 7)))
+        assert logits.shape == (5, 3)
+    exec(SNIPPETS[4], names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")
     assert "certified (constructed): record-level" in told
-    exec(SNIPPETS[4], names)  # a round of one's own, for records
+    exec(SNIPPETS[5], names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
     params = names["model"].init(jax.random.key(0))
     with pytest.raises(ValueError, match="give every client 11"):
