@@ -127,8 +127,8 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
     return WatchedShard
 
 
-def in_one_line(error: Exception) -> str:
-    """What went wrong in a round, and in which line of it."""
+def in_one_line(error: Exception, doing: str = "round") -> str:
+    """What went wrong in a round or in another function, and in which line of it."""
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(JAX)
     ]
@@ -142,7 +142,7 @@ def in_one_line(error: Exception) -> str:
     users = [f for f in frames if not f.filename.startswith(_HERE)] or frames
     place = f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}"
     text = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"round: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
+    return f"{doing}: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
 
 
 _HERE = os.path.dirname(os.path.dirname(__file__))

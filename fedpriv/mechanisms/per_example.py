@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
+from fedpriv.core.types import Example, Key, LossFn, Params, PyTree, check_loss
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
@@ -46,7 +46,11 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
     Args:
       loss: of ONE example.
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
+
+    Raises:
+      ValueError: `loss` is no function.
     """
+    check_loss(loss)
 
     def regularised(params: Params, example: Example) -> jax.Array:
         penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0

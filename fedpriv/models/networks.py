@@ -9,11 +9,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from flax.errors import ScopeParamShapeError
 
 from fedpriv.core.trees import as_float
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general
+from fedpriv.models.example_checks import check_label, check_leaves, wrong_image
 from fedpriv.models.pooling import max_pool_2x2
 
 Weights: TypeAlias = Literal["flax", "pytorch"]
@@ -39,7 +41,13 @@ def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
     """A `Model` of examples {"image": [height, width, channels], "label": i32[]} with cross-entropy loss."""
 
     def logits(params: Params, example: Example) -> jax.Array:
-        return module.apply(params, example["image"])  # type: ignore[return-value]
+        check_leaves(example)
+        try:
+            z: Any = module.apply(params, example["image"])
+        except ScopeParamShapeError:
+            raise ValueError(wrong_image(example, tuple(image_shape))) from None
+        check_label(example["label"], z.shape[-1])
+        return z
 
     def loss(params: Params, example: Example) -> jax.Array:
         return optax.softmax_cross_entropy_with_integer_labels(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.core.types import Example, Key, LossFn, Params, check_loss
 from fedpriv.devices.layout import current
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
@@ -117,7 +117,12 @@ def check_schedule(optimizer: Schedule | None) -> None:
 
 
 def mean_grad(loss: LossFn) -> GradFn:
-    """Gradient of the mean loss over the real examples of a batch (0 for an empty one)."""
+    """Gradient of the mean loss over the real examples of a batch (0 for an empty one).
+
+    Raises:
+      ValueError: `loss` is no function.
+    """
+    check_loss(loss)
 
     def mean_loss(params: Params, batch: Example, mask: jax.Array) -> jax.Array:
         losses = jax.vmap(loss, in_axes=(None, 0))(params, batch)

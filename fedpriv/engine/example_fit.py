@@ -1,0 +1,71 @@
+"""Whether the model can take the examples: it is traced with one, and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.certification.marked_cohort import in_one_line
+from fedpriv.core.types import Example, Params
+from fedpriv.data.validation import check_lengths
+from fedpriv.engine.training_loop import Score
+
+
+def check_examples(score: Score, params: Params, test: Example, train: Example | None) -> None:
+    """Traces `score` with a test example, whose label is the one furthest out of all.
+
+    That label has its value in the trace, so that a model may refuse it, as `models.classifier` does. Of a streamed
+    federation (`train` is None) only the test examples are looked at.
+
+    Args:
+      score, test: as `simulate`.
+      params: shapes of the model.
+      train: the federation's examples, leaves [N, ...].
+
+    Raises:
+      ValueError: leaves of different length, or what `score` refuses, in one line.
+    """
+    try:
+        check_lengths(test)
+    except ValueError as error:
+        raise ValueError(f"test: {error}") from None
+    tested, trained = _furthest(test), _furthest(train)
+    _trace(score, params, test, tested, "test")
+    if trained is not None and tested is not None and _distance(trained) > _distance(tested):
+        _trace(score, params, test, trained, "federation")
+
+
+def _trace(score: Score, params: Params, test: Example, label: Any, whose: str) -> None:
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf)[1:], jnp.result_type(leaf)), test
+    )
+    if label is not None:
+        shapes = {name: leaf for name, leaf in shapes.items() if name != "label"}
+        label = {"label": jnp.asarray(label)}
+    try:
+        jax.eval_shape(lambda p, x: score(p, x | label if label else x), params, shapes)
+    except Exception as error:
+        if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
+            raise
+        raise ValueError(f"{whose}: {in_one_line(error, 'score')}") from None
+
+
+def _furthest(examples: Example | None) -> np.ndarray | None:
+    """The label (integers [...]) that holds the least number below 0, or else the greatest; None if there is none."""
+    if not isinstance(examples, Mapping) or "label" not in examples:
+        return None
+    label = np.asarray(examples["label"])
+    if not label.size or not np.issubdtype(label.dtype, np.integer):
+        return None
+    at = label.argmin() if label.min() < 0 else label.argmax()
+    found: np.ndarray = label[np.unravel_index(at, label.shape)[0]]
+    return found
+
+
+def _distance(label: np.ndarray) -> tuple[int, int]:
+    """Sorts labels below 0 after the others, each by how far out they are."""
+    return -min(int(label.min()), 0), int(label.max())

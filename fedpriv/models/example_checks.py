@@ -1,0 +1,51 @@
+"""What a classifier asks of an example: refused in one line when it is traced, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedpriv.core.types import Example
+
+
+def check_leaves(example: Example) -> None:
+    """Raises ValueError: not a dict with "image" and "label"."""
+    if not isinstance(example, Mapping):
+        raise ValueError(
+            f'example: a {type(example).__name__}; this model reads {{"image": ..., "label": ...}}, '
+            "so give the arrays in such a dict"
+        )
+    for name in ("image", "label"):
+        if name not in example:
+            raise ValueError(
+                f'example: there is no "{name}", only {sorted(example)}; this model reads "image" and "label", '
+                "so name the arrays like that"
+            )
+
+
+def check_label(label: Any, outputs: int) -> None:
+    """A label whose value is known when the model is traced; of others nothing can be said.
+
+    Raises:
+      ValueError: it is outside [0, outputs), where the loss is NaN or, below 0, that of another class.
+    """
+    if isinstance(label, jax.core.Tracer):
+        return
+    for value in np.ravel(label):
+        if not 0 <= value < outputs:
+            raise ValueError(
+                f"label: {value} is outside [0, {outputs}), as the model has {outputs} outputs; correct the labels, or "
+                "make a model of so many classes"
+            )
+
+
+def wrong_image(example: Example, made_for: tuple[int, ...]) -> str:
+    """What to say of an image that a network cannot take."""
+    shape = list(np.shape(example["image"]))
+    return (
+        f"image: its shape is {shape}, but the model was made for {list(made_for)}; give such images, or make the "
+        f"model for {shape}"
+    )
