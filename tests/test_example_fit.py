@@ -47,8 +47,8 @@ def test_labels_of_any_integer_type_are_taken():
     for kind in (np.int64, np.uint8, np.int32):
         right = GOOD | {"label": LABEL.astype(kind)}
         check_examples(MODEL.score, shapes, right, right)
+        wrong = GOOD | {"label": (LABEL + 1).astype(kind)}
         with pytest.raises(ValueError, match=r"^federation: label: 3 is outside"):
-            wrong = GOOD | {"label": (LABEL + 1).astype(kind)}
             check_examples(MODEL.score, shapes, right, wrong)
 
 
