@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpriv.certification.marked_cohort import in_one_line
 from fedpriv.core.types import Example, Params
-from fedpriv.data.validation import check_lengths
+from fedpriv.data.validation import check_lengths, name_of
 from fedpriv.engine.training_loop import Score
 
 
@@ -27,12 +27,17 @@ def check_examples(score: Score, params: Params, test: Example, train: Example |
       train: the federation's examples, leaves [N, ...].
 
     Raises:
-      ValueError: leaves of different length, or what `score` refuses, in one line.
+      ValueError: leaves of different length or of strings, or what `score` refuses, in one line.
     """
     try:
         check_lengths(test)
     except ValueError as error:
         raise ValueError(f"test: {error}") from None
+    for path, leaf in jax.tree_util.tree_leaves_with_path(test):
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU":
+            raise ValueError(
+                f"test: {name_of(path)} has data type {leaf.dtype}; give numbers, or leave it out"
+            )
     tested, trained = _furthest(test), _furthest(train)
     _trace(score, params, test, tested, "test")
     if trained is not None and tested is not None and _distance(trained) > _distance(tested):

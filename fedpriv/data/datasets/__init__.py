@@ -10,6 +10,7 @@ from pathlib import Path
 from fedpriv.data.datasets.columns import encode_text
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.data.datasets.digits import load_digits
+from fedpriv.data.datasets.importers import from_huggingface, from_torch
 from fedpriv.data.datasets.prepared_sets import load_prepared
 from fedpriv.data.datasets.shakespeare import load_shakespeare
 from fedpriv.data.datasets.synthetic import synthetic
@@ -88,6 +89,8 @@ __all__ = [
     "MissingDataError",
     "default_data_dir",
     "encode_text",
+    "from_huggingface",
+    "from_torch",
     "load",
     "synthetic",
 ]
