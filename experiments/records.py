@@ -155,6 +155,7 @@ class Summary:
       rounds_planned: that were to be trained; algorithms of which that is not known are not there.
       diverged: what sweeps say of algorithms that did.
       reused_from: where sweeps took an algorithm's training from.
+      solved: the noise that `target_epsilon` found, in the config's fields.
     """
 
     config: str
@@ -176,6 +177,7 @@ class Summary:
     resumed: tuple[dict[str, Any], ...] = ()
     diverged: dict[str, str] = field(default_factory=dict)
     reused_from: dict[str, str] = field(default_factory=dict)
+    solved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         parts: dict[str, dict[str, Any]] = {

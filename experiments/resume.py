@@ -18,8 +18,9 @@ from experiments.records import Line
 from experiments.runs import read_lines
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
+from fedpriv.models.kept_model import is_kept
 
-FREE = ("output", "data_dir", "checkpoint", "record")  # do not change what is found
+FREE = ("output", "data_dir", "checkpoint", "record", "keep_model", "views")  # change no results
 CHECKPOINTS = "checkpoints"
 
 
@@ -40,13 +41,19 @@ class Earlier(NamedTuple):
     about: dict[str, Any]
     lines: list[Line]
 
-    def finished(self, planned: Mapping[str, int]) -> dict[str, History]:
-        """Of the algorithms that were trained to their end, the first ones of the run."""
+    def finished(self, planned: Mapping[str, int], models: bool) -> dict[str, History]:
+        """Of the algorithms that were trained to their end, the first ones of the run.
+
+        Args:
+          models: whether one whose models are not there is to be trained on from its last checkpoint.
+        """
         found: dict[str, History] = {}
         for name, rounds in planned.items():
             own = [line for line in self.lines if line.algorithm == name]
             every = self.config.every
             if [line.round for line in own] != [*range(every, rounds, every), rounds]:
+                break
+            if models and not all(is_kept(self.folder, name, s) for s in range(self.config.seeds)):
                 break
             evaluations = [line.evaluation() for line in own]
             found[name] = History(tuple(range(self.config.seeds)), evaluations)

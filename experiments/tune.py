@@ -95,7 +95,7 @@ def _require(config: Any, values: Sequence[float], folds: int) -> None:
             f"records: {config.records} leaves {config.training_records} for training, which are not five equal "
             "folds; take a multiple of 25"
         )
-    for name in ("eta_0", "stop_at_epsilon", "output"):
+    for name in ("eta_0", "stop_at_epsilon", "target_epsilon", "output"):
         if getattr(config, name) is not None:
             raise ValueError(f"{name}: {getattr(config, name)} has no use here; leave it out")
 

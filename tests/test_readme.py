@@ -28,13 +28,16 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     assert names["history"].accuracy[-1].mean() > 0.5
     assert "certified (constructed): client-level" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
-    exec(SNIPPETS[1], names)  # the same federation from files
+    exec(SNIPPETS[1], names)  # the model that was trained
+    right = np.mean(names["labels"] == names["data"].test["label"])
+    assert right == pytest.approx(names["history"].accuracy[-1, 0])
+    exec(SNIPPETS[2], names)  # the same federation from files
     assert names["streamed"].num_clients == names["federation"].num_clients
-    exec(SNIPPETS[2], names)  # mechanisms, on the same model
+    exec(SNIPPETS[3], names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")
     assert "certified (constructed): record-level" in told
-    exec(SNIPPETS[3], names)  # a round of one's own, for records
+    exec(SNIPPETS[4], names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
     params = names["model"].init(jax.random.key(0))
     with pytest.raises(ValueError, match="give every client 11"):

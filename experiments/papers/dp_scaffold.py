@@ -194,7 +194,7 @@ def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm
 def _records(config: DPScaffold) -> fp.Sampler:
     total = config.training_records
     if config.record_sampling == "subsets":
-        return fp.subsets(total, config.batch)
+        return fp.fixed_size(total, config.batch)
     rate = config.record_rate
     return fp.poisson(total, rate, min(total, fp.capacity_for(config.batch, rate)))
 

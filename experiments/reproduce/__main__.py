@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -34,7 +33,6 @@ DEFAULT_OUTPUT = Path("runs/reproduce")
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     options = _parser().parse_args(given)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     typed = shlex.join(["python", "-m", "experiments.reproduce", *given])
     try:
         if options.list:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.marked_cohort import in_one_line
 from fedpriv.core.types import Example, Params
 from fedpriv.data.validation import check_lengths, name_of
 from fedpriv.engine.training_loop import Score
+from fedpriv.models.example_checks import ExampleError
 
 
 def check_examples(score: Score, params: Params, test: Example, train: Example | None) -> None:
@@ -27,7 +27,8 @@ def check_examples(score: Score, params: Params, test: Example, train: Example |
       train: the federation's examples, leaves [N, ...].
 
     Raises:
-      ValueError: leaves of different length or of strings, or what `score` refuses, in one line.
+      ValueError: leaves of different length or of strings, or what the model refuses, in one line; and whatever `score`
+        itself raises.
     """
     try:
         check_lengths(test)
@@ -53,10 +54,8 @@ def _trace(score: Score, params: Params, test: Example, label: Any, whose: str) 
         label = {"label": jnp.asarray(label)}
     try:
         jax.eval_shape(lambda p, x: score(p, x | label if label else x), params, shapes)
-    except Exception as error:
-        if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
-            raise
-        raise ValueError(f"{whose}: {in_one_line(error, 'score')}") from None
+    except ExampleError as error:
+        raise ValueError(f"{whose}: {error}") from None
 
 
 def _furthest(examples: Example | None) -> np.ndarray | None:

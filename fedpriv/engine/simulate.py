@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.types import Example, Key, Params, State
+from fedpriv.core.user_code import names_user_code
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation, stack
 from fedpriv.data.streaming import StreamedFederation
@@ -55,6 +56,7 @@ class Chunks(NamedTuple):
     layout: Callable[[], Strategy]
 
 
+@names_user_code
 def simulate(
     algorithm: Algorithm,
     params: Callable[[Key], Params] | Params,

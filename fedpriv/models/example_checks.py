@@ -11,16 +11,20 @@ import numpy as np
 from fedpriv.core.types import Example
 
 
+class ExampleError(ValueError):
+    """A model cannot take an example; the message says why, in one line."""
+
+
 def check_leaves(example: Example) -> None:
-    """Raises ValueError: not a dict with "image" and "label"."""
+    """Raises ExampleError: not a dict with "image" and "label"."""
     if not isinstance(example, Mapping):
-        raise ValueError(
+        raise ExampleError(
             f'example: a {type(example).__name__}; this model reads {{"image": ..., "label": ...}}, '
             "so give the arrays in such a dict"
         )
     for name in ("image", "label"):
         if name not in example:
-            raise ValueError(
+            raise ExampleError(
                 f'example: there is no "{name}", only {sorted(example)}; this model reads "image" and "label", '
                 "so name the arrays like that"
             )
@@ -30,22 +34,22 @@ def check_label(label: Any, outputs: int) -> None:
     """A label whose value is known when the model is traced; of others nothing can be said.
 
     Raises:
-      ValueError: it is outside [0, outputs), where the loss is NaN or, below 0, that of another class.
+      ExampleError: it is outside [0, outputs), where the loss is NaN or, below 0, that of another class.
     """
     if isinstance(label, jax.core.Tracer):
         return
     for value in np.ravel(label):
         if not 0 <= value < outputs:
-            raise ValueError(
+            raise ExampleError(
                 f"label: {value} is outside [0, {outputs}), as the model has {outputs} outputs; correct the labels, or "
                 "make a model of so many classes"
             )
 
 
-def wrong_image(example: Example, made_for: tuple[int, ...]) -> str:
-    """What to say of an image that a network cannot take."""
+def wrong_image(example: Example, made_for: tuple[int, ...]) -> ExampleError:
+    """Of an image that a network cannot take."""
     shape = list(np.shape(example["image"]))
-    return (
+    return ExampleError(
         f"image: its shape is {shape}, but the model was made for {list(made_for)}; give such images, or make the "
         f"model for {shape}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import flax.linen as nn
@@ -10,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax.errors import ScopeParamShapeError
+from jax import lax
 
 from fedpriv.core.trees import as_float
-from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general
 from fedpriv.models.example_checks import check_label, check_leaves, wrong_image
@@ -21,31 +23,79 @@ from fedpriv.models.pooling import max_pool_2x2
 Weights: TypeAlias = Literal["flax", "pytorch"]
 """Whose default initial weights; see `initializers`."""
 
+Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
+"""(params, x) -> outputs, for ONE input x."""
+
+
+class Built(NamedTuple):
+    """What a model is made of, so that one kept in a file can be made again.
+
+    Attributes:
+      module: of flax.linen.
+      input: shape and type of what `module` takes.
+    """
+
+    module: nn.Module
+    input: jax.ShapeDtypeStruct
+
 
 class Model(NamedTuple):
-    """A model as functions; any library's model becomes one by writing these three.
+    """A model as functions; any library's model becomes one by writing the first three.
 
     Attributes:
       init: key -> params.
       loss: (params, example) -> f32[], for ONE example.
       score: (params, example) -> {"correct", "loss", "weight"}, each f32[], for ONE example: what evaluation sums;
         accuracy is correct / weight.
+      apply: (params, x) -> outputs, for ONE input x, such as an image; what `predict` needs.
+      built: what it is made of, if that is a module of flax.linen; None for others.
     """
 
     init: Callable[[Key], Params]
     loss: LossFn
     score: Callable[[Params, Example], dict[str, jax.Array]]
+    apply: Apply | None = None
+    built: Built | None = None
+
+    def predict(self, params: Params, inputs: PyTree) -> PyTree:
+        """The outputs [n, ...] for inputs [n, ...]; of a classifier the logits, whose `argmax(-1)` are the labels.
+
+        Raises:
+          ValueError: the model has no `apply`.
+        """
+        return predict(self.apply, params, inputs)
+
+
+def predict(apply: Apply | None, params: Params, inputs: PyTree, batch_size: int = 250) -> PyTree:
+    """`apply(params, x)` for each x of `inputs` (leaves [n, ...]), so many at a time.
+
+    Raises:
+      ValueError: there is no `apply`.
+    """
+    if apply is None:
+        raise ValueError(
+            "apply: this model has none; give it one, Model(..., apply=lambda params, x: ...)"
+        )
+    return _mapped(apply, params, inputs, batch_size)
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _mapped(apply: Apply, params: Params, inputs: PyTree, batch_size: int) -> PyTree:
+    return lax.map(lambda x: apply(params, x), inputs, batch_size=batch_size)
 
 
 def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
     """A `Model` of examples {"image": [height, width, channels], "label": i32[]} with cross-entropy loss."""
 
+    def apply(params: Params, image: jax.Array) -> jax.Array:
+        return module.apply(params, image)  # type: ignore[return-value]
+
     def logits(params: Params, example: Example) -> jax.Array:
         check_leaves(example)
         try:
-            z: Any = module.apply(params, example["image"])
+            z = apply(params, example["image"])
         except ScopeParamShapeError:
-            raise ValueError(wrong_image(example, tuple(image_shape))) from None
+            raise wrong_image(example, tuple(image_shape)) from None
         check_label(example["label"], z.shape[-1])
         return z
 
@@ -62,7 +112,8 @@ def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
 
     # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
     init = jax.jit(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)))
-    return Model(init, loss, score)
+    image = jax.ShapeDtypeStruct(tuple(image_shape), jnp.uint8)
+    return Model(init, loss, score, apply, Built(module, image))
 
 
 class LogisticRegression(nn.Module):
@@ -247,4 +298,8 @@ def shakespeare_lstm() -> Model:
             "weight": jnp.sum(mask),
         }
 
-    return Model(lambda key: module.init(key, jnp.zeros(80, jnp.int32)), loss, score)
+    def init(key: Key) -> Params:
+        return module.init(key, jnp.zeros(80, jnp.int32))
+
+    built = Built(module, jax.ShapeDtypeStruct((80,), jnp.int32))
+    return Model(init, loss, score, module.apply, built)

@@ -59,6 +59,7 @@ def test_only_the_first_process_speaks_and_writes(finished):
         "metrics.jsonl",
         "summary.json",
         "accuracy.png",
+        "model",
     }
     assert summary(folder)["status"] == "complete"
     device = summary(folder)["device"]
