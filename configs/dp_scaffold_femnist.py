@@ -18,8 +18,7 @@ from experiments.papers import dp_scaffold
 from experiments.papers.dp_scaffold import experiment
 from experiments.papers.dp_scaffold_images import Images, clients_of
 from fedpriv import datasets, models
-from fedpriv.data.datasets import Dataset, default_data_dir
-from fedpriv.data.datasets.images import load_images
+from fedpriv.data.datasets import Dataset
 
 MODEL = models.classifier(models.LogisticRegression(47), (784, 1, 1))
 
@@ -57,5 +56,4 @@ def build(config: Letters) -> Experiment:
 def _pool(config: Letters) -> Dataset:
     if config.dataset == "emnist/balanced":
         return datasets.load(config.dataset, config.data_dir)
-    folder = config.data_dir or default_data_dir()
-    return load_images(config.dataset, folder, train=("test",), transposed=True)
+    return datasets.load(config.dataset, config.data_dir, train=("test",))

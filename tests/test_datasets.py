@@ -11,10 +11,10 @@ from fedpriv.data.datasets import (
     NAMES,
     CorruptDataError,
     MissingDataError,
-    cache,
     default_data_dir,
-    images,
+    encode_text,
     load,
+    prepared_sets,
 )
 
 SETS = {  # name: (image shape, classes, sizes of the splits)
@@ -57,13 +57,13 @@ def same(one, other):
 def decoded(monkeypatch):
     """The splits decoded from record files, in order."""
     calls = []
-    original = images._decode
+    original = prepared_sets._decode
 
-    def spy(builder, splits, transposed):
+    def spy(builder, splits, columns):
         calls.append("+".join(splits))
-        return original(builder, splits, transposed)
+        return original(builder, splits, columns)
 
-    monkeypatch.setattr(images, "_decode", spy)
+    monkeypatch.setattr(prepared_sets, "_decode", spy)
     return calls
 
 
@@ -86,40 +86,45 @@ def test_image_sets_are_read_back(tmp_path, name, shards):
 
 
 def test_batches_of_records(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "_BATCH", 5)
+    monkeypatch.setattr(prepared_sets, "_BATCH", 5)
     splits, _ = write(tmp_path, "mnist", shards=2)
     same(load("mnist", tmp_path).train, splits["train"])
 
 
+def caches(tmp_path):
+    return sorted((tmp_path / "user" / "fedpriv" / "data").glob("*"))
+
+
 def test_the_cache_spares_the_records(tmp_path, decoded):
     splits, folder = write(tmp_path, "mnist")
+    before = sorted(folder.iterdir())
     load("mnist", str(tmp_path))
     assert decoded == ["train", "test"]
-    assert (folder / "fedpriv-train.npz").exists()
-    assert not (tmp_path / "user").exists()
     same(load("mnist", tmp_path).train, splits["train"])
     assert decoded == ["train", "test"]
-    assert not list(folder.glob(".*"))  # no temporary files
+    assert sorted(folder.iterdir()) == before  # nothing is written beside the data
+    assert [file.name.split("_")[1] for file in caches(tmp_path)] == ["test", "train"]
 
 
-def test_a_stale_cache_is_made_anew(tmp_path, decoded):
+def test_a_set_prepared_anew_replaces_its_cache(tmp_path, decoded):
     _, folder = write(tmp_path, "mnist")
     load("mnist", tmp_path)
-    old = {s: (folder / f"fedpriv-{s}.npz").read_bytes() for s in ("train", "test")}
+    old = caches(tmp_path)
     shutil.rmtree(folder)
-    splits = {s: prepared.random_split(np.random.default_rng(1), 4, (28, 28, 1), 10) for s in old}
+    rng = np.random.default_rng(1)
+    splits = {s: prepared.random_split(rng, 4, (28, 28, 1), 10) for s in ("train", "test")}
     prepared.write_images(tmp_path, "mnist", splits, 10)
-    for split, content in old.items():
-        (folder / f"fedpriv-{split}.npz").write_bytes(content)
     same(load("mnist", tmp_path).train, splits["train"])
     assert decoded == ["train", "test"] * 2
+    assert len(caches(tmp_path)) == 2
+    assert not set(old) & set(caches(tmp_path))
 
 
 @pytest.mark.parametrize("keep", [0, 100, 0.5, 0.99])
 def test_a_truncated_cache_is_made_anew(tmp_path, decoded, keep):
-    splits, folder = write(tmp_path, "mnist")
+    splits, _ = write(tmp_path, "mnist")
     load("mnist", tmp_path)
-    file = folder / "fedpriv-train.npz"
+    file = caches(tmp_path)[1]
     content = file.read_bytes()
     file.write_bytes(content[: keep if isinstance(keep, int) else int(keep * len(content))])
     same(load("mnist", tmp_path).train, splits["train"])
@@ -128,46 +133,58 @@ def test_a_truncated_cache_is_made_anew(tmp_path, decoded, keep):
     assert len(decoded) == 3
 
 
-def test_a_folder_marked_read_only_is_left_alone(tmp_path, decoded):
-    splits, folder = write(tmp_path / "data", "mnist")
-    folder.chmod(0o555)
-    try:
-        for _ in range(2):
-            same(load("mnist", tmp_path / "data").train, splits["train"])
-    finally:
-        folder.chmod(0o755)
-    assert decoded == ["train", "test"]
-    assert not list(folder.glob("*.npz"))
-
-
-def deny(monkeypatch, *folders):
-    """Makes writing below the folders fail, also for root."""
-    original = cache.tempfile.mkstemp
-
-    def mkstemp(*, dir, **kwargs):
-        if any(dir.is_relative_to(folder) for folder in folders):
-            raise PermissionError(f"read-only: {dir}")
-        return original(dir=dir, **kwargs)
-
-    monkeypatch.setattr(cache.tempfile, "mkstemp", mkstemp)
-
-
-def test_a_read_only_folder_is_cached_for_the_user(tmp_path, monkeypatch, decoded):
-    splits, folder = write(tmp_path / "data", "mnist")
-    deny(monkeypatch, tmp_path / "data")
-    for _ in range(2):
-        same(load("mnist", tmp_path / "data").train, splits["train"])
-    assert decoded == ["train", "test"]
-    assert not list(folder.glob("*.npz"))
-    assert len(list((tmp_path / "user" / "fedpriv").glob("*.npz"))) == 2
-
-
 def test_without_any_cache(tmp_path, monkeypatch, decoded):
     splits, _ = write(tmp_path, "mnist")
-    deny(monkeypatch, tmp_path)
+    (tmp_path / "user").write_text("no folder")
     for _ in range(2):
         same(load("mnist", tmp_path).train, splits["train"])
     assert decoded == ["train", "test"] * 2
+
+
+def test_images_and_texts_under_any_name(tmp_path, decoded):
+    rng = np.random.default_rng(0)
+    image = {"photo": rng.integers(0, 256, (5, 6, 7, 3), np.uint8), "kind": np.arange(5)}
+    held = {name: leaf[3:] for name, leaf in image.items()}
+    splits = {"train": image, "validation": held}
+    prepared.write_images(tmp_path, "leaves", splits, None, supervised=True)
+    found = load("leaves", tmp_path, test="validation")
+    same(found.train, {"image": image["photo"], "label": np.arange(5, dtype=np.int32)})
+    same(found.test, {name: leaf[3:] for name, leaf in found.train.items()})
+    assert found.num_classes == 5  # one more than the greatest
+    with pytest.raises(MissingDataError, match="no split 'test', only 'train', 'validation'"):
+        load("leaves", tmp_path)
+    texts = {"text": ["so good", "baaad, übel"], "label": np.array([1, 0])}
+    prepared.write_images(tmp_path, "opinions", {"train": texts, "test": texts}, 2)
+    for length in (4, 20):
+        found = load("opinions", tmp_path, text_length=length)
+        assert found.num_classes == 2
+        np.testing.assert_array_equal(found.test["label"], [1, 0])
+        expected = [text.encode()[:length] for text in texts["text"]]
+        assert [row.tobytes().rstrip(b"\0") for row in found.train["text"]] == expected
+        assert found.train["text"].shape == (2, length)
+        same({"text": encode_text(texts["text"], length)}, {"text": found.train["text"]})
+
+
+def test_images_of_any_size_are_resized(tmp_path):
+    flat = {"image": np.full((3, 9, 5, 1), 77, np.uint8), "label": np.arange(3)}
+    prepared.write_images(
+        tmp_path, "beans_of_any_size", dict.fromkeys(("train", "test"), flat), 3, sized=False
+    )
+    with pytest.raises(ValueError, match="of any size; resize them, with such as image_size"):
+        load("beans_of_any_size", tmp_path)
+    for size in ((4, 6), (2, 2)):
+        found = load("beans_of_any_size", tmp_path, image_size=size).train["image"]
+        np.testing.assert_array_equal(found, np.full((3, *size, 1), 77))
+
+
+def test_a_set_without_an_image_or_a_text(tmp_path):
+    prepared.write_images(
+        tmp_path, "odd", {"train": {"audio": ["a"], "label": np.zeros(1, int)}}, 2
+    )
+    with pytest.raises(ValueError, match="no image or text with a label among its features"):
+        load("odd", tmp_path, test="train")
+    with pytest.raises(ValueError, match="no splits or sizes to choose"):
+        load("digits", train="train")
 
 
 def test_a_missing_set(tmp_path):
@@ -215,7 +232,7 @@ def test_a_truncated_record_file(tmp_path, keep):
         load("mnist", tmp_path)
     assert str(error.value).startswith(f"{damaged} may be truncated: ")
     assert "\n" not in str(error.value)
-    assert not list(folder.glob("*.npz"))
+    assert not caches(tmp_path)
 
 
 def test_an_undecodable_image(tmp_path, monkeypatch):
@@ -236,8 +253,12 @@ def test_a_damaged_description(tmp_path):
 
 
 def test_an_unknown_name():
-    with pytest.raises(ValueError, match=r"name='minst'.*mnist, fashion_mnist.*shakespeare"):
+    with pytest.raises(
+        ValueError, match=r"name='minst' is not a known dataset; did you mean mnist"
+    ):
         load("minst")
+    with pytest.raises(ValueError, match=r"did you mean .*digits"):
+        load("digit")
     assert "emnist/balanced" in NAMES
 
 

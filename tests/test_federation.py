@@ -58,6 +58,16 @@ def test_nested_examples_with_arrays_on_the_device():
     assert federation.examples[0]["x"][0].shape == (6, 2)
 
 
+@pytest.mark.parametrize("ids", [[7, 3, 7, 3, 3, 9], list("babaac")])
+def test_clients_by_a_leaf(ids):
+    given = examples() | {"who": np.array(ids)}
+    by_name = Federation.from_arrays(given, "who", public=[4])
+    by_rows = Federation.from_arrays(examples(), [[0, 2], [1, 3], [5]], public=[4])
+    assert set(by_name.examples) == {"image", "label"}
+    jax.tree.map(np.testing.assert_array_equal, by_name, by_rows)
+    assert set(given) == {"image", "label", "who"}  # the arrays given are left as they are
+
+
 def changed(leaf, index, value):
     new = {name: array.copy() for name, array in examples().items()}
     if isinstance(value, float):
@@ -91,6 +101,12 @@ def changed(leaf, index, value):
         ),
         ({"num_classes": 3, "examples": {"x": np.zeros(6)}}, 'has no leaf "label"'),
         ({"clients": []}, r"clients=\[\] is empty"),
+        (
+            {"clients": np.zeros(6, int)},
+            r"clients is int64\[6\], one value per record; give fp.part",
+        ),
+        ({"clients": "who"}, "there is no leaf 'who' in examples, only image, label; give one"),
+        ({"clients": "who", "examples": [np.zeros(6)]}, "no leaf 'who' in examples, only no names"),
         ({"clients": [[0], []]}, r"clients\[1\] is empty"),
         ({"clients": [[0], [6]]}, r"clients\[1\] holds row 6, outside \[0, 6\)"),
         ({"clients": [[-1]]}, r"clients\[0\] holds row -1"),

@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.data.partition import dirichlet, hold_out, iid, natural, shards, similar
+from fedpriv.data.partition import (
+    counts,
+    dirichlet,
+    hold_out,
+    iid,
+    natural,
+    picture,
+    quantity_skew,
+    shards,
+    similar,
+)
 
 short = settings(max_examples=50, deadline=None)
 
@@ -87,6 +97,19 @@ def test_dirichlet(problem, alpha):
 
 @short
 @given(problems())
+def test_quantity_skew(problem):
+    rng, labels, rows, clients = problem
+    clients = min(clients, 1 + len(rows) // 10)
+    for parts, distributed in [
+        (quantity_skew(rng, len(labels), clients, 1.0), np.arange(len(labels))),
+        (quantity_skew(rng, rows, clients, 1.0), rows),
+        (quantity_skew(rng, len(labels), clients, 1.0, rows=rows), rows),
+    ]:
+        check(parts, distributed, clients)
+
+
+@short
+@given(problems())
 def test_natural(problem):
     _, labels, rows, _ = problem
     parts = natural(labels, rows=rows)
@@ -150,6 +173,43 @@ def test_an_extreme_concentration_gives_whole_classes():
         dirichlet(rng(), LABELS, 1000, 1e-300)
 
 
+@pytest.mark.parametrize("alpha", [1.0, 3.0])
+def test_sizes_are_of_a_dirichlet_law(alpha):
+    """The shares' squares sum to (alpha + 1) / (clients alpha + 1) in the mean; false alarms: 1e-6 (5 deviations)."""
+    generator, total, clients = rng(3), 4000, 4
+    shares = [
+        [len(part) / total for part in quantity_skew(generator, total, clients, alpha)]
+        for _ in range(600)
+    ]
+    squares = np.square(shares).sum(1)
+    error = 5 * squares.std() / len(squares) ** 0.5
+    # 1e-3: proportions that round to no record are drawn anew, twice in a thousand draws.
+    assert abs(squares.mean() - (alpha + 1) / (clients * alpha + 1)) < error + 1e-3
+
+
+def test_quantity_skew_leaves_the_classes_as_they_are():
+    """Each class's share of the largest client is that of all, up to 5 deviations of 10 classes (rate 1e-5)."""
+    largest = max(quantity_skew(rng(), 1000, 3, 1.0), key=len)
+    found = np.bincount(LABELS[largest], minlength=10) / len(largest)
+    assert np.abs(found - 0.1).max() < 5 * (0.1 * 0.9 / len(largest)) ** 0.5
+
+
+def test_a_picture_shows_who_has_what(tmp_path):
+    labels = np.array([0, 1, 1, 2, 2, 2])
+    clients = [[0, 3], [1, 2, 4, 5]]
+    np.testing.assert_array_equal(counts(clients, labels), [[1, 0, 1], [0, 2, 2]])
+    figure = picture(clients, labels, tmp_path / "who.png")
+    (axes,) = figure.axes
+    widths = [[bar.get_width() for bar in bars] for bars in axes.containers]
+    starts = [[bar.get_x() for bar in bars] for bars in axes.containers]
+    assert widths == [[1, 0], [0, 2], [1, 2]]
+    assert starts == [[0, 0], [1, 0], [1, 2]]
+    assert (tmp_path / "who.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        len(picture([np.arange(1000)], LABELS * 7).axes[0].containers) == 64
+    )  # beyond any palette
+
+
 def test_min_size_is_reached():
     parts = dirichlet(rng(), LABELS, 10, 0.5, min_size=40)
     check(parts, np.arange(1000), 10)
@@ -162,6 +222,7 @@ def test_the_seed_decides():
         lambda r: shards(r, LABELS, 10, 2),
         lambda r: similar(r, LABELS, 10, 50),
         lambda r: dirichlet(r, LABELS, 10, 0.5),
+        lambda r: quantity_skew(r, 1000, 10, 0.5),
         lambda r: hold_out(r, 1000, 100),
     ):
         one, same, other = (np.concatenate(function(rng(seed))) for seed in (0, 0, 1))
@@ -194,6 +255,10 @@ def test_natural_with_names():
         (lambda: dirichlet(rng(), LABELS, 10, 1, 101), "min_size=101 is impossible"),
         (lambda: dirichlet(rng(), LABELS, 10, 1, 0), "min_size=0 is impossible"),
         (lambda: dirichlet(rng(), LABELS, 100, 0.01), "min_size=1 was not reached"),
+        (lambda: quantity_skew(rng(), 10, 2, -1), "alpha=-1 is not a positive number"),
+        (lambda: quantity_skew(rng(), 10, 2, 1, 6), "min_size=6 is impossible"),
+        (lambda: counts([[0]], [-1]), r"labels is int64\[1\]; give one class from 0"),
+        (lambda: counts([], [1]), r"clients=\[\] is empty"),
         (lambda: natural(LABELS[None]), r"keys has shape \(1, 1000\)"),
         (lambda: natural(LABELS, rows=[]), "rows is empty"),
         (lambda: hold_out(rng(), 10, 11), r"count=11 is outside \[0, 10\]"),

@@ -28,6 +28,7 @@ from fedpriv.certification.privacy_labels import (
     of,
 )
 from fedpriv.core.types import Key, Metrics, PyTree, State
+from fedpriv.models.example_checks import ExampleError
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.samplers import Sampler
@@ -60,7 +61,8 @@ def look(
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
-      ValueError: calls of the host, or of the cohort under jax.vmap; and whatever the round itself raises.
+      ValueError: calls of the host, or of the cohort under jax.vmap; records that the model cannot
+        take; and whatever the round itself raises.
     """
     notes: Notes = []
 
@@ -76,6 +78,8 @@ def look(
     key = jax.eval_shape(jax.random.key, 0)
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+    except ExampleError as error:
+        raise ValueError(f"federation: {error}") from None
     except NotImplementedError as error:
         if MARK.name not in str(error):
             raise

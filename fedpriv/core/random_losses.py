@@ -49,8 +49,16 @@ def of_one(loss: LossFn) -> LossFn:
     """The loss of (params, example), or of (params, `Keyed`) where it is random.
 
     Raises:
-      ValueError: when called, examples without keys.
+      ValueError: no function, such as a whole model; when called, examples without keys.
     """
+    if not callable(loss):
+        kind = type(loss).__name__
+        known = (
+            f"a {kind}; give its `loss`"
+            if hasattr(loss, "loss")
+            else f"{loss!r:.40} is no function"
+        )
+        raise ValueError(f"loss: {known}, (params, example) -> loss of one example")
     if not takes_key(loss):
         return loss
 

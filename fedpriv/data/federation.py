@@ -3,7 +3,7 @@
 The examples are stored once, on the device; a partition is a table of row numbers, and a client's batch a gather.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.struct
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpriv.data.partition import natural
 from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows
 
 PyTree = Any
@@ -58,7 +59,7 @@ class Federation:
     def from_arrays(
         cls,
         examples: PyTree,
-        clients: Sequence[ArrayLike],
+        clients: Sequence[ArrayLike] | str,
         *,
         public: ArrayLike = (),
         num_classes: int | None = None,
@@ -68,16 +69,19 @@ class Federation:
         Args:
             examples: pytree of arrays with the same leading axis, by convention a dict such as
                 `{"image": u8[N, 28, 28, 1], "label": i32[N]}`. 64-bit leaves become 32-bit.
-            clients: [rows] for each client, its row numbers. Rows given to nobody are left out.
+            clients: [rows] for each client, its row numbers; rows given to nobody are left out. Or the name of the leaf
+                [N] that holds each record's client, of any type that sorts; the clients come in order of first
+                appearance, and that leaf is not stored.
             public: [p], the rows the server holds.
             num_classes: if given, the leaf `label` must hold integers in [0, num_classes).
 
         Raises:
             ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client; a row
-                out of
-                range, or given twice.
+                out of range, or given twice.
         """
         total = check_lengths(examples)
+        if isinstance(clients, str):
+            examples, clients = _by_leaf(examples, clients, public, total)
         if num_classes is not None:
             check_labels(examples, num_classes)
         stored = jax.tree_util.tree_map_with_path(_to_device, examples)
@@ -167,6 +171,20 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
                 f"federations[{i}] has {field}={b}, federations[0] has {a}; "
                 "give every seed the same number"
             )
+
+
+def _by_leaf(
+    examples: PyTree, name: str, public: ArrayLike, total: int
+) -> tuple[PyTree, Sequence[ArrayLike]]:
+    """The other leaves, and the rows of each value of this one that are not public."""
+    if not isinstance(examples, Mapping) or name not in examples:
+        found = ", ".join(examples) if isinstance(examples, Mapping) else "no names"
+        raise ValueError(
+            f"clients: there is no leaf {name!r} in examples, only {found}; give one of these"
+        )
+    rows = np.setdiff1d(np.arange(total), np.asarray(public, np.int64))
+    others = {key: leaf for key, leaf in examples.items() if key != name}
+    return others, natural(examples[name], rows=rows)
 
 
 def _to_device(path: Any, leaf: Any) -> jax.Array:

@@ -11,6 +11,20 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
+from fedpriv.data.partition_picture import counts, picture
+
+__all__ = [
+    "counts",
+    "dirichlet",
+    "hold_out",
+    "iid",
+    "natural",
+    "picture",
+    "quantity_skew",
+    "shards",
+    "similar",
+]
+
 _TRIES = 100  # draws of the Dirichlet proportions before giving up
 
 
@@ -148,15 +162,55 @@ def dirichlet(
     """
     labels, own = _labels_and_rows(labels, rows)
     _check_clients(clients, len(own))
-    if not (alpha > 0 and np.isfinite(alpha)):
-        raise ValueError(f"alpha={alpha} is not a positive number; give e.g. 0.5")
-    if min_size < 1 or clients * min_size > len(own):
-        raise ValueError(
-            f"min_size={min_size} is impossible for {clients} clients and {len(own)} rows; "
-            f"give 1 to {len(own) // clients}"
-        )
+    _check_skew(alpha, min_size, clients, len(own))
     shuffled = rng.permutation(own)
     classes = [shuffled[labels[shuffled] == c] for c in np.unique(labels[own])]
+    return _divided(rng, classes, clients, alpha, min_size)
+
+
+def quantity_skew(
+    rng: Generator,
+    total_or_rows: int | ArrayLike,
+    clients: int,
+    alpha: float,
+    min_size: int = 1,
+    *,
+    rows: ArrayLike | None = None,
+) -> list[np.ndarray]:
+    """Records i.i.d., in sizes whose proportions are drawn from Dirichlet(alpha); i64[...] for each client.
+
+    Q. Li, Y. Diao, Q. Chen and B. He, "Federated Learning on Non-IID Data Silos", ICDE 2022, arXiv:2102.02079,
+    Sec. IV-C; drawn anew until every client has `min_size` rows.
+
+    Args:
+        total_or_rows, rows: as `iid`.
+        alpha: concentration; large is equal sizes, small is most records with few clients.
+
+    Raises:
+        ValueError: as `dirichlet`.
+    """
+    own = _as_rows(total_or_rows)
+    if rows is not None:
+        own = _as_rows(rows, len(own))
+    _check_clients(clients, len(own))
+    _check_skew(alpha, min_size, clients, len(own))
+    return _divided(rng, [rng.permutation(own)], clients, alpha, min_size)
+
+
+def _check_skew(alpha: float, min_size: int, clients: int, rows: int) -> None:
+    if not (alpha > 0 and np.isfinite(alpha)):
+        raise ValueError(f"alpha={alpha} is not a positive number; give e.g. 0.5")
+    if min_size < 1 or clients * min_size > rows:
+        raise ValueError(
+            f"min_size={min_size} is impossible for {clients} clients and {rows} rows; "
+            f"give 1 to {rows // clients}"
+        )
+
+
+def _divided(
+    rng: Generator, classes: list[np.ndarray], clients: int, alpha: float, min_size: int
+) -> list[np.ndarray]:
+    """Each class cut in proportions of its own."""
     for _ in range(_TRIES):
         cuts = [_cuts(rng, len(members), clients, alpha) for members in classes]
         sizes = sum(

@@ -104,6 +104,11 @@ def held_rows(
     """
     if len(clients) == 0:
         raise ValueError("clients=[] is empty; give one array of row numbers per client")
+    if isinstance(clients, np.ndarray) and clients.ndim == 1 and clients.dtype != object:
+        raise ValueError(
+            f"clients is {clients.dtype}[{len(clients)}], one value per record; give fp.partition.natural(clients), or "
+            "the name of a leaf that holds them"
+        )
     held = [np.asarray(rows) for rows in clients]
     plain = all(rows.ndim == 1 and rows.size and rows.dtype.kind in "iu" for rows in held)
     joined = np.concatenate(held) if plain else np.zeros(0)

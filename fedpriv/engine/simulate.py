@@ -21,6 +21,7 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, default, use
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
+from fedpriv.engine.example_fit import check_examples
 from fedpriv.engine.fingerprint import identity, records_of
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
@@ -98,19 +99,21 @@ def simulate(
       compiler: what compiles the rounds (those of a federation in memory), by default `jax.jit`.
 
     Raises:
-      ValueError: an argument out of range or of the wrong kind, what `init`, `check_launch` or a streamed federation's
-        reading finds wrong, arguments that are not the same in every process, or checkpoints of another run: of other
-        settings, data, noise, cohorts, layout of clients, or shapes of the state.
+      ValueError: an argument out of range or of the wrong kind, what `init`, `check_launch`, `check_examples` or a
+        streamed federation's reading finds wrong, arguments that are not the same in every process, or checkpoints of
+        another run: of other settings, data, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round: what, and in which line.
       DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite;
         says in which round, with the likely cause.
     """
-    _check(params, test, seeds, rounds, every)
+    _check(params, score, test, seeds, rounds, every)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
         looked = check_launch(algorithm, params, _one(federations))
+        in_memory = federations.examples if isinstance(federations, Federation) else None
+        check_examples(score, looked.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
         Score.of(score).names(jax.eval_shape(_first_seed, state).params, test)
         if strategy.mesh.is_multi_process:
@@ -137,7 +140,7 @@ def simulate(
     return progress.history
 
 
-def _check(params: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
+def _check(params: Any, score: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
     """Raises ValueError for counts below 1, and for the whole of something where a part of it belongs."""
     if isinstance(seeds, int):
         raise ValueError(
@@ -148,6 +151,8 @@ def _check(params: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
             raise ValueError(f"{name}: {value} is not at least 1")
     if isinstance(params, Model):
         raise ValueError("params: a Model; give its `init`, or parameters")
+    if isinstance(score, Model):
+        raise ValueError("score: a Model; give its `score`")
     if isinstance(test, Dataset):
         raise ValueError(f"test: the whole data set {test.name!r}; give its `test`")
 

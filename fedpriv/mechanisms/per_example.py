@@ -47,6 +47,9 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
     Args:
       loss: of ONE example; for a random one, which takes a key, the batch is `fp.with_keys(key, examples)`.
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
+
+    Raises:
+      ValueError: `loss` is no function.
     """
     one = of_one(loss)
 

@@ -11,11 +11,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from flax.errors import InvalidRngError
+from flax.errors import InvalidRngError, ScopeParamShapeError
 from jax import lax
 
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
+from fedpriv.models.example_checks import check_label, check_leaves, wrong_input
 from fedpriv.models.modules import CNN, CharacterLSTM, Weights
 from fedpriv.models.score import Score
 
@@ -111,6 +112,8 @@ def classifier(
     def apply(params: Params, x: PyTree) -> PyTree:
         try:
             return module.apply(params, x, **evaluating)
+        except ScopeParamShapeError:
+            raise wrong_input(inputs, x, like.shape) from None
         except InvalidRngError as error:
             raise ValueError(
                 f"module: {type(module).__name__} draws random numbers outside of training ({_first(error)}); give its "
@@ -156,25 +159,28 @@ def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image
       inputs: the part of an example that goes in.
     """
 
-    def logits(params: Params, example: Example) -> jax.Array:
-        return apply(params, example[inputs])
+    def logits(params: Params, example: Example, *key: Key) -> jax.Array:
+        check_leaves(example, inputs)
+        z: Any = apply(params, example[inputs], *key)
+        check_label(example["label"], z.shape[-1])
+        return z
 
     def loss(params: Params, example: Example) -> jax.Array:
-        return optax.softmax_cross_entropy_with_integer_labels(
-            logits(params, example), example["label"]
-        )
+        return _cross_entropy(logits(params, example), example["label"])
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
-        z: Any = apply(params, example[inputs], key)  # type: ignore[call-arg]
-        return optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+        given = () if key is None else (key,)
+        return _cross_entropy(logits(params, example, *given), example["label"])
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
         z = logits(params, example)
-        cross_entropy = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
         correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
-        return {"accuracy": correct, "loss": cross_entropy}
+        return {"accuracy": correct, "loss": _cross_entropy(z, example["label"])}
 
     return Model(init, random_loss if takes_key(apply) else loss, score, apply)
+
+
+_cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 
 
 def fashion_mnist_cnn(weights: Weights = "flax") -> Model:

@@ -122,6 +122,9 @@ def mean_grad(loss: LossFn) -> GradFn:
     """Gradient of the mean loss over the real examples of a batch (0 for an empty one).
 
     Of a random loss, which takes a key, the batch is `fp.with_keys(key, examples)`; `train` gives one.
+
+    Raises:
+      ValueError: `loss` is no function.
     """
     one = of_one(loss)
 

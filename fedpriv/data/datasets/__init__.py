@@ -4,29 +4,29 @@ A set that is not there is an error that says how to get it, never a substitute.
 """
 
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fedpriv.data.datasets.columns import encode_text
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.data.datasets.digits import load_digits
-from fedpriv.data.datasets.images import load_images
+from fedpriv.data.datasets.importers import from_huggingface, from_torch
+from fedpriv.data.datasets.prepared_sets import load_prepared
 from fedpriv.data.datasets.shakespeare import load_shakespeare
 from fedpriv.data.datasets.synthetic import synthetic
 
-_LOADERS: dict[str, Callable[[Path], Dataset]] = {
-    "mnist": partial(load_images, "mnist"),
-    "fashion_mnist": partial(load_images, "fashion_mnist"),
-    "cifar10": partial(load_images, "cifar10"),
-    # Both training parts: 73,257 + 531,131 examples.
-    "svhn_cropped": partial(load_images, "svhn_cropped", train=("train", "extra")),
-    "emnist/balanced": partial(load_images, "emnist/balanced", transposed=True),
-    "emnist/bymerge": partial(load_images, "emnist/bymerge", transposed=True),
+_OWN: dict[str, Callable[[Path], Dataset]] = {
     "digits": load_digits,
     "shakespeare": load_shakespeare,
 }
+# Both training parts: 73,257 + 531,131 examples.
+_TRAIN = {"svhn_cropped": ("train", "extra")}
 
-NAMES = tuple(_LOADERS)
+NAMES = (
+    *("mnist", "fashion_mnist", "cifar10", "svhn_cropped", "emnist/balanced", "emnist/bymerge"),
+    *_OWN,
+)
+"""The sets that the experiments use."""
 
 
 def default_data_dir() -> Path:
@@ -34,23 +34,52 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
-def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
-    """Reads a dataset.
+def load(
+    name: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    train: Sequence[str] = (),
+    test: Sequence[str] = (),
+    image_size: tuple[int, int] | None = None,
+    text_length: int = 256,
+) -> Dataset:
+    """Reads a dataset: one of `NAMES`, or any of TensorFlow Datasets with an image or a text, and a label.
 
     Args:
-        name: one of `NAMES`.
+        name: such as `mnist`, `emnist/balanced` or `imdb_reviews`.
         data_dir: the folder of prepared sets; default: `default_data_dir()`.
+        train, test: the splits that make the training and the test set; default: those that bear the name, and for
+            `svhn_cropped` also `extra`.
+        image_size: (height, width) to which images are resized; needed where they differ in size.
+        text_length: a text becomes so many bytes, see `encode_text`.
+
+    Returns:
+        Leaves `image` (u8[N, height, width, channels]) or `text` (u8[N, text_length]), and `label` (i32[N]).
 
     Raises:
-        ValueError: unknown name.
+        ValueError: unknown name, which suggests a close one; a set of other features.
         MissingDataError: the set, or a split of it, is not there.
         CorruptDataError: a file of it cannot be read.
         ModuleNotFoundError: a package that reads it is not installed; names it.
     """
-    if name not in _LOADERS:
-        raise ValueError(f"name={name!r} is not a known dataset; give one of {', '.join(NAMES)}")
     folder = default_data_dir() if data_dir is None else Path(data_dir).expanduser()
-    return _LOADERS[name](folder)
+    if name in _OWN:
+        if train or test or image_size:
+            raise ValueError(f"name={name!r} has no splits or sizes to choose; leave these out")
+        return _OWN[name](folder)
+    return load_prepared(
+        name,
+        folder,
+        train=_listed(train) or _TRAIN.get(name, ("train",)),
+        test=_listed(test) or ("test",),
+        image_size=image_size,
+        text_length=text_length,
+        known=NAMES,
+    )
+
+
+def _listed(splits: Sequence[str]) -> Sequence[str]:
+    return (splits,) if isinstance(splits, str) else splits
 
 
 __all__ = [
@@ -59,6 +88,9 @@ __all__ = [
     "Dataset",
     "MissingDataError",
     "default_data_dir",
+    "encode_text",
+    "from_huggingface",
+    "from_torch",
     "load",
     "synthetic",
 ]

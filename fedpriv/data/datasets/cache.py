@@ -1,15 +1,15 @@
-"""Decoded arrays kept in an uncompressed .npz, beside the data or else in the user's cache.
+"""Decoded arrays kept in an uncompressed .npz in the user's cache; nothing is written beside the data.
 
-A cache carries the fingerprint of the files it was made from and is made anew when that differs. One that is damaged or
-cannot be written is never an error. A folder without any write permission is left alone, also by root.
+A cache is named by the fingerprint of the files it was made from; it replaces those of the same set made from others.
+One that is damaged or cannot be written is never an error, and the folder may be deleted at any time.
 """
 
 import contextlib
 import hashlib
 import os
-import stat
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,11 @@ import numpy as np
 
 _VERSION = 1  # raise it when the decoding or the layout of the cache changes
 _FIELD = "fingerprint"
-_ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 Arrays = dict[str, np.ndarray]
 
 
 def cached(
-    folder: Path,
     name: str,
     described: Sequence[Path],
     records: Sequence[Path],
@@ -32,25 +30,31 @@ def cached(
     """The arrays of `make()`, from a cache if a valid one is there.
 
     Args:
-        folder: the folder of the data, tried first.
-        name: what to call the cache; unique within `folder`.
+        name: of the cache; says what is decoded, and how.
         described: small files that describe the data; their contents are in the fingerprint.
         records: the data files; their names, sizes and modification times are in the fingerprint.
         make: decodes the data.
     """
     fingerprint = _fingerprint(name, described, records)
-    places = [folder / f"fedpriv-{name}.npz"]
-    with contextlib.suppress(RuntimeError):  # no home folder
-        places.append(user_cache() / f"{name}-{fingerprint[:16]}.npz")
-    for place in places:
-        arrays = _read(place, fingerprint)
-        if arrays is not None:
-            return arrays
-    arrays = make()
-    for place in places:
+    try:
+        folder = user_cache() / "data"
+    except RuntimeError:  # no home folder
+        return make()
+    stem = re.sub(r"[^\w+.]", "_", name)
+    place = folder / f"{stem}-{fingerprint[:16]}.npz"
+    arrays = _read(place, fingerprint)
+    if arrays is None:
+        arrays = make()
         if _write(place, fingerprint, arrays):
-            break
+            _forget(folder.glob(f"{stem}-{'?' * 16}.npz"), place)
     return arrays
+
+
+def _forget(files: Iterable[Path], kept: Path) -> None:
+    for file in files:
+        if file != kept:
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def user_cache() -> Path:
@@ -84,8 +88,6 @@ def _write(path: Path, fingerprint: str, arrays: Arrays) -> bool:
     """Writes the cache in one step, so that no reader sees half of it; False if it cannot."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.parent.stat().st_mode & _ANY_WRITE:
-            return False  # declared read-only: root could write there, and should not
         with _temporary(path) as file:
             fields: dict[str, Any] = {_FIELD: np.array(fingerprint), **arrays}
             np.savez(file, **fields)
@@ -101,7 +103,6 @@ def _temporary(path: Path) -> Iterator[str]:
     os.close(handle)
     try:
         yield temporary
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide it from others sharing the folder
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):

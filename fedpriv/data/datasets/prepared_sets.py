@@ -1,14 +1,14 @@
-"""Image sets of TensorFlow Datasets, read without TensorFlow.
+"""Sets of TensorFlow Datasets with an image or a text, and a label, read without TensorFlow.
 
 It is needed once, to *prepare* a set::
 
     pip install tensorflow && tfds build mnist --file_format=array_record --data_dir=DIR
 
-Records are taken as raw bytes, and the PNG or JPEG decoded here, several times faster than by the library itself.
+Records are taken as raw bytes and decoded here, several times faster than by the library itself.
 """
 
 import contextlib
-import io
+import difflib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,37 +18,47 @@ import numpy as np
 
 from fedpriv.core.optional_imports import of_package
 from fedpriv.data.datasets.cache import Arrays, cached
+from fedpriv.data.datasets.columns import Columns, columns_of
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 
 _BATCH = 1000  # records read at a time
 
 
-def load_images(
+def load_prepared(
     name: str,
     data_dir: Path,
     *,
     train: Sequence[str] = ("train",),
     test: Sequence[str] = ("test",),
-    transposed: bool = False,
+    image_size: tuple[int, int] | None = None,
+    text_length: int = 256,
+    known: Sequence[str] = (),
 ) -> Dataset:
-    """An image set: image u8[N, height, width, channels], label i32[N], in the order of the files.
+    """The examples in the order of the files, as `load` gives them.
 
     Args:
-        name: of the TensorFlow Datasets builder, with its configuration (`emnist/balanced`).
+        name: of the builder, with its configuration (`emnist/balanced`).
         data_dir: the folder of prepared sets.
         train, test: the splits that make the training and the test set, one after the other.
-        transposed: the set stores rows and columns exchanged, as EMNIST does; the images returned are upright.
+        image_size, text_length: as `load`.
+        known: further names, to suggest where this one is none.
 
     Raises:
+        ValueError: unknown name; features that are not an image or a text and a label.
         MissingDataError: the set is not prepared there, or lacks a split or a file.
         CorruptDataError: a record file cannot be read.
         ModuleNotFoundError: tensorflow-datasets or Pillow is not installed.
     """
     with _quiet():
-        builder = _prepared(name, data_dir)
+        builder = _prepared(name, data_dir, known)
         _check_splits(builder, name, [*train, *test])
-        num_classes = int(builder.info.features["label"].num_classes)
-        parts = [_splits(builder, splits, transposed) for splits in (train, test)]
+        # EMNIST is stored with rows and columns exchanged.
+        transposed = name.split("/")[0] == "emnist"
+        columns = columns_of(builder.info, name, image_size, text_length, transposed)
+        parts = [_splits(builder, name, splits, columns) for splits in (train, test)]
+    num_classes = columns.num_classes
+    if num_classes is None:
+        num_classes = 1 + int(parts[0]["label"].max(initial=0))
     return Dataset(name, parts[0], parts[1], num_classes)
 
 
@@ -64,12 +74,21 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _prepared(name: str, data_dir: Path) -> Any:
+def _prepared(name: str, data_dir: Path, known: Sequence[str]) -> Any:
     """The builder of a set that is there in the array_record format."""
-    import tensorflow_datasets as tfds
+    with of_package("tensorflow-datasets"):
+        import tensorflow_datasets as tfds
 
     try:
         builder = tfds.builder(name, data_dir=str(data_dir))
+    except tfds.core.DatasetNotFoundError:
+        known = [*known, *tfds.list_builders(with_community_datasets=False)]
+        near = difflib.get_close_matches(name, known, 3)
+        raise ValueError(
+            f"name={name!r} is not a known dataset; "
+            + (f"did you mean {' or '.join(near)}? " if near else "")
+            + "give one of `fp.datasets.NAMES` or of TensorFlow Datasets"
+        ) from None
     except ImportError:
         raise
     except Exception as error:  # the library has no one error for a damaged dataset_info.json
@@ -110,37 +129,34 @@ def _files(builder: Any, split: str) -> list[Path]:
     return [Path(path) for path in builder.info.splits[split].filepaths]
 
 
-def _splits(builder: Any, splits: Sequence[str], transposed: bool) -> Arrays:
+def _splits(builder: Any, name: str, splits: Sequence[str], columns: Columns) -> Arrays:
     """The joined splits, from the cache or decoded."""
     folder = Path(builder.data_dir)
     return cached(
-        folder,
-        "+".join(splits),
+        "-".join([name, "+".join(splits), columns.variant]),
         [folder / "dataset_info.json", folder / "features.json"],
         [path for split in splits for path in _files(builder, split)],
-        lambda: _decode(builder, splits, transposed),
+        lambda: _decode(builder, splits, columns),
     )
 
 
-def _decode(builder: Any, splits: Sequence[str], transposed: bool) -> Arrays:
+def _decode(builder: Any, splits: Sequence[str], columns: Columns) -> Arrays:
     from tensorflow_datasets.proto import tf_example_pb2
 
-    shape = builder.info.features["image"].shape
     total = sum(builder.info.splits[split].num_examples for split in splits)
-    image = np.empty((total, *shape), np.uint8)
+    values = np.empty((total, *columns.shape), np.uint8)
     label = np.empty(total, np.int32)
     for row, (path, record) in enumerate(_records(builder, splits)):
         feature = tf_example_pb2.Example.FromString(record).features.feature
         try:  # a truncated file can also give empty records
-            pixels = _pixels(feature["image"].bytes_list.value[0], shape)
-            label[row] = feature["label"].int64_list.value[0]
+            values[row] = columns.decode(feature[columns.source].bytes_list.value[0])
+            label[row] = feature[columns.label].int64_list.value[0]
         except (OSError, ValueError, IndexError, SyntaxError) as error:  # what Pillow may raise
             raise CorruptDataError(
                 f"{path} may be truncated: example {row} cannot be decoded ({_reason(error)}); "
                 "copy or prepare it anew"
             ) from error
-        image[row] = pixels.transpose(1, 0, 2) if transposed else pixels
-    return {"image": image, "label": label}
+    return {columns.name: values, "label": label}
 
 
 def _records(builder: Any, splits: Sequence[str]) -> Iterator[tuple[Path, bytes]]:
@@ -172,13 +188,3 @@ def _read(source: Any, wanted: range, path: Path) -> Sequence[bytes]:
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _pixels(encoded: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """Decodes a PNG or JPEG: u8[height, width, channels]."""
-    with of_package("pillow"):
-        from PIL import Image
-
-    with Image.open(io.BytesIO(encoded)) as picture:
-        mode = "L" if shape[-1] == 1 else "RGB"
-        return np.asarray(picture if picture.mode == mode else picture.convert(mode)).reshape(shape)

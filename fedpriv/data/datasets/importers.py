@@ -1,0 +1,123 @@
+"""Data sets of Hugging Face and of PyTorch as NumPy arrays, for `Federation.from_arrays`. Neither is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+def from_huggingface(dataset: Any, **columns: str) -> Arrays:
+    """One split of a data set of Hugging Face, or any table whose columns are `dataset[name]`.
+
+    Pictures become u8[N, height, width, channels], lists and arrays [N, ...], strings an array of strings: an id of a
+    client, or a text for `encode_text`. 64-bit numbers become 32-bit where they fit.
+
+    Args:
+        dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`.
+        columns: what a leaf is called = the column it is in, such as `image="img", label="fine_label",
+            client="writer"`; by default `image="image", label="label"`.
+
+    Raises:
+        ValueError: all splits at once; a column that is not there; rows that are missing or differ in shape.
+    """
+    if hasattr(dataset, "num_rows") and isinstance(dataset.num_rows, dict):
+        raise ValueError(
+            f"dataset: all of its splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
+        )
+    there = getattr(dataset, "column_names", None)
+    there = list(dataset) if there is None else there
+    columns = columns or {"image": "image", "label": "label"}
+    for leaf, column in columns.items():
+        if column not in there:
+            raise ValueError(
+                f"{leaf}: there is no column {column!r}, only {', '.join(map(str, there))}; give such as "
+                f"{leaf}={there[0]!r}"
+            )
+    return {leaf: stacked(leaf, list(dataset[column])) for leaf, column in columns.items()}
+
+
+def from_torch(
+    dataset: Any, names: Sequence[str] = ("image", "label"), *, channels_first: bool = True
+) -> Arrays:
+    """A map-style data set of PyTorch; tensors, pictures, arrays and numbers as in `from_huggingface`.
+
+    Args:
+        dataset: with a length, whose items are tuples or dicts.
+        names: what the entries of a tuple are called; dicts have names.
+        channels_first: a tensor called `image` is [channels, height, width], as torchvision's are, and becomes
+            [height, width, channels].
+
+    Raises:
+        ValueError: no length; nothing in it; items of another number of entries; rows that differ in shape.
+    """
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise ValueError(
+            f"dataset: a {type(dataset).__name__} without length or indices; give a map-style data set, or stack its "
+            "items yourself"
+        )
+    items = [_named(dataset[i], names, i) for i in range(len(dataset))]
+    if not items:
+        raise ValueError("dataset: it is empty; give one with items")
+    return {
+        name: stacked(name, [item[name] for item in items], channels_first) for name in items[0]
+    }
+
+
+def _named(item: Any, names: Sequence[str], i: int) -> dict[str, Any]:
+    if isinstance(item, dict):
+        return item
+    if not isinstance(item, tuple | list) or len(item) != len(names):
+        entries = f"{len(item)} entries" if isinstance(item, tuple | list) else "no tuple"
+        raise ValueError(
+            f"dataset[{i}]: {entries} for the names {', '.join(names)}; give names=, one for each entry"
+        )
+    return dict(zip(names, item, strict=True))
+
+
+def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> np.ndarray:
+    """[N, ...] of N values.
+
+    Args:
+        name: of the leaf.
+        values: pictures of Pillow, tensors, arrays, lists, numbers or strings.
+        channels_first: as `from_torch`.
+
+    Raises:
+        ValueError: a value that is missing, or of another shape than the first.
+    """
+    gray = all(getattr(value, "mode", "L") in ("1", "L") for value in values)
+    rows = [_array(name, value, "L" if gray else "RGB", channels_first) for value in values]
+    for i, row in enumerate(rows):
+        if row.dtype == object:
+            raise ValueError(f"{name}: row {i} is {values[i]!r:.40}; leave out such rows")
+        if row.shape != rows[0].shape:
+            raise ValueError(
+                f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; bring all to one, "
+                "pictures by resizing them"
+            )
+    whole = np.stack(rows) if rows else np.zeros(0)
+    limits = np.iinfo(np.int32)
+    fits = not whole.size or whole.dtype != np.int64
+    fits = fits or (whole.min() >= limits.min and whole.max() <= limits.max)
+    narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
+    return whole.astype(narrow.get(whole.dtype, whole.dtype)) if fits else whole
+
+
+def _array(name: str, value: Any, mode: str, channels_first: bool) -> np.ndarray:
+    if hasattr(value, "convert") and hasattr(value, "mode"):  # of Pillow
+        value, channels_first = np.asarray(value.convert(mode)), False
+    elif hasattr(value, "detach"):  # a tensor
+        value = value.detach().cpu().numpy()
+    else:
+        channels_first = False
+        try:
+            value = np.asarray(value)
+        except ValueError:  # lists of unequal length
+            value = np.asarray(None)
+    if name == "image" and value.ndim == 3 and channels_first:
+        value = value.transpose(1, 2, 0)
+    return value[..., None] if name == "image" and value.ndim == 2 else value

@@ -1,0 +1,73 @@
+"""A partition as a picture: how many records of each class a client has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+_NAMED = 20  # classes with a colour and a line in the legend of their own
+
+
+def counts(clients: Sequence[ArrayLike], labels: ArrayLike) -> np.ndarray:
+    """i64[clients, classes], how many records of each class a client has.
+
+    Args:
+        clients: [rows] for each client, its row numbers.
+        labels: [N], the classes of all examples, from 0.
+
+    Raises:
+        ValueError: no client; labels that are not integers from 0.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
+        raise ValueError(
+            f"labels is {labels.dtype}{list(labels.shape)}; give one class from 0 per example"
+        )
+    if len(clients) == 0:
+        raise ValueError("clients=[] is empty; give one array of row numbers per client")
+    classes = 1 + int(labels.max(initial=0))
+    held = (labels[np.asarray(rows, np.int64)] for rows in clients)
+    return np.stack([np.bincount(own, minlength=classes) for own in held])
+
+
+def picture(
+    clients: Sequence[ArrayLike],
+    labels: ArrayLike,
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """A bar for each client, as long as it has records, coloured by class; a `matplotlib.figure.Figure`.
+
+    Args:
+        clients, labels: as `counts`.
+        path: where to save it, as its ending says (`.png`, `.pdf`, `.svg`); a notebook shows what is returned.
+
+    Raises:
+        ValueError: as `counts`.
+    """
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    table = counts(clients, labels)
+    number, classes = table.shape
+    figure = Figure((6.4, min(1.6 + 0.16 * number, 12)), layout="constrained")
+    axes = figure.add_subplot(xlabel="records", ylabel="client", ylim=(number - 0.5, -0.5))
+    few = colormaps["tab10" if classes <= 10 else "tab20"]
+    many = colormaps["viridis"].resampled(classes)
+    for c in range(classes):
+        axes.barh(
+            np.arange(number),
+            table[:, c],
+            height=0.8 if number <= 60 else 1.0,
+            left=table[:, :c].sum(1),
+            color=few(c) if classes <= _NAMED else many(c),
+            label=str(c),
+        )
+    if classes <= _NAMED:
+        axes.legend(title="class", loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
+    if path is not None:
+        figure.savefig(path)
+    return figure

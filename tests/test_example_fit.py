@@ -1,0 +1,112 @@
+"""Data that a model cannot take are refused before training, in one line that says what and why."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import fedpriv as fp
+from fedpriv.engine.example_fit import check_examples
+
+ROWS = 12
+IMAGE = np.random.default_rng(0).integers(0, 256, (ROWS, 4, 4, 1), np.uint8)
+LABEL = np.arange(ROWS, dtype=np.int32) % 3
+GOOD = {"image": IMAGE, "label": LABEL}
+MODEL = fp.models.classifier(fp.models.LogisticRegression(3), (4, 4, 1))
+
+
+def run(train=GOOD, test=GOOD, *, loss=MODEL.loss, score=MODEL.score, model=MODEL):
+    federation = fp.Federation.from_arrays(train, np.array_split(np.arange(ROWS), 3))
+    algorithm = fp.fed_avg(
+        loss,
+        sampler=fp.everyone(3),
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+    )
+    return fp.simulate(algorithm, model.init, federation, test, score=score, rounds=1)
+
+
+def refused(*args, **kwargs):
+    with pytest.raises(ValueError, match=r"^\w+: ") as error:
+        run(*args, **kwargs)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("whose", ["federation", "test"])
+@pytest.mark.parametrize("value", [-1, -7, 3, 100])
+def test_a_label_that_the_model_does_not_have(whose, value):
+    label = LABEL.copy()
+    label[5] = value
+    wrong = GOOD | {"label": label}
+    said = refused(wrong) if whose == "federation" else refused(test=wrong)
+    assert said.startswith(f"{whose}: label: {value} is outside [0, 3)")
+
+
+def test_labels_of_any_integer_type_are_taken():
+    shapes = jax.eval_shape(MODEL.init, jax.random.key(0))
+    for kind in (np.int64, np.uint8, np.int32):
+        right = GOOD | {"label": LABEL.astype(kind)}
+        check_examples(MODEL.score, shapes, right, right)
+        wrong = GOOD | {"label": (LABEL + 1).astype(kind)}
+        with pytest.raises(ValueError, match=r"^federation: label: 3 is outside"):
+            check_examples(MODEL.score, shapes, right, wrong)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_wrong_names_and_tuples(part):
+    assert "no \"image\", only ['label', 'x']" in refused(**{part: {"x": IMAGE, "label": LABEL}})
+    assert 'no "label"' in refused(**{part: {"image": IMAGE}})
+    assert "example: a tuple; this model reads" in refused(**{part: (IMAGE, LABEL)})
+
+
+@pytest.mark.parametrize("module", [fp.models.LogisticRegression(3), fp.models.CNN((2,), (3,), 3)])
+def test_images_of_another_shape(module):
+    model = fp.models.classifier(module, (4, 4, 1))
+    functions = {"model": model, "loss": model.loss, "score": model.score}
+    wide = {"image": np.zeros((ROWS, 8, 8, 3), np.uint8), "label": LABEL}
+    for said in (refused(wide, wide, **functions), refused(test=wide, **functions)):
+        assert "image: its shape is [8, 8, 3], but the model was made for [4, 4, 1]" in said
+
+
+def test_test_examples_of_unequal_length():
+    assert refused(test={"image": IMAGE, "label": LABEL[1:]}).startswith("test: examples['label']")
+
+
+def test_a_score_of_ones_own_is_named_with_its_line():
+    def score(params, example):
+        return {"correct": example["speaker"], "loss": 0.0, "weight": 1.0}
+
+    with pytest.raises(KeyError, match="speaker") as error:
+        run(score=score)
+    assert "in score: return" in error.value.__notes__[-1]
+
+
+def test_a_model_in_the_place_of_its_functions():
+    assert "score: a Model; give its `score`" in refused(score=MODEL)
+    assert "loss: a Model; give its `loss`" in refused(loss=MODEL)
+    made = {
+        "sampler": fp.everyone(3),
+        "optimizer": lambda t: optax.sgd(0.1),
+        "batches": fp.full_batch(),
+    }
+    steps = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    for build in (
+        lambda: fp.dp_fed_avg(MODEL, **made, **steps),
+        lambda: fp.fed_smp(MODEL, sparsifier=fp.select_rand_k(p=0.5), **made, **steps),
+        lambda: fp.ldp_fed_avg(MODEL, **made, mechanism=fp.gaussian(1.0, 1.0)),
+        lambda: fp.per_example(MODEL),
+        lambda: fp.mean_grad("loss"),
+    ):
+        with pytest.raises(ValueError, match=r"^loss: "):
+            build()
+
+
+def test_what_is_right_is_not_traced_into_another_result():
+    """The refusals read shapes and labels alone; jitted or not, a loss is the number that it was."""
+    params = MODEL.init(jax.random.key(0))
+    example = {"image": IMAGE[0], "label": LABEL[0]}
+    logits = IMAGE[0].reshape(-1) / np.float32(255) @ params["params"]["Dense_0"]["kernel"]
+    expected = np.log(np.exp(logits).sum()) - logits[LABEL[0]]
+    np.testing.assert_allclose(MODEL.loss(params, example), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(MODEL.loss)(params, example), expected, rtol=1e-5)
