@@ -60,7 +60,7 @@ class Speeds:
         assert run.summary is not None
         for algorithm, speed in run.summary.rounds_per_second.items():
             if speed > 0:
-                seconds = 1 / speed / len(run.summary.accuracy.best[algorithm].per_seed)
+                seconds = 1 / speed / run.settings["seeds"]
                 self._exact.setdefault(run.path.name, []).append(seconds)
                 self._alike.setdefault((run.config, algorithm), []).append(seconds)
 

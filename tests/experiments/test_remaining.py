@@ -61,8 +61,8 @@ def test_a_span_of_time(seconds, said):
 
 
 def evaluation(round, seconds):
-    numbers = [np.array([0.5])] * 4
-    return Evaluation(round, *numbers, {}, seconds)
+    half = np.array([0.5])
+    return Evaluation(round, {"accuracy": half, "loss": half}, half, half, {}, seconds)
 
 
 def test_a_run_says_what_it_and_all_of_its_algorithms_will_take(capsys):
@@ -84,12 +84,11 @@ def recorded(folder, name, algorithm="top_k", speed=2.0, seeds=5, here=True):
     summary = SimpleNamespace(
         device={"platform": "cpu", "kind": "cpu", "instructions": "a" if here else "b", "count": 8},
         rounds_per_second={algorithm: speed},
-        accuracy=SimpleNamespace(best={algorithm: SimpleNamespace(per_seed=(0.5,) * seeds)}),
     )
     path = folder / "runs" / name
     path.mkdir(parents=True)
     (path / "summary.json").write_text(json.dumps({}))
-    return path, SimpleNamespace(path=path, config="c", summary=summary)
+    return path, SimpleNamespace(path=path, config="c", settings={"seeds": seeds}, summary=summary)
 
 
 def test_trainings_cost_what_the_rounds_of_their_like_cost_here(tmp_path, monkeypatch):
