@@ -64,7 +64,7 @@ def test_the_model_of_every_algorithm_and_seed_is_kept(finished):
             trained = fp.load_model(finished, name, seed)
             labels = trained.predict(data.test["image"]).argmax(-1)
             right = float((labels == data.test["label"]).mean())
-            assert right == pytest.approx(summary["accuracy"]["final"][name]["per_seed"][seed])
+            assert right == pytest.approx(summary["final"][name]["accuracy"]["per_seed"][seed])
 
 
 @pytest.mark.parametrize("spelt", [["--keep-model", "false"], ["--keep_model=False"]])
