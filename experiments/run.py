@@ -19,8 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from experiments import compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import Parser, config_name, listing, one_line, own_options, parse
@@ -36,7 +34,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.devices.layout import split_cpu
-from fedpriv.models.score import Score, shown
+from fedpriv.models.score import shown
 
 
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
@@ -163,9 +161,9 @@ def prepared(
         check(experiment, config)
         planned = planned_rounds(experiment, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
-        about["higher"] = list(Score.of(experiment.model.score).higher)
+        about["higher"] = list(experiment.higher)
         if found:
-            finished = found.finished(planned)
+            finished = found.finished(planned, experiment.stopping(config))
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
@@ -204,17 +202,12 @@ def check(experiment: Experiment, config: Run) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
 
     Raises:
-      ValueError: it is refused, or the score gives no numbers, or not the metric that is wanted.
+      ValueError: it is refused, or the score gives no numbers, or not a metric that is wanted.
     """
     for name in experiment.entries:
         experiment.ledger.looked(name)
-    shown(metrics(experiment), config.metric)
-
-
-def metrics(experiment: Experiment) -> list[str]:
-    """Names of what the model's score gives; traces it."""
-    params = jax.eval_shape(experiment.model.init, jax.random.key(0))
-    return Score.of(experiment.model.score).names(params, experiment.test)
+    shown(experiment.metrics, config.metric)
+    experiment.stopping(config)
 
 
 def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.files import replacing
 from experiments.records import Report, Spread, Summary
+from fedpriv.engine.client_metrics import labelled
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.score import is_fraction, shown
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
@@ -86,7 +87,24 @@ def table(summary: Summary) -> str:
     header += ["unit", "eps claimed"]
     header += [*(f"eps {view}" for view in VIEWS), "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name) for name in summary.rounds)]
-    return "\n".join([*columns(rows), "", *_legend(summary)])
+    return "\n".join([*columns(rows), "", *_per_client(summary), *_legend(summary)])
+
+
+def _per_client(summary: Summary) -> list[str]:
+    """A second table, with a rule below it, where single clients were evaluated."""
+    found = summary.per_client_not_private
+    if not found:
+        return []
+    metric, names = labelled(next(iter(found.values())))
+    rows = [["algorithm", *names]]
+    for algorithm, spreads in found.items():
+        cells = [number(spreads[name]) for name in names.values()]
+        rows.append([NAMES.get(algorithm, algorithm), *cells])
+    about = (
+        f"{metric} of single clients on their own training records, after the last round; worst decile: mean of the "
+        "tenth that fares worst; not private: no epsilon covers publishing these numbers"
+    )
+    return [*columns(rows), "", about, ""]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -184,9 +202,15 @@ def _unfinished(summary: Summary) -> list[str]:
     cut = [
         f"{NAMES.get(name, name)} {done} of {planned[name]} rounds"
         for name, done in summary.rounds.items()
-        if done < planned[name]
+        if done < planned[name] and name not in summary.stopped
     ]
-    return [f"  not to the end: {', '.join(cut)}"] if cut else []
+    early = [f"  {NAMES.get(name, name)} {why}" for name, why in summary.stopped.items()]
+    if early:
+        early.append(
+            "  stopped by the test set: its metrics are optimistic; epsilon counts the rounds trained, and covers "
+            "none of the test records"
+        )
+    return early + [f"  not to the end: {', '.join(cut)}"] * bool(cut)
 
 
 def _stopped(summary: Summary) -> list[str]:

@@ -163,19 +163,21 @@ def train_one(
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
+    stopping = experiment.stopping(config)
     progress = Progress(algorithm, config.rounds, config.metric) if recorder else None
 
     def show(e: Evaluation) -> None:
         if progress:
             progress.update(e, privacy.certificate(e.round, "third_party"))
 
-    def on_evaluation(e: Evaluation) -> None:
+    def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
         if joined:
             joined.meet()
+        return bool(stopping and stopping.why(history.evaluations))
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
         history.evaluations.extend(evaluations)
@@ -212,6 +214,6 @@ def simulated(
         every=config.every,
         seeds=range(config.seeds),
         strategy=strategy,
-        measure=experiment.measure and experiment.measure(),
+        measure=experiment.measured(config),
         **options,
     )
