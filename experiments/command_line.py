@@ -7,12 +7,13 @@ import contextlib
 import difflib
 import functools
 import io
-import os
+import linecache
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -21,6 +22,9 @@ from experiments import config as configuration
 from experiments import ending
 from experiments.config import Run
 from experiments.plain import flat, plain
+from fedpriv.core.user_code import is_ours, last_frames, user_line
+
+WHOLE = "--traceback"  # of every command
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,33 +36,94 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **options,
         )
+        # `command` takes it out of what is given.
+        self.add_argument(WHOLE, action="store_true", help="show the whole trace of an error")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see --help)\n")
 
 
-def command(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+_whole: ContextVar[bool] = ContextVar(
+    "whole", default=False
+)  # also of a command that another one calls
+
+
+def command(main: Callable[..., int]) -> Callable[..., int]:
     """A command's `main`: what is wrong with what it is given is one line and exit code 2; Ctrl-C is 130.
 
-    With JAX_TRACEBACK_FILTERING=off a ValueError, which may be a bug's, keeps its traceback.
+    An error in the user's own code is its line and exit code 1. Any other bug keeps its traceback; with --traceback,
+    every error does.
     """
 
     @functools.wraps(main)
-    def ended(argv: Sequence[str] | None = None) -> int:
+    def ended(argv: Sequence[str] | None = None, *args: Any, **kwargs: Any) -> int:
+        given = list(sys.argv[1:] if argv is None else argv)
+        asked = _whole.set(_whole.get() or WHOLE in given)
         try:
-            return main(argv)
-        except BrokenPipeError:  # whoever read has what he wanted
-            raise
-        except (ValueError, OSError) as error:
-            if os.environ.get("JAX_TRACEBACK_FILTERING") == "off":
-                raise
-            print(f"error: {one_line(error)}", file=sys.stderr)
-            return 2
+            return main([word for word in given if word != WHOLE], *args, **kwargs)
+        except Exception as error:
+            said, code = explained(error)
+            print(f"error: {said}", file=sys.stderr)
+            return code
         except KeyboardInterrupt:
             print("error: interrupted", file=sys.stderr)
             return ending.INTERRUPTED
+        finally:
+            _whole.reset(asked)
 
     return ended
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """What a command says of an error that it handles, and its exit code; any other is raised again.
+
+    A ValueError of fedpriv's, or one that the user's code raises by itself, is a complaint about what was given.
+    """
+    if _whole.get() or isinstance(error, BrokenPipeError):  # whoever read has what he wanted
+        raise error
+    if isinstance(error, OSError):
+        return one_line(error), 2
+    if ending.outside(error):
+        raise error
+    line = user_line(error)
+    if isinstance(error, ValueError) and _is_complaint(error):
+        return one_line(error) + _caller(error), 2
+    if line is None:
+        raise error
+    text = next((text for text in str(error).splitlines() if text.strip()), "")
+    return f"{type(error).__name__}: {printable(text)}\n  {line}  ({WHOLE} shows all)", 1
+
+
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """Inside, nothing is wrong any more with what was given: a ValueError is a bug."""
+    try:
+        yield
+    except ValueError as error:
+        error.is_bug = True  # type: ignore[attr-defined]
+        raise
+
+
+def _is_complaint(error: ValueError) -> bool:
+    if getattr(error, "is_bug", False):
+        return False
+    frames = last_frames(error)
+    if not frames or is_ours(frames[-1].tb_frame):
+        return True
+    last = frames[-1]
+    source = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
+    return source.lstrip().startswith("raise ")
+
+
+def _caller(error: ValueError) -> str:
+    """The line of the user's own file that was complained about, if the message does not name it."""
+    frames = last_frames(error)
+    if not frames or not is_ours(frames[-1].tb_frame):
+        return ""
+    path = Path(frames[0].tb_frame.f_code.co_filename)
+    ships = str(path.parent) in configuration.configs.__path__
+    place = f"{path.name}:{frames[0].tb_lineno}"
+    return "" if ships or place in str(error) else f" ({place})"
 
 
 def _filled(text: str) -> str:
@@ -118,6 +183,7 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
 
     complaint = io.StringIO()
     prog, default = f"python -m experiments.{command} {name}", module.config
+    args = _switched(args, default)
     try:
         with contextlib.redirect_stderr(complaint):
             config, unknown = tyro.cli(
@@ -138,12 +204,33 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
     return config
 
 
+def _switched(args: Sequence[str], default: Run) -> list[str]:
+    """`--field true` and `--field false`, also with =, as the parser has them: --field and --no-field."""
+    switches = [field for field, value in flat(plain(default)).items() if isinstance(value, bool)]
+    forms = {
+        words(f, True)[0]: {"true": words(f, True), "false": words(f, False)} for f in switches
+    }
+    found: list[str] = []
+    for arg in args:
+        flag, _, value = arg.partition("=")
+        if found and (given := forms.get(_dashed(found[-1]), {}).get(arg.lower())):
+            found[-1:] = given
+        else:
+            found += forms.get(_dashed(flag), {}).get(value.lower(), [arg])
+    return found
+
+
+def _dashed(flag: str) -> str:
+    return flag.replace("_", "-")
+
+
 def _unknown(word: str, flags: list[str]) -> str:
     if not word.startswith("--"):
-        return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field or --no-field"
+        return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field true or --field false"
     name = word.lstrip("-")
-    part = [flag for flag in flags if name in re.split(r"[.-]", flag) or flag.startswith(word)]
-    near = difflib.get_close_matches(word, flags, 1) or part[:3]
+    part = [flag for flag in flags if name in re.split(r"[.-]", flag)]
+    begins = [flag for flag in flags if flag.startswith(word)]
+    near = (begins or difflib.get_close_matches(word, flags, 1) or part)[:3]
     return f"{word}: unknown field" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
@@ -179,6 +266,10 @@ _PLAINLY = (
 
 
 def one_line(error: Exception) -> str:
-    """Its message; what a terminal would act on is shown as Python writes it."""
-    text = re.sub(r"\s+", " ", ending.outside(error) or str(error)).strip()
+    """Its message."""
+    return printable(re.sub(r"\s+", " ", ending.outside(error) or str(error)).strip())
+
+
+def printable(text: str) -> str:
+    """What a terminal would act on is shown as Python writes it."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

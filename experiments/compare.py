@@ -1,4 +1,4 @@
-"""python -m experiments.compare FOLDER [FOLDER ...] [--output PICTURE [--metrics NAME ...] [--together]]: side by side.
+"""python -m experiments.compare FOLDER ... [--output PICTURE [--metrics NAME ...] [--together]]: runs side by side.
 
 Prints a Markdown table with a line per run and algorithm: the settings in which the runs differ, accuracy, and the
 epsilons with their unit, view and adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. With

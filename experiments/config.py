@@ -9,11 +9,11 @@ import math
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -85,6 +85,8 @@ def probability(**values: float | None) -> None:
             raise ValueError(f"{name}: {value} is not in (0, 1)")
 
 
+View: TypeAlias = Literal["third_party", "server", "server_secagg"]
+
 MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to
 MOST_SEEDS = 2**16  # every one has a partition and a model of its own
 
@@ -141,7 +143,13 @@ class Run:
     metric: str | None = None
     """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
     stop_at_epsilon: float | None = None
-    """Stop each private algorithm before its certified epsilon (third party) exceeds this; the others run on."""
+    """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
+    target_epsilon: float | None = None
+    """Give each private algorithm the noise with which all its rounds cost this certified epsilon (`view`)."""
+    view: View = "third_party"
+    """Whose view the epsilon is of that is shown, solved for and stopped at."""
+    views: Literal["one", "all"] = "one"
+    """The epsilons in the table: that of `view`, or `all`."""
     stop_at: str | None = None
     """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, on average over
     the seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers
@@ -160,6 +168,8 @@ class Run:
     checkpoint: Checkpoint = Checkpoint()
     record: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Where else evaluations are recorded, beside metrics.jsonl; each needs a library that is installed."""
+    keep_model: bool = True
+    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false leaves it out."""
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
@@ -175,10 +185,30 @@ class Run:
             target(self.stop_at)
         if self.seeds > MOST_SEEDS:
             raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
-        if self.stop_at_epsilon is not None and not 0 < self.stop_at_epsilon < math.inf:
+        for name in ("stop_at_epsilon", "target_epsilon"):
+            budget = getattr(self, name)
+            if budget is not None and not 0 < budget < math.inf:
+                raise ValueError(
+                    f"{name}: {budget} is not above 0 and finite; leave it out to train without"
+                )
+        if self.stop_at_epsilon is not None and self.target_epsilon is not None:
             raise ValueError(
-                f"stop_at_epsilon: {self.stop_at_epsilon} is not above 0 and finite; leave it out to train on"
+                f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon finds the noise "
+                "for all rounds; give one of them"
             )
+
+    def with_noise(self, algorithm: str, noise: float) -> Self:
+        """These settings with that much noise for the algorithm: what `target_epsilon` turns. More must cost less.
+
+        Raises:
+          ValueError: there is no field noise_multiplier, and the config's class does not say what to turn instead.
+        """
+        if not hasattr(self, "noise_multiplier"):
+            raise ValueError(
+                f"target_epsilon: the config has no field noise_multiplier for {algorithm}; give it one, or a method "
+                "with_noise, or leave target_epsilon out"
+            )
+        return replace(self, noise_multiplier=noise)
 
 
 class Entry(NamedTuple):
@@ -188,11 +218,13 @@ class Entry(NamedTuple):
       algorithm: what trains.
       federations: what it trains on, one per seed.
       settings: what it got in place of a config's default that depends on the algorithm.
+      solved: settings that `target_epsilon` found for it.
     """
 
     algorithm: Algorithm
     federations: Sequence[Federation]
     settings: Mapping[str, Any] = MappingProxyType({})
+    solved: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

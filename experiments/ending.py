@@ -9,13 +9,35 @@ import atexit
 import contextlib
 import errno
 import os
+import select
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import NoReturn, TextIO
+from typing import NamedTuple, NoReturn, TextIO
 
 INTERRUPTED, PIPE_CLOSED = 130, 141  # 128 and the signal, as shells have it
+ASKED = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what a batch system sends
+PATIENCE = 1.0  # seconds until a request that Python has not heard of is answered
+
+
+class Answer(NamedTuple):
+    """What is said of a request to stop.
+
+    Attributes:
+      first: what happens then; None: it ends what is computed, as soon as Python gets to it.
+      again: how to go on, once a second one has ended the process at once.
+    """
+
+    first: str | None = None
+    again: str = ""
+
+
+_answer = Answer()
+_watched = False  # whether a thread ends this process when it is asked again
+_heard = False  # whether Python has got to a request
 
 SPACE = "free some space or choose another folder"
 REMEDIES = {
@@ -38,8 +60,59 @@ def install() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows ASCII alone is no reason to fail
             stream.reconfigure(errors="backslashreplace")
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ASKED:
         signal.signal(number, _interrupt)
+    _watch()
+
+
+def _watch() -> None:
+    """Has a thread hear of signals: Python's handlers wait while the main thread compiles or computes in XLA."""
+    global _watched
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    threading.Thread(target=_listen, args=[heard], daemon=True).start()
+    _watched = True
+
+
+def _listen(pipe: int) -> None:
+    """The first request is answered, the second one ends the process."""
+    while os.read(pipe, 1)[0] not in ASKED:
+        pass
+    said = _answer.first
+    if said is not None:
+        _tell(said)
+    elif not select.select([pipe], [], [], PATIENCE)[0] and not _heard:
+        _tell("stopping when what is computed now is done; ask again to stop at once")
+    while os.read(pipe, 1)[0] not in ASKED:
+        pass
+    _tell(f"error: interrupted{_answer.again and '; '}{_answer.again}")
+    os._exit(INTERRUPTED)
+
+
+def _tell(text: str) -> None:
+    """By the system's own call: the main thread may hold Python's."""
+    if text:
+        with contextlib.suppress(OSError):
+            os.write(2, f"\n{text}\n".encode(errors="backslashreplace"))
+
+
+@contextlib.contextmanager
+def answering(first: str, again: str) -> Iterator[None]:
+    """Inside, a request to stop is answered so; see `Answer`."""
+    global _answer
+    before, _answer = _answer, Answer(first, again)
+    try:
+        yield
+    finally:
+        _answer = before
+
+
+def asked_again() -> NoReturn:
+    """For a handler that has been called before: ends the process, or raises KeyboardInterrupt where it is not ours."""
+    if _watched:
+        time.sleep(10 * PATIENCE)  # the thread is about to
+    raise KeyboardInterrupt
 
 
 def outside(error: BaseException) -> str | None:
@@ -67,10 +140,10 @@ def undisturbed() -> Iterator[None]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         if asked:
-            raise KeyboardInterrupt
+            asked_again()
         asked.append(number)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in ASKED}
     try:
         yield
     finally:
@@ -82,6 +155,11 @@ def undisturbed() -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raises KeyboardInterrupt; inside an import it ends the process: an extension that is cut off may crash it."""
+    global _heard
+    if _heard:
+        asked_again()
+    _heard = True
+    atexit.register(_leave, "", INTERRUPTED)  # before JAX's: it would wait for what is computed
     while frame:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             _leave("interrupted", INTERRUPTED)

@@ -11,15 +11,16 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments import budget
 from experiments import config as configuration
 from experiments.command_line import command, config_name, listing, own_options, parse
 from experiments.config import Ledger, Run
 from experiments.ledger import Account, accounts, as_json, picture, table
-from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
+from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.privacy import VIEWS
 
 
@@ -121,30 +122,21 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
     Raises:
       ValueError: the target cannot be reached, or the config has no such algorithm or field.
     """
-    noisy = options.solve == "noise" and hasattr(config, "noise_multiplier")
-    ledger = ledger_of(replace(config, noise_multiplier=1.0) if noisy else config)
-    name = _first_private(ledger)
+    name = _first_private(ledger_of, config, options.solve)
     target = {
         "epsilon": options.target_epsilon,
-        "delta": ledger.delta,
         "view": options.view,
         "honest": options.honest,
         "claimed": options.claimed,
     }
     if options.solve == "rounds":
-        value: float = calibrate_rounds(*ledger.of(name), **target)
+        start = ledger_of(config)
+        value: float = calibrate_rounds(*start.of(name), delta=start.delta, **target)
         config = replace(config, rounds=value)
     else:
-        if "noise_multiplier" not in {field.name for field in fields(config)}:
-            raise ValueError("--solve noise: this config has no field noise_multiplier")
-        _, *shapes = ledger.of(name)
-        value = calibrate_noise(
-            lambda sigma: ledger_of(replace(config, noise_multiplier=sigma)).of(name)[0],
-            *shapes,
-            rounds=config.rounds,
-            **target,
-        )
-        config = replace(config, noise_multiplier=value)
+        noise = budget.noise_for(ledger_of, config, name, **target)
+        ((_, value),) = budget.turned(config, name, noise).items()
+        config = config.with_noise(name, noise)
     ledger = ledger_of(config)
     claim = ledger.claim(name, config.rounds)
     proved = ledger.certify(name, config.rounds, view=options.view, honest=options.honest)
@@ -165,9 +157,11 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
     }
 
 
-def _first_private(ledger: Ledger) -> str:
+def _first_private(ledger_of: Any, config: Run, solve: str) -> str:
+    ledger = ledger_of(config)
     for name in ledger.entries:
-        if any(release.multiplier > 0 for release in ledger.looked(name).releases(1)):
+        own = ledger_of(config.with_noise(name, 1.0)) if solve == "noise" else ledger
+        if any(release.multiplier > 0 for release in own.looked(name).releases(1)):
             return name
     raise ValueError(
         f"algorithms: none of {', '.join(ledger.entries)} adds noise; name one that does"

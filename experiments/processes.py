@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from experiments import ending
 from experiments.command_line import one_line
 from fedpriv import distributed
 
@@ -36,7 +37,7 @@ class Processes:
         if self.count > 1:
             # What is asked of one process has to reach the others before any of them leaves: they wait for each other.
             # JAX, too, has taken SIGTERM for itself.
-            for asked in (signal.SIGINT, signal.SIGTERM):
+            for asked in ending.ASKED:
                 signal.signal(asked, self._ask)
         return self
 
@@ -48,18 +49,22 @@ class Processes:
     def _ask(self, *_: Any) -> None:
         if self._stop:
             self.others_gone = self.count > 1
-            raise KeyboardInterrupt
+            ending.asked_again()
         self._stop = True
-        if self.count == 1:  # by the system's own call: a handler may interrupt Python's
-            os.write(2, b"\nstopping after the next evaluation; ask again to stop at once\n")
 
     @contextmanager
-    def stopping(self) -> Iterator[None]:
-        """Inside, a request to stop takes effect when the processes meet; asked again, it does at once."""
-        asked = (signal.SIGINT, signal.SIGTERM) if self.count == 1 else ()
+    def stopping(self, goes_on: str) -> Iterator[None]:
+        """Inside, a request to stop takes effect when the processes meet; asked again, it does at once.
+
+        Args:
+          goes_on: the command that does, after that.
+        """
+        asked = ending.ASKED if self.count == 1 else ()
         before = {number: signal.signal(number, self._ask) for number in asked}
+        said = "stopping after the next evaluation; ask again to stop at once" if self.first else ""
         try:
-            yield
+            with ending.answering(said, goes_on if self.first else ""):
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

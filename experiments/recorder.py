@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
+import safetensors  # noqa: F401  if it is missing, say so before training
+
 from experiments.config import Experiment, Ledger, Run
 from experiments.environment import device, git_revision, versions
 from experiments.files import write_text
@@ -20,6 +23,8 @@ from experiments.resume import CHECKPOINTS
 from experiments.runs import CONFIG, METRICS, SUMMARY
 from experiments.sinks import Sink, guarded
 from fedpriv.engine.history import Evaluation, History
+from fedpriv.models.kept_model import save_model
+from fedpriv.models.networks import Model
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -109,6 +114,13 @@ class Recorder:
     def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
         self._append([privacy.line(algorithm, e)])
 
+    def models(self, algorithm: str, model: Model, done: History) -> None:
+        """The model that training has ended with, of every seed."""
+        params = jax.device_get(done.state.params)
+        for i, seed in enumerate(done.seeds):
+            of_seed = jax.tree.map(lambda leaf, i=i: leaf[i], params)
+            save_model(self.folder, algorithm, seed, model, of_seed)
+
     def go_on(self, lines: Sequence[Line], finished: Collection[str]) -> None:
         """Begins again with the lines of algorithms that were finished; sinks get them once more.
 
@@ -163,14 +175,15 @@ class Recorder:
           planned: rounds that each algorithm was to train for.
           remarks: its entries that only sweeps have.
         """
-        done = so_far(self._begun, self._lines, status)
+        done, entries = so_far(self._begun, self._lines, status), experiment.entries
         stopped = self._stopped(histories, experiment, done.rounds)
         planned = {n: planned[n] for n in done.rounds}
         most = planned | {n: done.rounds[n] for n in stopped}  # nothing was trained after the stop
         spent = {n: min(self._spent(n, t, status), most[n]) for n, t in done.rounds.items()}
         made = replace(
             done,
-            algorithm_settings={n: dict(experiment.entries[n].settings) for n in spent},
+            algorithm_settings={n: {**entries[n].settings, **entries[n].solved} for n in spent},
+            solved={n: dict(entries[n].solved) for n in spent if entries[n].solved},
             rounds_planned=planned,
             stopped=stopped,
             privacy={n: Privacy(experiment.ledger, n).report(t) for n, t in spent.items()},

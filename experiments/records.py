@@ -158,6 +158,7 @@ class Summary:
       stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
       per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
+      solved: the noise that `target_epsilon` found, in the config's fields.
     """
 
     config: str
@@ -183,6 +184,7 @@ class Summary:
     reused_from: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     per_client_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict)
+    solved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")

@@ -19,8 +19,9 @@ from experiments.runs import read_lines
 from experiments.stopping import Stopping
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
+from fedpriv.models.kept_model import is_kept
 
-FREE = ("output", "data_dir", "checkpoint", "record")  # do not change what is found
+FREE = ("output", "data_dir", "checkpoint", "record", "keep_model", "views")  # change no results
 CHECKPOINTS = "checkpoints"
 
 
@@ -42,13 +43,20 @@ class Earlier(NamedTuple):
     lines: list[Line]
 
     def finished(
-        self, planned: Mapping[str, int], stopping: Stopping | None = None
+        self, planned: Mapping[str, int], models: bool, stopping: Stopping | None = None
     ) -> dict[str, History]:
-        """Of the algorithms that were trained to their end, or until stopped, the first ones of the run."""
+        """Of the algorithms that were trained to their end, the first ones of the run.
+
+        Args:
+          models: whether one whose models are not there is to be trained on from its last checkpoint.
+          stopping: what may have ended one early.
+        """
         found: dict[str, History] = {}
         for name, rounds in planned.items():
             own = [line for line in self.lines if line.algorithm == name]
             every = self.config.every
+            if models and not all(is_kept(self.folder, name, s) for s in range(self.config.seeds)):
+                break
             evaluations = [line.evaluation() for line in own]
             done, every_one = [e.round for e in evaluations], [*range(every, rounds, every), rounds]
             early = stopping and stopping.why(evaluations)

@@ -10,21 +10,32 @@ Several processes, on one host or many, train together: start each with the same
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from experiments import compilation_cache, processes, resume
+from experiments import budget, compilation_cache, processes, resume
 from experiments import config as configuration
-from experiments.command_line import Parser, config_name, listing, one_line, own_options, parse
+from experiments.command_line import (
+    Parser,
+    checked,
+    command,
+    config_name,
+    explained,
+    listing,
+    one_line,
+    own_options,
+    parse,
+)
 from experiments.config import Experiment, Run
 from experiments.environment import environment
 from experiments.files import held
+from experiments.interned import Interned
 from experiments.plain import plain
 from experiments.processes import Processes
 from experiments.recorder import Recorder, folder_of, new_folder
@@ -32,11 +43,12 @@ from experiments.resume import Earlier, how_ended
 from experiments.sinks import Sink, check_installed, opened
 from experiments.training import Job, train
 from fedpriv import distributed
-from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.devices.layout import split_cpu
+from fedpriv.models.kept_model import model_folder
 from fedpriv.models.score import shown
 
 
+@command
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
     """The command.
 
@@ -48,15 +60,11 @@ def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
       The exit code.
     """
     args = list(sys.argv[1:] if argv is None else argv)
-    try:
-        if "--list" in args:
-            print(listing())
-            return 0
-        options, args = _options(args)
-        joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
-    except ValueError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
+    if "--list" in args:
+        print(listing())
+        return 0
+    options, args = _options(args)
+    joined = Processes() if {"-h", "--help"} & set(args) else processes.join(options)
     with joined:
         code = run(args, joined, options.resume, sinks)
         if joined.others_gone:
@@ -118,12 +126,14 @@ def run(
     except ConnectionError as error:
         joined.others_gone = True
         said, code = one_line(error), 1
-    except (ValueError, OSError) as error:
-        said, code = one_line(error), 2
+    except Exception as error:
+        if joined.count > 1 and not isinstance(error, ValueError | OSError):
+            raise  # of this process alone, perhaps, for which the others would wait
+        said, code = explained(error)
     except KeyboardInterrupt:
         said, code = "interrupted", 130
     else:
-        with kept:
+        with kept, checked():
             return train(job)
     if joined.first:
         print(f"error: {said}", file=sys.stderr)
@@ -157,18 +167,18 @@ def prepared(
         split_cpu(config.layout.devices)
         compilation_cache.enable()
         strategy = configuration.strategy(config.layout)
-        experiment: Experiment = module.build(config)
-        check(experiment, config)
-        planned = planned_rounds(experiment, config)
+        noise = found.about.get("noise", {}) if found else _solved(module, config, joined)
+        experiment = built(module, config, noise, Interned())
+        planned = budget.planned_rounds(experiment.ledger, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
-        about["higher"] = list(experiment.higher)
+        about |= {"noise": noise, "higher": list(experiment.higher)}
         if found:
-            finished = found.finished(planned, experiment.stopping(config))
+            finished = found.finished(planned, config.keep_model, experiment.stopping(config))
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
         going_on = [str(found is not None), *finished]
-        distributed.check_equal(settings=plain(same), rounds=planned, resumed=going_on)
+        distributed.check_equal(settings=plain(same), rounds=planned, noise=noise, resumed=going_on)
     recorder = None
     with joined.agreed():
         if joined.first:
@@ -198,6 +208,22 @@ def _recorder(
     return Recorder(folder, name, own, about, [*further, *sinks])
 
 
+def _solved(module: ModuleType, config: Run, joined: Processes) -> dict[str, float]:
+    if config.target_epsilon and joined.first:
+        print(f"solving the noise for epsilon {config.target_epsilon:g}", file=sys.stderr)
+    return budget.solved(module, config)
+
+
+def built(
+    module: ModuleType, config: Run, noise: Mapping[str, float], interned: Interned
+) -> Experiment:
+    """The config's experiment, checked, each algorithm with the noise that was solved for it."""
+    experiment = budget.made(lambda own: interned.experiment(module.build(own)), config, noise)
+    check(experiment, config)
+    budget.check_reached(experiment.ledger, config, noise)
+    return experiment
+
+
 def check(experiment: Experiment, config: Run) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
 
@@ -205,36 +231,10 @@ def check(experiment: Experiment, config: Run) -> None:
       ValueError: it is refused, or the score gives no numbers, or not a metric that is wanted.
     """
     for name in experiment.entries:
+        model_folder("", name, 0)
         experiment.ledger.looked(name)
     shown(experiment.metrics, config.metric)
     experiment.stopping(config)
-
-
-def planned_rounds(experiment: Experiment, config: Run) -> dict[str, int]:
-    """Rounds of each algorithm: the config's, or as many as the budget allows a private one.
-
-    Raises:
-      ValueError: the first round costs more than the budget.
-    """
-    planned = dict.fromkeys(experiment.entries, config.rounds)
-    if config.stop_at_epsilon is None:
-        return planned
-    ledger = experiment.ledger
-    for name in ledger.entries:
-        first = ledger.certify(name, 1).epsilon
-        if first > config.stop_at_epsilon and math.isfinite(first):
-            raise ValueError(
-                f"stop_at_epsilon: {config.stop_at_epsilon} is less than the certified {first:.4g} (third party) of "
-                f"the first round of {name}; raise it or the noise"
-            )
-        if math.isfinite(first):
-            planned[name] = calibrate_rounds(
-                *ledger.of(name),
-                epsilon=config.stop_at_epsilon,
-                delta=ledger.delta,
-                at_most=config.rounds,
-            )
-    return planned
 
 
 if __name__ == "__main__":

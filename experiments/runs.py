@@ -14,7 +14,7 @@ from experiments.records import Begun, Environment, Line, Summary, so_far
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 UNENDED = "running, or ended from outside (no summary.json)"
-UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every")
+UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
 LONGEST_NAME = 60  # of a run, in characters, from the settings in which it differs
 T = TypeVar("T")
 

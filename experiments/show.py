@@ -1,20 +1,22 @@
-"""What a run shows: a progress bar, a table, a picture."""
+"""What a run shows in the end: a table and a picture."""
 
 from __future__ import annotations
 
 import math
+import shutil
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from experiments.files import replacing
 from experiments.records import Report, Spread, Summary
 from fedpriv.engine.client_metrics import labelled
-from fedpriv.engine.history import Evaluation, History
-from fedpriv.models.score import is_fraction, shown
+from fedpriv.engine.history import History
+from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
 NAMES = {
@@ -50,61 +52,74 @@ NAMES = {
 }
 
 
-COMPARED = {
-    "add_or_remove": "with the unit, or without it",
-    "replace_one": "with the unit, or another in its place",
-    "zero_out": "with the unit, or with its contribution set to zero",
-}
 WEAK = 10.0  # beyond it an epsilon has a word beside it
 
 
-class Progress:
-    """A progress bar over the rounds of one algorithm, with a metric (see `shown`) and epsilon so far."""
-
-    def __init__(self, algorithm: str, rounds: int, metric: str | None = None):
-        from tqdm import tqdm
-
-        label = f"{NAMES.get(algorithm, algorithm):<15}"
-        self._metric = metric
-        self._bar = tqdm(total=rounds, desc=label, unit="round", dynamic_ncols=True)
-
-    def update(self, e: Evaluation, so_far: Certificate) -> None:
-        self._bar.update(e.round - self._bar.n)
-        metric = shown([*e.metrics], self._metric)
-        who = f"{so_far.unit}, {so_far.view}, {so_far.relation}".replace("_", "-")
-        self._bar.set_postfix_str(
-            f"{metric} {_short(metric, e.metrics[metric])}, certified eps {so_far.epsilon:.3g} "
-            f"({who}, delta {so_far.delta:.2g})"
-        )
-
-    def close(self) -> None:
-        self._bar.close()
+DROPPED = ("rounds/s", "MB down", "best", "MB up")
+"""Columns that a narrow terminal does not get, the first of these first."""
+LONGEST = 32  # of an algorithm's name, in characters
+LONGEST_METRIC = 12
+NO_TERMINAL = 10_000
+PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
-def table(summary: Summary) -> str:
-    """The results of a run, a line per algorithm, and what its epsilons mean."""
-    header = ["algorithm", *(f"{x} {heading(summary.metric)}" for x in ("best", "final"))]
-    header += ["unit", "eps claimed"]
-    header += [*(f"eps {view}" for view in VIEWS), "MB up", "MB down", "rounds/s"]
-    rows = [header, *(_row(summary, name) for name in summary.rounds)]
-    return "\n".join([*columns(rows), "", *_per_client(summary), *_legend(summary)])
+def label(algorithm: str) -> str:
+    """The algorithm's name for people."""
+    name = NAMES.get(algorithm, algorithm)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
 
 
-def _per_client(summary: Summary) -> list[str]:
-    """A second table, with a rule below it, where single clients were evaluated."""
+def width(stream: TextIO) -> int:
+    """Columns of the terminal that `stream` writes to; more than anything needs where it is none."""
+    return shutil.get_terminal_size((PROSE, 24)).columns if stream.isatty() else NO_TERMINAL
+
+
+def wrapped(text: str, most: int) -> str:
+    """On lines of at most so many columns."""
+    return textwrap.fill(text, min(most, PROSE), subsequent_indent="    ", break_on_hyphens=False)
+
+
+def table(summary: Summary, most: int = PROSE) -> str:
+    """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
+    views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
+    header = ["algorithm", *(f"{which} {heading(summary.metric)}" for which in ("best", "final"))]
+    header += views if len(views) > 1 else ["eps"]
+    header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
+    rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
+    rows, left_out = _fitting(rows, most)
+    legend = _legend(summary, views)
+    if left_out:
+        legend.append(f"not shown, as the terminal is narrow: {', '.join(left_out)} (summary.json)")
+    below = [*(wrapped(line, most) for line in legend)]
+    return "\n".join([*columns(rows), "", *_per_client(summary, most), *below])
+
+
+def _per_client(summary: Summary, most: int) -> list[str]:
+    """A second table, where single clients were evaluated."""
     found = summary.per_client_not_private
     if not found:
         return []
     metric, names = labelled(next(iter(found.values())))
     rows = [["algorithm", *names]]
     for algorithm, spreads in found.items():
-        cells = [number(spreads[name]) for name in names.values()]
-        rows.append([NAMES.get(algorithm, algorithm), *cells])
+        rows.append([label(algorithm), *(number(spreads[name]) for name in names.values())])
     about = (
         f"{metric} of single clients on their own training records, after the last round; worst decile: mean of the "
         "tenth that fares worst; not private: no epsilon covers publishing these numbers"
     )
-    return [*columns(rows), "", about, ""]
+    return [*columns(rows), "", wrapped(about, most), ""]
+
+
+def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
+    """The columns that fit, and the names of those that do not."""
+    left_out = []
+    for name in DROPPED:
+        if max(map(len, columns(rows))) <= most:
+            break
+        at = next(i for i, head in enumerate(rows[0]) if head.startswith(name))
+        left_out.append(rows[0][at])
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    return rows, left_out
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -115,19 +130,35 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _row(summary: Summary, name: str) -> list[str]:
-    privacy = summary.privacy[name]
+def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
+    certified, claim = summary.privacy[name].certified, summary.privacy[name].claimed
+    private = not not_private(certified.values(), claim)
+    solved = list(summary.solved.get(name, {}).values())
     return [
-        NAMES.get(name, name),
+        label(name),
         metric_cell(summary.metric, summary.best[name]),
         metric_cell(summary.metric, summary.final[name]),
-        privacy.certified["third_party"].unit,
-        claimed(privacy) + (" (*)" if privacy.claimed and not privacy.claimed.sound else ""),
-        *(epsilon(privacy.certified[view].epsilon) for view in VIEWS),
+        *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
+        *([f"{solved[0]:.4g}" if solved else "-"] if summary.solved else []),
         f"{summary.uplink_mb_per_client[name]:.4g}",
         f"{summary.downlink_mb_per_client[name]:.4g}",
         f"{summary.rounds_per_second[name]:.3g}",
     ]
+
+
+def not_private(certified: Iterable[Certificate], claim: Claim | None) -> bool:
+    """Whether nothing is claimed or certified."""
+    epsilons = [c.epsilon for c in certified] + ([claim.epsilon] if claim else [])
+    return all(math.isinf(e) for e in epsilons)
+
+
+def epsilon_means(number: Certificate | Claim) -> str:
+    """What an epsilon needs beside it, but for the view of a claim's source."""
+    basis = f", {number.basis}" if isinstance(number, Certificate) else ""
+    return (
+        f"{number.unit} level, {number.view}, {hyphenated(number.relation)} adjacency, "
+        f"delta {number.delta:.3g}{basis}"
+    )
 
 
 def claimed(privacy: Report) -> str:
@@ -139,43 +170,47 @@ def claimed(privacy: Report) -> str:
     return epsilon(claim.epsilon) + ("" if same else f" at delta {claim.delta:.3g}")
 
 
-def _legend(summary: Summary) -> list[str]:
-    """Unit, view and adjacency of every epsilon in the table."""
-    reports = list(summary.privacy.values())
-    every = [c for of in reports for c in of.certified.values()]
-    metric = summary.metric
+def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
+    """Unit, view, adjacency and delta of every epsilon in the table, once; what is longer is elsewhere."""
+    reports, metric = summary.privacy, summary.metric
     seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     lines = [
-        f"{metric} on the test set{' in %' * is_fraction(metric)}: mean (+- standard deviation) over {seeds} seed(s); "
-        "best over the evaluations, chosen on the test set as papers do; MB: of the whole run, per client of "
-        "the population; rounds/s: of all seeds together, compilation not included",
-        f"epsilon at delta = {every[0].delta:.3g} for one unit (client or record); inf: nothing is "
-        "certified; of ONE model (one algorithm, one seed) released alone",
+        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, mean +- standard deviation over {seeds} seed(s); "
+        "best: over the evaluations, chosen on the test set, as papers do; MB: of the run, per client of the "
+        "population; rounds/s: of all seeds together, without compilation"
     ]
-    for view in VIEWS:
-        certified = [of.certified[view] for of in reports]
-        bases = " / ".join(sorted({c.basis for c in certified}))
-        relations = " / ".join(sorted({hyphenated(c.relation) for c in certified}))
-        compared = "; ".join(sorted({COMPARED[c.relation] for c in certified}))
-        lines.append(
-            f"  {view} ({SEES[view]}): certified ({bases}), {relations} adjacency ({compared})"
-        )
-    if weak := max((c.epsilon for c in every if WEAK < c.epsilon < math.inf), default=None):
+    means: dict[str, list[str]] = {}
+    for name, of in reports.items():
+        if not not_private(of.certified.values(), of.claimed):
+            means.setdefault(_certified(of, views), []).append(label(name))
+    if means:
+        lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
+        lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
+        lines += [f"  {view} {SEES[view]}" for view in views]
+    shown = [of.certified[view] for of in reports.values() for view in views]
+    if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
         lines.append(
             f"  an epsilon of {weak:.3g} protects hardly anybody: something may be e^{weak:.3g} times as likely to be "
             "seen with the unit as without it"
         )
-    if any(c.relation == "replace_one" for c in every):
+    if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
+        lines.append("  epsilons of different adjacency do not compare")
+    lines += [*_claims(summary), *_solved(summary), *_unfinished(summary), *_stopped(summary)]
+    if means:
         lines.append(
-            "  replacing a client moves a sum by up to 2 C, removing or zeroing it out by C: epsilons of different "
-            "adjacency do not compare"
+            "what the epsilons assume and leave out, and why a claim is not proved: summary.json (privacy, "
+            "privacy_notes), python -m experiments.report"
         )
-    compiled = {n: s for n, s in summary.compile_seconds.items() if s is not None}
-    if compiled:
-        each = (f"{NAMES.get(name, name)} {seconds:.1f} s" for name, seconds in compiled.items())
-        lines.append(f"  compiled before the first round: {', '.join(each)}")
-    lines += [*_unfinished(summary), *_stopped(summary), *_claims(summary)]
-    return [*lines, *(f"  note: {note}" for note in summary.privacy_notes)]
+    return lines
+
+
+def _certified(of: Report, views: Sequence[str]) -> str:
+    """What the epsilons of an algorithm need beside them."""
+    first = of.certified[views[0]]
+    each = (of.certified[view] for view in views)
+    return f"{first.unit} level, delta {first.delta:.3g}; " + "; ".join(
+        f"{c.view}: {hyphenated(c.relation)} adjacency, {c.basis}" for c in each
+    )
 
 
 def _claims(summary: Summary) -> list[str]:
@@ -184,54 +219,67 @@ def _claims(summary: Summary) -> list[str]:
     for name, privacy in summary.privacy.items():
         if privacy.claimed:
             alike = replace(privacy.claimed, epsilon=0.0)
-            found.setdefault(alike, []).append(NAMES.get(name, name))
-    lines = []
-    for claim, names in found.items():
-        verdict = "holds for this run" if claim.sound else "(*) not proved for this run"
-        lines.append(
-            f"  claimed for {', '.join(names)}: {claim.unit} level, {claim.view}, {hyphenated(claim.relation)} "
-            f"adjacency, by {claim.source}"
-        )
-        lines += [f"  claim: {verdict}: {reason}" for reason in claim.reasons]
-    return lines
+            said = f"{label(name)} {epsilon(privacy.claimed.epsilon)}"
+            found.setdefault(alike, []).append(said)
+    return [
+        f"claimed: {', '.join(names)} ({epsilon_means(claim)}, by {claim.source}), which "
+        + ("holds for this run" if claim.sound else "is not proved for this run")
+        for claim, names in found.items()
+    ]
+
+
+def _solved(summary: Summary) -> list[str]:
+    """What noise was found for a budget."""
+    fields = dict.fromkeys(field for of in summary.solved.values() for field in of)
+    target, view = (summary.settings[name] for name in ("target_epsilon", "view"))
+    return [f"noise: {', '.join(fields)}, solved for eps {target:g} ({view})"] if fields else []
 
 
 def _unfinished(summary: Summary) -> list[str]:
-    """Which algorithms were not trained to their end."""
-    planned = summary.rounds_planned
-    cut = [
-        f"{NAMES.get(name, name)} {done} of {planned[name]} rounds"
-        for name, done in summary.rounds.items()
-        if done < planned[name] and name not in summary.stopped
-    ]
-    early = [f"  {NAMES.get(name, name)} {why}" for name, why in summary.stopped.items()]
-    if early:
-        early.append(
-            "  stopped by the test set: its metrics are optimistic; epsilon counts the rounds trained, and covers "
-            "none of the test records"
+    """Which algorithms were not trained to their end, why, and what their epsilons count."""
+    lines = [f"{label(name)} {why}" for name, why in summary.stopped.items()]
+    if lines:
+        lines.append(
+            "stopped by the test set: its metrics are optimistic; epsilon counts the rounds trained, and covers none "
+            "of the test records"
         )
-    return early + [f"  not to the end: {', '.join(cut)}"] * bool(cut)
+    for name, done in summary.rounds.items():
+        planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
+        if done < planned and name not in summary.stopped:
+            line = f"not to the end: {label(name)} {done} of {planned} rounds"
+            lines.append(f"{line}; its {counted(done, spent)}")
+    return lines
+
+
+def counted(evaluated: int, spent: int) -> str:
+    """Which rounds the epsilon of a run that was stopped counts."""
+    if spent == evaluated:
+        return f"epsilon counts these {evaluated}"
+    return (
+        f"epsilon counts {spent} rounds: the {evaluated} evaluated and up to {spent - evaluated} that may have run "
+        "since"
+    )
 
 
 def _stopped(summary: Summary) -> list[str]:
     """Where a budget ended training, and where it could not."""
-    budget = summary.settings["stop_at_epsilon"]
+    budget, view = summary.settings["stop_at_epsilon"], summary.settings["view"]
     if budget is None:
         return []
     lines = []
     for name, rounds in summary.rounds_planned.items():
         text = f"{rounds} of {summary.settings['rounds']} rounds"
-        if math.isinf(summary.privacy[name].certified["third_party"].epsilon):
+        if math.isinf(summary.privacy[name].certified[view].epsilon):
             text += ": not private, so that no budget applies"
-        lines.append(
-            f"  stop at certified epsilon {budget:g} (third_party): {NAMES.get(name, name)} {text}"
-        )
+        elif rounds == summary.rounds[name]:
+            text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
+        lines.append(f"stop at certified eps {budget:g} ({view}): {label(name)} {text}")
     return lines
 
 
 def heading(metric: str) -> str:
     """In a table's head."""
-    return "acc." if metric == "accuracy" else metric
+    return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
 
 
 def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
@@ -240,8 +288,10 @@ def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
     return percent(s) if is_fraction(metric) else number(s)
 
 
-def _short(metric: str, values: np.ndarray) -> str:
-    return f"{values.mean():.2%}" if is_fraction(metric) else f"{values.mean():.4g}"
+def brief(metric: str, values: np.ndarray) -> str:
+    """A metric while training: its mean over the seeds."""
+    mean = values.mean()
+    return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
 
 
 def number(s: Spread) -> str:
@@ -254,6 +304,11 @@ def percent(s: Spread) -> str:
 
 def epsilon(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def short(value: float) -> str:
+    """An epsilon while training."""
+    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
 
 
 def hyphenated(relation: str) -> str:

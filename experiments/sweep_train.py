@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,12 +25,13 @@ from fedpriv.engine.history import DivergedError, History
 
 
 class Prepared(NamedTuple):
-    """A point that is checked and ready to train; `planned` are the rounds of each algorithm."""
+    """A point that is ready to train; `planned`: rounds of each algorithm; `noise`: what was solved for each."""
 
     point: Point
     strategy: Strategy
     experiment: Experiment
     planned: dict[str, int]
+    noise: dict[str, float]
 
 
 class Known(NamedTuple):
@@ -47,9 +49,10 @@ class Known(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a training ended, and in which point."""
+    """How a training ended, of which algorithm and in which point."""
 
     point: Point
+    algorithm: str
     history: History
     error: str | None
 
@@ -88,7 +91,7 @@ class Sweep:
             digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
             config = prepared.point.config
             key = (id(program.family), program.identity, digest, config.rounds, config.every)
-            key += (prepared.experiment.stopping(config),)
+            key += (config.keep_model, prepared.experiment.stopping(config))
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
         self.seconds += time.perf_counter() - began
 
@@ -128,7 +131,7 @@ class Sweep:
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared(self._folder / point.name)
-        about = {"higher": list(experiment.higher)}
+        about = {"noise": prepared.noise, "higher": list(experiment.higher)}
         recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}
@@ -140,6 +143,9 @@ class Sweep:
                 if earlier := self._results.get(known.key):
                     remarks["reused_from"][algorithm] = earlier.point.name
                     error = _replay(earlier, algorithm, prepared, recorder, histories[algorithm])
+                    there = self._folder / earlier.point.name / "model" / earlier.algorithm
+                    if there.exists():
+                        shutil.copytree(there, folder / "model" / algorithm)
                     self.reused += 1
                 else:
                     error = self._train(algorithm, prepared, known, recorder, histories[algorithm])
@@ -180,7 +186,7 @@ class Sweep:
             )
         except DivergedError as diverged:
             error = str(diverged)
-        self._results[known.key] = Result(prepared.point, history, error)
+        self._results[known.key] = Result(prepared.point, algorithm, history, error)
         self.trained += 1
         self.seconds += history.compile_seconds or 0.0
         return error
@@ -204,24 +210,3 @@ def _replay(
         recorder.evaluation(algorithm, evaluation, privacy)
     history.compile_seconds = 0.0
     return earlier.error
-
-
-class Interned:
-    """Keeps arrays that are the same once, so that a grid's experiments share their data on the device."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[bytes, Any] = {}
-
-    def experiment(self, experiment: Experiment) -> Experiment:
-        entries = {
-            name: entry._replace(federations=[self._tree(f) for f in entry.federations])
-            for name, entry in experiment.entries.items()
-        }
-        return replace(experiment, entries=entries, test=self._tree(experiment.test))
-
-    def _tree(self, tree: Any) -> Any:
-        return jax.tree.map(self._one, tree)
-
-    def _one(self, array: Any) -> Any:
-        digest = hashlib.sha256(type(array).__name__.encode() + as_bytes(array)).digest()
-        return self._arrays.setdefault(digest, array)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,15 @@ from experiments import ending
 from experiments.command_line import one_line
 from experiments.config import Experiment, Run
 from experiments.processes import Processes
+from experiments.progress import Progress
 from experiments.recorder import Privacy, Recorder
 from experiments.resume import CHECKPOINTS, fixed
-from experiments.show import Progress, picture, table
+from experiments.show import label, picture, short, table, width
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
+from fedpriv.engine.training_loop import compiled
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ class Job:
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
 
+    @property
+    def goes_on(self) -> str:
+        """What to say of a run that was stopped."""
+        return f"python -m experiments.run --resume {shlex.quote(str(self.folder))} goes on"
+
     def checkpoints(self, algorithm: str) -> Path:
         return self.folder / CHECKPOINTS / algorithm
 
@@ -57,7 +65,7 @@ def train(job: Job) -> int:
     joined, recorder = job.joined, job.recorder
     status, code = "complete", 0
     try:
-        with joined.stopping():
+        with joined.stopping(job.goes_on):
             for algorithm in job.experiment.entries:
                 if algorithm not in job.finished:
                     histories[algorithm] = History(tuple(range(job.config.seeds)))
@@ -107,14 +115,27 @@ def _finish(
     except OSError as error:
         problems, code = [*problems, f"not all is recorded: {ending.outside(error)}"], code or 1
     if summary and summary.rounds:
-        print(table(summary))
+        print(table(summary, width(sys.stdout)))
+    for line in _unseen(job, histories) if code else ():
+        print(line, file=sys.stderr)
     if problems:
         print(f"error: {'; '.join(problems)}", file=sys.stderr)
     if problems and not status.startswith("diverged"):
-        folder = shlex.quote(str(recorder.folder))
-        print(f"python -m experiments.run --resume {folder} goes on", file=sys.stderr)
+        print(job.goes_on, file=sys.stderr)
     print(f"run folder: {recorder.folder}")
     return code
+
+
+def _unseen(job: Job, histories: Mapping[str, History]) -> Iterator[str]:
+    """What may have been spent on an algorithm that was stopped before its first evaluation."""
+    for name, history in histories.items():
+        rounds = min(job.config.every, job.planned[name])
+        number = job.experiment.ledger.certify(name, rounds, view=job.config.view)
+        if not history.evaluations and math.isfinite(number.epsilon):
+            yield (
+                f"{label(name)} was stopped before its first evaluation: up to {rounds} rounds may have run, eps "
+                f"{short(number.epsilon)}"
+            )
 
 
 def _train_with_checkpoints(algorithm: str, job: Job, history: History) -> None:
@@ -164,11 +185,22 @@ def train_one(
     """
     privacy = Privacy(experiment.ledger, algorithm)
     stopping = experiment.stopping(config)
-    progress = Progress(algorithm, config.rounds, config.metric) if recorder else None
+    progress = None
+    if recorder:
+        progress = Progress(
+            algorithm,
+            config.rounds,
+            privacy.certificate(config.rounds, config.view),
+            privacy.claim(config.rounds),
+            experiment.entries[algorithm].solved,
+            config.metric,
+            len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
+        )
+        options["compiler"] = progress.timed(options.get("compiler", compiled))
 
     def show(e: Evaluation) -> None:
         if progress:
-            progress.update(e, privacy.certificate(e.round, "third_party"))
+            progress.update(e, privacy.certificate(e.round, config.view))
 
     def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
@@ -183,6 +215,8 @@ def train_one(
         history.evaluations.extend(evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
+        if progress and len(evaluations) > 1:
+            progress.done = evaluations[-2].round
         show(evaluations[-1])
 
     options |= {"on_evaluation": on_evaluation}
@@ -191,6 +225,8 @@ def train_one(
     try:
         done = simulated(algorithm, experiment, config, strategy, **options)
         history.compile_seconds = done.compile_seconds
+        if recorder and config.keep_model:
+            recorder.models(algorithm, experiment.model, done)
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
         raise

@@ -18,6 +18,7 @@ from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.compression import quantization
 from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd
+from fedpriv.core.random_losses import with_keys
 from fedpriv.core.trees import dimension
 from fedpriv.data import datasets, partition
 from fedpriv.data.client_files import write_clients
@@ -44,6 +45,7 @@ from fedpriv.mechanisms.mechanisms import (
 from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example, private_mean
 from fedpriv.mechanisms.per_example_dense import per_example_dense
 from fedpriv.mechanisms.schedules import Dynamic, dynamic
+from fedpriv.models.kept_model import load_model, save_model
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
@@ -61,7 +63,6 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.rounds.subset_sampling import subsets
 
 __all__ = [
     "ALREADY_PRIVATE",
@@ -127,6 +128,7 @@ __all__ = [
     "jopeq",
     "laplace",
     "ldp_fed_avg",
+    "load_model",
     "looked_at",
     "mean_grad",
     "measures",
@@ -146,6 +148,7 @@ __all__ = [
     "qsgd",
     "quantization",
     "record_fed_avg",
+    "save_model",
     "select_rand_k",
     "select_top_k",
     "simulate",
@@ -153,11 +156,11 @@ __all__ = [
     "splitting",
     "start",
     "steps",
-    "subsets",
     "train",
     "unprotected",
     "wavelet",
     "wavelet_mechanism",
+    "with_keys",
     "with_replacement",
     "write_clients",
 ]

@@ -22,7 +22,6 @@ PIECES = [(2, SIGMA), (2, SIGMA / 3**0.25), (2, SIGMA / 3**0.5), (3, SIGMA / 3**
 SAMPLERS = {
     "everyone": fp.everyone(CLIENTS),
     "fixed_size": fp.fixed_size(CLIENTS, 3),
-    "subsets": fp.subsets(CLIENTS, 2),  # with spare slots
     "poisson": fp.poisson(CLIENTS, 0.5, CLIENTS),
     "cut": fp.poisson(CLIENTS, 0.5, 2),
     "with_replacement": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
@@ -30,7 +29,6 @@ SAMPLERS = {
 MOST = {
     "everyone": 6,
     "fixed_size": 3,
-    "subsets": 2,
     "poisson": 6,
     "cut": 2,
     "with_replacement": 4,
@@ -86,7 +84,6 @@ def scaled(parts, factor):
 BATCHES = {
     "everyone": fp.everyone(RECORDS),
     "fixed_size": fp.fixed_size(RECORDS, 2),
-    "subsets": fp.subsets(RECORDS, 2),
     "poisson": fp.poisson(RECORDS, 0.5, RECORDS),
     "cut": fp.poisson(RECORDS, 0.5, 3),
     "with_replacement": fp.with_replacement([1] * RECORDS, 5),

@@ -116,7 +116,7 @@ def test_members_who_perturb_their_own_messages(drawn, used, codec):
     name, sampler, most = drawn
     algorithm = fp.ldp_fed_avg(squared, sampler=sampler, mechanism=used, codec=codec, **COMMON)
     parts, kinds = seen(algorithm)
-    fixed = name in ("everyone", "fixed_size", "subsets")
+    fixed = name in ("everyone", "fixed_size")
     together = fixed and used is GAUSSIAN and not codec.lossy
     behind = [(ROUNDS, SIGMA * math.sqrt(most) if together else SIGMA)]
     assert_parts(parts, behind, [(ROUNDS, SIGMA)], behind)

@@ -1,5 +1,9 @@
 """Leaks, and noise that is not fresh, planted in a user's own algorithms are refused by name, with their place."""
 
+import re
+import traceback
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -334,11 +338,14 @@ def test_a_fault_is_refused(name):
     assert "\n" not in str(caught.value)
 
 
-def test_an_error_in_a_round_is_one_line_with_its_place():
+def test_an_error_in_a_round_shows_the_users_frames_and_names_the_line():
     def change(key, state, cohort, summed, metrics):
         return moved(state, jnp.ones(D) + jnp.ones(D + 1)), metrics
 
-    with pytest.raises(
-        ValueError, match=r"round: \w+Error: .*\(test_faults\.py:\d+\); set JAX_TRACE"
-    ):
+    with pytest.raises(TypeError) as caught:
         fp.looked_at(after_sum(change), PARAMS, FEDERATION)
+    note = r"in your code: test_faults\.py:\d+, in change: return moved\(state, jnp.ones\(D\) \+ .*"
+    assert re.fullmatch(note, caught.value.__notes__[-1])
+    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert not [file for file in files if file.is_relative_to(Path(fp.__file__).parent)]
+    assert {Path(__file__)} <= set(files[1:])

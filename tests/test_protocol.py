@@ -24,7 +24,7 @@ HAAR = fp.mechanism(flat(), haar_noise(D), **PRIVATE)
 COEFFICIENTS = fp.mechanism(coefficients(2), haar_noise(2), calibrated=True, **PRIVATE)
 LOCAL = fp.dp_scaffold_steps(fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1)
 NOISY_LOCAL = fp.dp_scaffold_steps(
-    fp.per_example(squared), fp.subsets(PER_CLIENT, 2), 2, 0.1, **PRIVATE
+    fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE
 )
 ADAM = fp.LocalSteps(
     fp.per_example(squared),

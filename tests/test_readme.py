@@ -30,8 +30,15 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     assert names["history"].accuracy[-1].mean() > 0.5
     assert "certified (constructed): client-level" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
+    exec(snippet("trained ="), names)  # the model that was trained
+    right = np.mean(names["labels"] == names["data"].test["label"])
+    assert right == pytest.approx(names["history"].accuracy[-1, 0])
     exec(snippet("streamed ="), names)  # the same federation from files
     assert names["streamed"].num_clients == names["federation"].num_clients
+    exec(snippet("of_nnx ="), names)  # models of every library
+    for made in ("of_linen", "of_nnx", "of_jax"):
+        logits = names[made].predict(names[made].init(jax.random.key(0)), np.ones((5, 7)))
+        assert logits.shape == (5, 3)
     exec(snippet("haar ="), names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")

@@ -36,7 +36,6 @@ from fedpriv.privacy import Everyone
 LARGEST = {
     "everyone": 4,
     "fixed_size": 2,
-    "subsets": 2,
     "poisson": 4,
     "cut": 3,
     "with_replacement": 5,
@@ -85,7 +84,7 @@ def test_mechanisms_of_local_steps():
         (fp.dp_sgd(local(used=fp.gaussian(C, 0)), sampler=sampler), [(ROUNDS, 0)]),
     ):
         assert_parts(seen(algorithm)[0], parts, parts, parts)
-    steps = {"records": BATCHES["subsets"], "steps": 3, "learning_rate": 0.1, **PRIVATE}
+    steps = {"records": BATCHES["fixed_size"], "steps": 3, "learning_rate": 0.1, **PRIVATE}
     for unit, tensors, m in (
         ("record", 1, 2 * SIGMA),  # S = 2 C / (s R)
         ("record", 2, 2 * SIGMA / root(2)),
@@ -96,7 +95,7 @@ def test_mechanisms_of_local_steps():
         assert_parts(parts, *[[(ROUNDS, m)]] * 3)
 
 
-@pytest.mark.parametrize("name", ["everyone", "fixed_size", "subsets"])
+@pytest.mark.parametrize("name", ["everyone", "fixed_size"])
 def test_one_step_is_hidden_by_the_cohort(name):
     """In a sum that is a fixed multiple of the noisy gradients alone."""
     sampler, all_of_it = SAMPLERS[name], math.sqrt(MOST[name])

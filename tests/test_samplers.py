@@ -1,9 +1,9 @@
 """Samplers draw what their accounting says."""
 
-import math
-from itertools import combinations
+from itertools import combinations, permutations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,6 +11,8 @@ from small import FALSE_ALARM, assert_uniform
 
 from fedpriv import capacity_for, everyone, fixed_size, poisson, with_replacement
 from fedpriv.privacy import Everyone, FixedSize, Poisson
+from fedpriv.rounds.samplers import _sizes
+from fedpriv.rounds.subset_sampling import _first_by_sorting, _first_by_table
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -38,16 +40,17 @@ def test_everyone():
     assert sampler.accounting == Everyone(5)
 
 
-def test_fixed_size_is_uniform_over_subsets():
-    sampler = fixed_size(6, 3)
-    assert sampler.accounting == FixedSize(6, 3)
-    assert sampler.expected_size == 3
+@pytest.mark.parametrize("size", [3, 4])
+def test_fixed_size_is_uniform_over_ordered_subsets(size):
+    sampler = fixed_size(6, size)
+    assert sampler.accounting == FixedSize(6, size)
+    assert sampler.expected_size == size
     cohort = draws(sampler)
     assert cohort.mask.all()
-    assert cohort.ids.shape == (TRIALS, 3)
-    subsets, counts = np.unique(np.sort(cohort.ids, 1), axis=0, return_counts=True)
-    np.testing.assert_array_equal(subsets, list(combinations(range(6), 3)))
-    assert_uniform(counts, TRIALS, 1 / 20)
+    assert cohort.ids.shape == (TRIALS, size)
+    subsets, counts = np.unique(cohort.ids, axis=0, return_counts=True)
+    np.testing.assert_array_equal(subsets, list(permutations(range(6), size)))
+    assert_uniform(counts, TRIALS, 1 / len(subsets))
 
 
 def test_fixed_size_of_all():
@@ -58,9 +61,7 @@ def test_fixed_size_of_all():
 def test_poisson_without_a_cut():
     population, rate, capacity = 7, 0.3, 20
     sampler = poisson(population, rate, capacity)
-    # float32 uniforms lie on multiples of 2^-23: the accounting has the probability that is drawn
-    drawn = math.ceil(rate * 2**23) / 2**23
-    assert sampler.accounting == Poisson(population, drawn, capacity)
+    assert sampler.accounting == Poisson(population, rate, capacity)
     assert not sampler.accounting.can_be_cut
     assert sampler.expected_size == pytest.approx(2.1, abs=1e-12)
     cohort = draws(sampler)
@@ -82,9 +83,7 @@ def test_poisson_without_a_cut():
 def test_poisson_cut_at_its_capacity():
     population, rate, capacity = 6, 0.5, 2
     sampler = poisson(population, rate, capacity)
-    # float32 uniforms lie on multiples of 2^-23: the accounting has the probability that is drawn
-    drawn = math.ceil(rate * 2**23) / 2**23
-    assert sampler.accounting == Poisson(population, drawn, capacity)
+    assert sampler.accounting == Poisson(population, rate, capacity)
     assert sampler.accounting.can_be_cut
     assert sampler.expected_size == 3  # before the cut: never the realised size
     cohort = draws(sampler)
@@ -99,14 +98,72 @@ def test_poisson_cut_at_its_capacity():
     assert_uniform(counts, len(full), 1 / 15)  # a uniform subset of those who came
 
 
-def test_poisson_takes_the_lowest_numbers_in_order_and_the_first_of_equals():
-    """A million of 2^23 possible numbers: tens of thousands of ties among them."""
-    population, slots = 1_000_000, 20_000
-    key = jax.random.key(3)
-    u = np.asarray(jax.random.uniform(key, (population,)))
-    expected = np.argsort(u, kind="stable")[:slots]
-    assert len(np.unique(u[expected])) < slots
-    np.testing.assert_array_equal(poisson(population, 0.5, slots).draw(key).ids, expected)
+@pytest.mark.parametrize(
+    ("population", "rate", "slots"),
+    [(7, 0.3, 7), (120, 0.25, 60), (6000, 1 / 60, 161), (10**8, 1e-6, 160), (10**6, 0.5, 20)],
+)
+def test_sizes_are_binomial(population, rate, slots):
+    """P[size <= k], against SciPy's law."""
+    high, low = (np.asarray(part, np.uint64) for part in _sizes(population, rate, slots))
+    reached = np.ldexp(high.astype(float), -32) + np.ldexp(low.astype(float), -64)
+    expected = stats.binom(population, rate).cdf(np.arange(slots))
+    np.testing.assert_allclose(reached, expected, rtol=1e-9, atol=2.0**-62)
+
+
+@pytest.mark.parametrize("make", [lambda n: fixed_size(n, 40), lambda n: poisson(n, 40 / n, 70)])
+def test_of_a_hundred_million_everybody_is_equally_likely(make):
+    """Uniform over a thousand parts of the population; a cohort's members are different, and independent as pairs."""
+    population, trials, parts = 10**8, 2000, 1000
+    cohort = draws(make(population), trials)
+    for ids, mask in zip(cohort.ids, cohort.mask, strict=True):
+        assert len(np.unique(ids[mask])) == mask.sum()
+    np.testing.assert_array_equal(cohort.ids[~cohort.mask], population)
+    taken = cohort.ids[cohort.mask]
+    assert_uniform(np.bincount(taken // (population // parts)), len(taken), 1 / parts)
+    both = cohort.mask[:, 0] & cohort.mask[:, 1]
+    first, second = (cohort.ids[both, slot] // (population // 10) for slot in (0, 1))
+    assert_uniform(np.bincount(10 * first + second, minlength=100), both.sum(), 1 / 100)
+
+
+def test_members_found_by_sorting_and_by_a_table_are_the_same():
+    rng = np.random.default_rng(0)
+    ids, valid = rng.integers(0, 30, 50), rng.random(50) < 0.8
+    seen = [valid[i] and ids[i] not in ids[:i][valid[:i]] for i in range(50)]
+    for first_of in (_first_by_table, _first_by_sorting):
+        found = first_of(jnp.asarray(ids, jnp.int32), jnp.asarray(valid), 30)
+        np.testing.assert_array_equal(found & valid, seen)
+
+
+@pytest.mark.parametrize(
+    ("population", "size"),
+    [(1, 1), (2, 1), (5, 5), (7, 6), (33, 20), (1000, 999), (4000, 800), (2**31 - 2, 50)],
+)
+def test_exactly_as_many_different_ones_as_asked_for(population, size):
+    cohort = draws(fixed_size(population, size), 50)
+    assert cohort.ids.shape == (50, size)
+    assert all(len(np.unique(ids)) == size for ids in cohort.ids)
+    assert cohort.ids.min() >= 0
+    assert cohort.ids.max() < population
+
+
+def test_rejected_draws_leave_everybody_equally_likely():
+    """Of three quarters of 2^31 a quarter of the 32-bit numbers is rejected; no remainder is likelier for that."""
+    population = 3 * 2**29
+    cohort = draws(fixed_size(population, 12))
+    parts = np.bincount(cohort.ids.ravel() // (population // 48), minlength=48)
+    assert_uniform(parts, cohort.ids.size, 1 / 48)
+
+
+def test_draws_of_different_keys_are_independent():
+    """Consecutive draws overlap as two independent ones do: hypergeometric."""
+    taken = taking_part(draws(fixed_size(40, 10), 8_000), 40)
+    overlap = (taken[::2] & taken[1::2]).sum(1)
+    law = stats.hypergeom(40, 10, 10)
+    expected = 4000 * law.pmf(np.arange(7))
+    counts = np.array([np.sum(overlap == k) for k in range(7)])
+    rest = 4000 - counts.sum(), 4000 - expected.sum()
+    counts, expected = np.append(counts, rest[0]), np.append(expected, rest[1])
+    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
 
 
 def test_poisson_of_rate_one_takes_everyone():

@@ -336,5 +336,5 @@ def test_a_round_is_traced_twice_by_chex_s_count():
     once = ALGORITHM._replace(round=chex.assert_max_traces(ALGORITHM.round, n=2))
     run = partial(simulate, once, init, FEDERATION, TEST, score=score, rounds=4, every=2)
     assert list(run(strategy=ONE).rounds) == [2, 4]
-    with pytest.raises(ValueError, match="traced > 2 times"):
+    with pytest.raises(AssertionError, match="traced > 2 times"):
         run(strategy=ONE)

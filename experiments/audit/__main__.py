@@ -15,10 +15,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
-from experiments import compilation_cache
+from experiments import budget, compilation_cache
 from experiments import config as configuration
 from experiments.audit.mechanisms import audit_mechanisms
 from experiments.audit.picture import picture
@@ -26,8 +27,9 @@ from experiments.audit.report import Report, as_json, text
 from experiments.audit.training import audit_runs, infer
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
+from experiments.interned import Interned
 from experiments.recorder import new_folder, versions
-from experiments.run import check
+from experiments.run import built
 from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import DivergedError
 
@@ -101,14 +103,14 @@ def _audit(module: ModuleType, config: Run, options: argparse.Namespace) -> Repo
     """Whatever `--parts` asks for; the data first, so that a missing set is found before minutes are spent."""
     parts: dict[str, Any] = {}
     training = {"run", "membership"} & set(options.parts)
+    noise = budget.solved(module, config)
     if training:
         split_cpu(config.layout.devices)
         strategy = configuration.strategy(config.layout)
-        experiment = module.build(config)
-        check(experiment)
+        experiment = built(module, config, noise, Interned())
         ledger = experiment.ledger
     else:
-        ledger = configuration.ledger_of(module, config)
+        ledger = budget.made(partial(configuration.ledger_of, module), config, noise)
     if "mechanism" in options.parts:
         parts["mechanisms"] = audit_mechanisms(
             ledger, config.rounds, options.draws, options.audit_seed

@@ -97,7 +97,7 @@ class Records:
     def algorithm(self, clients: int) -> fedpriv.Algorithm:
         local = fedpriv.dp_scaffold_steps(
             fedpriv.per_example_dense(self.l2),
-            fedpriv.subsets(self.records, self.batch),
+            fedpriv.fixed_size(self.records, self.batch),
             self.steps,
             learning_rate=self.rate,
             clip_norm=self.clip_norm,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
@@ -151,6 +151,12 @@ class Msp(Run):
         if not 1 <= self.submodels[0] <= self.submodels[1] <= MOST:
             raise ValueError(f"submodels: {self.submodels} is not a range of numbers from 1 on")
         probability(delta=self.delta, contraction=self.contraction)
+
+    def with_noise(self, algorithm: str, noise: float) -> Self:
+        """Of JoPEQ its own epsilon; of the others, where they have noise, that of `ldp`."""
+        if algorithm == "jopeq":
+            return replace(self, jopeq=replace(self.jopeq, epsilon=1 / noise))
+        return replace(self, ldp=replace(self.ldp, epsilon=1 / noise))
 
 
 def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -> Ledger:

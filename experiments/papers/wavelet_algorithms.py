@@ -120,7 +120,7 @@ class Maker:
 
     def _lots(self, *, exact: bool) -> fp.Sampler:
         if exact:
-            return fp.subsets(self.records, self.config.lot)
+            return fp.fixed_size(self.records, self.config.lot)
         # Masked slots cost as much as records: four standard deviations, which the certificate counts, are enough.
         return _poisson(self.records, self.config.lot / self.records, room=4)
 

@@ -20,7 +20,7 @@ from experiments.sweep_grid import cleared, flags
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
 OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}
-OVERRIDDEN |= {"checkpoint", "record"}
+OVERRIDDEN |= {"checkpoint", "record", "keep_model"}
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,12 @@ class Shelf:
         found = {work: result(work, self.run(item, work)) for work in item.needs}
         return {work: run for work, run in found.items() if run}
 
+    def ended(self, item: Item, work: Work) -> bool:
+        return how_ended(self.run(item, work)) is not None
+
     def done(self, item: Item) -> int:
         """How many pieces of the item's work."""
-        return sum(how_ended(self.run(item, work)) is not None for work in item.needs)
+        return sum(self.ended(item, work) for work in item.needs)
 
 
 def status(item: Item, output: Path) -> str:
@@ -110,6 +113,7 @@ def arguments(training: Training, scale: Scale, data_dir: Path | None) -> list[s
         "rounds": str(scale.of(training.rounds)),
         "seeds": str(scale.seeds(training.seeds)),
         "every": str(scale.of(training.every or default.every)),
+        "keep_model": "false",  # gigabytes, which no table needs
     }
     given = [flag for name, value in fields.items() for flag in flags(default, name, value)]
     where = ["--data-dir", str(data_dir)] if data_dir else []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.certification.certificate import Looked, looked_at
+from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy.argument_validation import require, require_count, require_delta
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _MOST_ROUNDS = 2**24  # tried where none is given
 _FINEST = 1e-9
 
 
+@names_user_code
 def calibrate_noise(
     make: Callable[[float], Algorithm],
     params: Any,
@@ -87,6 +89,7 @@ def _root(excess: Callable[[float], float], low: float, high: float, tolerance: 
     return float(brentq(excess, low, high, xtol=tolerance))
 
 
+@names_user_code
 def calibrate_rounds(
     algorithm: Algorithm,
     params: Any,

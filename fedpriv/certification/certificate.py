@@ -15,6 +15,7 @@ from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
 from fedpriv.certification.trace import Stage, look
 from fedpriv.core.provenance import constructed
+from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.argument_validation import require_count
 from fedpriv.rounds.algorithm import Algorithm
@@ -98,6 +99,7 @@ class Looked(NamedTuple):
         return "constructed" if proved else "declared"
 
 
+@names_user_code
 def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     """Traces the algorithm's round.
 
@@ -183,6 +185,7 @@ def _check_records(stage: Stage, sizes: np.ndarray) -> None:
             )
 
 
+@names_user_code
 def certify(
     algorithm: Algorithm,
     params: Any,

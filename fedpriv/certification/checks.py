@@ -21,6 +21,7 @@ from fedpriv.certification.measurements import (
 )
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.types import Params, State
+from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm
@@ -30,6 +31,7 @@ _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
 
 
+@names_user_code
 def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     """The checks that `simulate` makes before the first round; they trace the round, and run nothing of it.
 
@@ -61,6 +63,7 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     return looked
 
 
+@names_user_code
 def check_algorithm(
     algorithm: Algorithm, params: Params, federation: Federation, *, seed: int = 1
 ) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fedpriv.certification.information_flow import MARK
 from fedpriv.certification.privacy_labels import (
     TAKING_PART,
     Holding,
@@ -125,24 +123,6 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
             return tree_mark(notes, note, (mean, bound, self._of_call(key)))[0]
 
     return WatchedShard
-
-
-def in_one_line(error: Exception) -> str:
-    """What went wrong in a round, and in which line of it."""
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(JAX)
-    ]
-    if isinstance(error, ValueError) and frames[-1].filename.startswith(_HERE):
-        return str(error)
-    if isinstance(error, NotImplementedError) and MARK.name in str(error):
-        return (
-            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
-            "them in a loop"
-        )
-    users = [f for f in frames if not f.filename.startswith(_HERE)] or frames
-    place = f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}"
-    text = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"round: {type(error).__name__}: {text} ({place}); set JAX_TRACEBACK_FILTERING=off to see the whole trace"
 
 
 _HERE = os.path.dirname(os.path.dirname(__file__))

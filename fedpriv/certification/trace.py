@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from fedpriv.certification.information_flow import NONE, follow, programs, where
+from fedpriv.certification.information_flow import MARK, NONE, follow, programs, where
 from fedpriv.certification.initial_state import constants
 from fedpriv.certification.leaks import Rules, leak
-from fedpriv.certification.marked_cohort import Watched, in_one_line
+from fedpriv.certification.marked_cohort import Watched
 from fedpriv.certification.privacy_labels import (
     FROM_KEY,
     Held,
@@ -60,7 +60,7 @@ def look(
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
-      ValueError: an error in the round, which is said with its line; calls of the host.
+      ValueError: calls of the host, or of the cohort under jax.vmap; and whatever the round itself raises.
     """
     notes: Notes = []
 
@@ -76,10 +76,13 @@ def look(
     key = jax.eval_shape(jax.random.key, 0)
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
-    except Exception as error:
-        if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined]
+    except NotImplementedError as error:
+        if MARK.name not in str(error):
             raise
-        raise ValueError(in_one_line(error)) from None
+        raise ValueError(
+            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
+            "them in a loop"
+        ) from error
     _check_host(traced.jaxpr)
     rules = Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)

@@ -14,4 +14,4 @@ Example: TypeAlias = PyTree
 State: TypeAlias = Any
 Metrics: TypeAlias = dict[str, Any]
 LossFn: TypeAlias = Callable[[Params, Example], jax.Array]
-"""Loss of ONE example; batching is `vmap`."""
+"""Loss of ONE example; batching is `vmap`. A random one is (params, example, key), see `core.random_losses`."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.types import Example, Key, Params, State
+from fedpriv.core.user_code import names_user_code
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation, stack
 from fedpriv.data.streaming import StreamedFederation
@@ -55,6 +56,7 @@ class Chunks(NamedTuple):
     layout: Callable[[], Strategy]
 
 
+@names_user_code
 def simulate(
     algorithm: Algorithm,
     params: Callable[[Key], Params] | Params,
@@ -280,7 +282,9 @@ def _initial(
     algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
     init, first = params if callable(params) else lambda _: params, _one(federation)
-    return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])
+    models = [init(jax.random.fold_in(root, 0)) for root in roots]
+    # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
+    return jax.jit(lambda models: _stacked([algorithm.init(m, first) for m in models]))(models)
 
 
 def _one(federation: Federation | list[StreamedFederation]) -> Any:
@@ -294,5 +298,6 @@ def _one(federation: Federation | list[StreamedFederation]) -> Any:
     )
 
 
+@jax.jit
 def _stacked(states: list[State]) -> State:
-    return jax.jit(lambda states: jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))(states)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)

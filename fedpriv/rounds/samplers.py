@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import decimal
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from numpy.typing import ArrayLike
 
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
+from fedpriv.rounds.subset_sampling import ordered_subset
 
 
 class Draw(NamedTuple):
@@ -93,16 +93,16 @@ def everyone(population: int) -> Sampler:
 
 
 def fixed_size(population: int, size: int) -> Sampler:
-    """`size` of `population` clients, uniformly without replacement.
+    """`size` of `population` clients, or records, uniformly without replacement.
 
     Raises:
       ValueError: a size below 1 or above the population.
     """
     accounting = FixedSize(population, size)
+    subset = ordered_subset(population, size)
 
     def draw(key: Key) -> Draw:
-        ids = jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[:size]
-        return Draw(ids, jnp.ones(size, bool))
+        return Draw(subset(key), jnp.ones(size, bool))
 
     return sealed(Sampler(draw, size, float(size), accounting))
 
@@ -110,25 +110,43 @@ def fixed_size(population: int, size: int) -> Sampler:
 def poisson(population: int, rate: float, capacity: int) -> Sampler:
     """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
 
-    The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation.
+    The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation. Drawn are the
+    binomial size, and then who: given the size, every subset is equally likely.
 
     Raises:
       ValueError: a population or capacity below 1, or a rate outside (0, 1].
     """
-    given = Poisson(population, rate, capacity)
-    # float32 uniforms lie on multiples of 2^-23, so that this is the probability of u < rate.
-    accounting = dataclasses.replace(given, rate=math.ceil(rate * 2**23) / 2**23)
+    accounting = Poisson(population, rate, capacity)
     slots = min(capacity, population)
+    high, low = _sizes(population, rate, slots)
+    subset = ordered_subset(population, slots)
 
     def draw(key: Key) -> Draw:
-        u = jax.random.uniform(key, (population,))
-        # Given u < rate the u are independent and uniform, so the lowest of them are a uniform subset.
-        # top_k gives them in the order of a sort, ties included, without sorting all.
-        _, order = lax.top_k(-u, slots)
-        mask = u[order] < accounting.rate
-        return Draw(jnp.where(mask, order, population), mask)
+        of_size, of_ids = jax.random.split(key)
+        u = jax.random.bits(of_size, (2,), jnp.uint32)
+        size = jnp.sum((u[0] > high) | ((u[0] == high) & (u[1] >= low)))
+        mask = jnp.arange(slots) < size
+        return Draw(jnp.where(mask, subset(of_ids), population), mask)
 
     return sealed(Sampler(draw, slots, population * rate, accounting))
+
+
+def _sizes(population: int, rate: float, slots: int) -> tuple[jax.Array, jax.Array]:
+    """u32[slots] each, the two halves of P[size <= k] 2^64 for k below `slots`: size = how many 64 random bits reach.
+
+    Rounded down from 40 digits, so that each probability is off by less than 2^-63.
+    """
+    reached = []
+    with decimal.localcontext(prec=40, Emin=decimal.MIN_EMIN):
+        out = 1 - decimal.Decimal(rate)
+        odds = decimal.Decimal(rate) / out if out else decimal.Decimal(0)
+        one = below = out**population
+        for k in range(slots):
+            reached.append(min(int(below * 2**64), 2**64 - 1))
+            one *= odds * (population - k) / (k + 1)
+            below += one
+    edges = np.array(reached, np.uint64)
+    return jnp.asarray(edges >> 32, jnp.uint32), jnp.asarray(edges & 0xFFFFFFFF, jnp.uint32)
 
 
 def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:

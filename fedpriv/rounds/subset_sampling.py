@@ -1,4 +1,4 @@
-"""How a local step draws its records; the same `Sampler` as for clients, drawn thousands of times a round."""
+"""A uniform subset of a population, at the cost of the subset."""
 
 from __future__ import annotations
 
@@ -9,77 +9,77 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
-from fedpriv.privacy.sampling import FixedSize
-from fedpriv.rounds.samplers import Draw, Sampler
 
 _MARGIN = 3.0  # standard deviations of the number of different values: a second draw is rare
+_TABLE = 64  # members of the population for each draw, up to which a table of them all beats sorting the draws
 
 
-def subsets(population: int, size: int) -> Sampler:
-    """Exactly `size` of `population` records, every subset equally likely; several times faster than a permutation.
+def ordered_subset(population: int, size: int) -> Callable[[Key], jax.Array]:
+    """key -> i32[size]: different members of the population, every ordered choice equally likely.
 
-    Records are drawn with replacement; the first `size` different ones are a uniform subset. Enough are drawn for that
-    nearly always, and all again where they are not. A draw is the remainder of 32 random bits, rejected beyond the last
-    multiple of `population`. Of more than half of the records, those left out are drawn.
-
-    Raises:
-      ValueError: size is not between 1 and population.
+    The first `size` different values of a sequence drawn with replacement. Enough are drawn for that nearly always, and
+    all again where they are not. A draw is the remainder of 32 random bits, rejected beyond the last multiple of
+    `population`. More than half of the population is the beginning of a permutation.
     """
-    accounting = FixedSize(population, size)
     if 2 * size > population:
-        all_but = _without(population, population - size)
-        return sealed(Sampler(all_but, population, float(size), accounting))
-    draws = _draws(population, size)
+        return lambda key: jax.random.permutation(key, jnp.arange(population, dtype=jnp.int32))[
+            :size
+        ]
     last = 2**32 // population * population - 1
-    place = jnp.arange(draws, 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
+    draws = _draws(population, size, (last + 1) / 2**32)
+    first_of = _first_by_table if population <= _TABLE * draws else _first_by_sorting
 
     def attempt(key: Key) -> tuple[jax.Array, jax.Array]:
         bits = jax.random.bits(key, (draws,), jnp.uint32)
         ids = (bits % jnp.uint32(population)).astype(jnp.int32)
         valid = bits <= jnp.uint32(last)
-        drawn_at = jnp.zeros(population, jnp.int32).at[ids].max(jnp.where(valid, place, 0))
-        first = valid & (drawn_at.at[ids].get(mode="promise_in_bounds") == place)
+        first = valid & first_of(ids, valid, population)
         rank = jnp.cumsum(first)
         slot = jnp.where(first, rank - 1, size)  # beyond the last one: dropped
         return jnp.zeros(size, jnp.int32).at[slot].set(ids, mode="drop"), rank[-1] >= size
 
-    def draw(key: Key) -> Draw:
+    def draw(key: Key) -> jax.Array:
         def again(state: tuple) -> tuple:
             key = jax.random.fold_in(state[0], 1)
             return key, *attempt(key)
 
-        _, ids, _ = lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))
-        return Draw(ids, jnp.ones(size, bool))
-
-    return sealed(Sampler(draw, size, float(size), accounting))
-
-
-def _without(population: int, count: int) -> Callable[[Key], Draw]:
-    """Draws all records but a uniform subset of `count`."""
-    everything = jnp.arange(population, dtype=jnp.int32)
-    if count == 0:
-        return lambda key: Draw(everything, jnp.ones(population, bool))
-    left_out = subsets(population, count).draw
-
-    def draw(key: Key) -> Draw:
-        mask = jnp.ones(population, bool).at[left_out(key).ids].set(False, mode="drop")
-        return Draw(jnp.where(mask, everything, population), mask)
+        return lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))[1]
 
     return draw
 
 
-def _draws(population: int, size: int) -> int:
-    """Draws after which `size` different records have come up but for `_MARGIN` standard deviations.
+def _first_by_table(ids: jax.Array, valid: jax.Array, population: int) -> jax.Array:
+    """bool[draws]: whether nobody valid before has the same id."""
+    place = jnp.arange(len(ids), 0, -1, dtype=jnp.int32)  # earlier draws have the larger number
+    drawn_at = jnp.zeros(population, jnp.int32).at[ids].max(jnp.where(valid, place, 0))
+    return drawn_at.at[ids].get(mode="promise_in_bounds") == place
 
-    After a = draws / population, a share 1 - e^-a has come up, of variance e^-a (1 - (1 + a) e^-a) / population.
+
+def _first_by_sorting(ids: jax.Array, valid: jax.Array, population: int) -> jax.Array:
+    """As `_first_by_table`."""
+    own, at = lax.sort(
+        (jnp.where(valid, ids, population), jnp.arange(len(ids), dtype=jnp.int32)), num_keys=2
+    )
+    new = jnp.concatenate([jnp.ones(1, bool), own[1:] != own[:-1]])
+    return jnp.zeros(len(ids), bool).at[at].set(new)
+
+
+def _draws(population: int, size: int, valid: float) -> int:
+    """Draws after which `size` different members have come up but for `_MARGIN` standard deviations.
+
+    A share `valid` of the draws counts. After a = draws / population of these, a share 1 - e^-a has come up, of
+    variance
+    e^-a (1 - (1 + a) e^-a) / population.
     """
     draws = size
     while True:
-        a = draws / population
+        a = draws * valid / population
         mean = population * -math.expm1(-a)
-        spread = math.sqrt(population * math.exp(-a) * (1 - (1 + a) * math.exp(-a)))
+        spread = math.sqrt(
+            population * max(0.0, math.exp(-a) * (1 - (1 + a) * math.exp(-a)))
+            + draws * valid * (1 - valid)
+        )
         if mean - _MARGIN * spread >= size or draws > 64 * population:
             return draws
         draws += max(1, size // 100)

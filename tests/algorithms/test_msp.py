@@ -24,11 +24,11 @@ from fedpriv import (
     consensus,
     epochs,
     everyone,
+    fixed_size,
     msp_fl,
     mspdq_fl,
     poisson,
     splitting,
-    subsets,
 )
 from fedpriv.algorithms import msp
 from fedpriv.algorithms.consensus import Exchanges, coupling
@@ -200,7 +200,7 @@ def test_everything_is_seen_and_said():
         ({"submodels": (0, 2)}, r"submodels: \(0, 2\) is not a range"),
         ({"submodels": (3, 2)}, r"submodels: \(3, 2\) is not a range"),
         ({"sampler": poisson(CLIENTS, 0.5, 6)}, "sampler: cohorts vary in size"),
-        ({"sampler": subsets(CLIENTS, 4)}, "or have empty slots"),
+        ({"sampler": fixed_size(CLIENTS, 4)._replace(slots=5)}, "or have empty slots"),
         ({"submodels": (1, 9)}, "gamma: 0.15 for up to 9 invisible submodels"),
         ({"coupling": coupling(2.0, 0.1)}, "step: 2.0 is not in"),
     ],

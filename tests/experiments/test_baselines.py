@@ -104,7 +104,7 @@ def test_rounds_of_records_are_ours():
     )
     local = fedpriv.dp_scaffold_steps(
         fedpriv.per_example_dense(workload.l2),
-        fedpriv.subsets(6, 6),
+        fedpriv.fixed_size(6, 6),
         workload.steps,
         learning_rate=workload.rate,
         clip_norm=workload.clip_norm,

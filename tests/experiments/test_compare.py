@@ -95,7 +95,7 @@ def test_bad_input(args, said, recorded, tmp_path, monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_folder_without_a_run(tmp_path, monkeypatch, capsys):
+def test_a_folder_without_a_run(tmp_path, capsys):
     for content in (None, "", "[]"):
         if content is not None:
             (tmp_path / "config.json").write_text(content)
@@ -107,9 +107,8 @@ def test_a_folder_without_a_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "config.json").write_text(json.dumps(begun))
     assert compare.main([str(tmp_path)]) == 2
     assert "has no evaluation yet; leave it out" in capsys.readouterr().err
-    monkeypatch.setenv("JAX_TRACEBACK_FILTERING", "off")
     with pytest.raises(ValueError, match="has no evaluation yet"):
-        compare.main([str(tmp_path)])
+        compare.main([str(tmp_path), "--traceback"])
 
 
 def test_the_folder_of_a_sweep_is_all_its_points(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments import ending, recorder, run, runs, sweep_grid
+from fedpriv.models.kept_model import is_kept
 
 SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
 SMALL += ["--algorithms", "fed_avg", "--every", "1", "--layout.devices", "1"]
@@ -78,6 +80,90 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
         assert (folder / "accuracy.png").exists()
 
 
+BUSY = """
+'Its build stays in C or C++, where Python may hear of no signal.'
+import hashlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from configs.quickstart import config
+
+def compute():
+    jax.block_until_ready(LOWERED.compile()(jnp.eye(200)))
+
+def compile():
+    LOWERED.compile()
+
+def hash():
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+
+def long(x):
+    if {work} is compute:
+        return jax.lax.fori_loop(0, 2**30, lambda i, x: jnp.tanh(x @ x), x)
+    for i in range(3000):
+        x = jnp.sort(jnp.sin(x) * i, axis=i % 2)
+    return x
+
+LOWERED = jax.jit(long).lower(jnp.eye(200)) if {work} is not hash else None
+
+def build(config):
+    Path({marker!r}).touch()
+    {work}()
+"""
+
+
+def busy(work, tmp_path):
+    """A process that would stay there for minutes."""
+    file, marker = tmp_path / "busy.py", tmp_path / "begun"
+    file.write_text(BUSY.format(work=work, marker=str(marker)))
+    environment = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    process = start(file, "--output", tmp_path / "never", env=environment)
+    waited(marker.exists, process)
+    time.sleep(2)
+    assert process.poll() is None
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["compute", "compile"])
+def test_ctrl_c_ends_what_xla_does(work, tmp_path):
+    process = busy(work, tmp_path)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == "error: interrupted\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.slow
+def test_ctrl_c_twice_ends_what_hears_nothing(tmp_path):
+    process = busy("hash", tmp_path)
+    process.send_signal(signal.SIGINT)
+    waited(lambda: select.select([process.stderr], [], [], 0)[0], process)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=30)[1]
+    asked = "stopping when what is computed now is done; ask again to stop at once"
+    assert err == f"\n{asked}\n\nerror: interrupted\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.slow
+def test_ctrl_c_twice_ends_a_round_that_goes_on_and_the_run_goes_on_later(tmp_path):
+    folder = tmp_path / "r"
+    endless = [*SMALL, "--local.epochs", "10000000", "--rounds", "2", "--output", folder]
+    process = start(*endless)
+    waited((folder / "config.json").exists, process)
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    waited(lambda: select.select([process.stderr], [], [], 0)[0], process)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    asked = "stopping after the next evaluation; ask again to stop at once"
+    again = f"python -m experiments.run --resume {folder} goes on"
+    assert err == f"\n{asked}\n\nerror: interrupted; {again}\n"
+    assert runs.read(folder).summary is None
+
+
 @pytest.mark.slow
 def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
     here, there = os.pipe()
@@ -123,7 +209,9 @@ class Full:
 
 
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "summary.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "metrics.jsonl", "summary.json", "model.safetensors"]
+)
 def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "r"
     with monkeypatch.context() as patch:
@@ -141,8 +229,12 @@ def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     assert not list(folder.glob("*.unfinished"))
     if name == "metrics.jsonl":
         assert json.loads((folder / "summary.json").read_text())["rounds"] == {"fed_avg": 1}
-    if name == "summary.json":
+    if name in ("summary.json", "model.safetensors"):
         assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    if name == "model.safetensors":
+        assert json.loads((folder / "summary.json").read_text())["rounds"] == {"fed_avg": 2}
+        assert run.main(["--resume", str(folder)]) == 0
+        assert is_kept(folder, "fed_avg", 0)
 
 
 def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):

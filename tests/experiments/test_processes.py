@@ -52,13 +52,14 @@ def finished(tmp_path_factory):
 def test_only_the_first_process_speaks_and_writes(finished):
     folder, (first, second) = finished
     assert "Fed-SMP rand_k" in first.out
-    assert "certified eps" in first.err
+    assert " eps " in first.err
     assert second[1:] == ("", "")
     assert {f.name for f in folder.iterdir()} == {
         "config.json",
         "metrics.jsonl",
         "summary.json",
         "accuracy.png",
+        "model",
     }
     assert summary(folder)["status"] == "complete"
     device = summary(folder)["device"]

@@ -114,11 +114,11 @@ def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path
 
 
 def test_what_has_ended_is_left(whole, capsys):
-    before = {f: f.stat().st_mtime_ns for f in whole.iterdir()}
+    before = {f: f.stat().st_mtime_ns for f in whole.rglob("*")}
     assert launch("--resume", whole) == 0
     assert resume_or_start(whole, RUN) == 0
     assert "has ended: complete" in capsys.readouterr().err
-    assert {f: f.stat().st_mtime_ns for f in whole.iterdir()} == before
+    assert {f: f.stat().st_mtime_ns for f in whole.rglob("*")} == before
 
 
 @pytest.mark.slow

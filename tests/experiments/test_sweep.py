@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import fedpriv as fp
 from experiments import compare, run, runs, sweep, sweep_train
 from experiments.sweep_grid import ended
 from fedpriv import privacy
@@ -43,6 +44,19 @@ def finished(tmp_path_factory):
     both = [*SMALL, "--algorithms", "fed_avg", "dp_fed_avg"]
     assert launch("--grid", *GRID, *both, output=folder) == 0
     return folder
+
+
+def test_every_point_keeps_its_models_also_those_of_another_point(finished):
+    for noise in NOISES:
+        for rate in RATES:
+            for name in ("fed_avg", "dp_fed_avg"):
+                for seed in (0, 1):
+                    trained = fp.load_model(finished / point(noise, rate), name, seed)
+                    summary, _ = read(finished / point(noise, rate))
+                    data = fp.datasets.load("digits")
+                    labels = trained.predict(data.test["image"]).argmax(-1)
+                    final = summary["accuracy"]["final"][name]["per_seed"][seed]
+                    assert float((labels == data.test["label"]).mean()) == pytest.approx(final)
 
 
 def without_times(line):

@@ -9,7 +9,7 @@ from dp_accounting import pld
 from scipy.stats import binom, norm
 from small import certified, released, squared
 
-from fedpriv import everyone, fixed_size, poisson, subsets
+from fedpriv import everyone, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.mechanisms.per_example import MedianClipping, per_example
 
@@ -141,13 +141,3 @@ def test_a_claim_is_not_called_proved_where_the_formula_ignores_what_is_run():
     assert "every tensor has noise of its own" in claims[4].reasons[0]
     drawn = local(**given | {"records": poisson(RECORDS, 0.5, 5)}, noise_multiplier=2.0)
     assert not record_fed_avg(drawn, sampler=alone).claim(1, 1e-5).sound
-
-
-def test_a_cohort_of_exact_subsets_counts_its_members_not_its_slots():
-    """`subsets` draws with spare slots, which add no noise."""
-    steps, _ = paper(sigma=10.0, steps=1)
-    found = [
-        certified(record_fed_avg(steps, sampler=sampler), 400, DELTA, 4000).epsilon
-        for sampler in (subsets(100, 20), fixed_size(100, 20))
-    ]
-    assert found[0] == pytest.approx(found[1])

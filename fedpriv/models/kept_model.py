@@ -1,0 +1,246 @@
+"""A trained model in a run's folder: its parameters, and what its network is. Reading it runs no code from there.
+
+FOLDER/model/ALGORITHM/seed-S has `model.safetensors`, the parameters by their paths, and `model.json`, which names a
+network of this package and its sizes, or says that the network is not one of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.types import Params, PyTree
+from fedpriv.models.modules import CNN, MLP, CharacterLSTM, LogisticRegression, SigmoidLeNet
+from fedpriv.models.networks import Apply, Built, Model, predict
+
+NETWORKS: dict[str, Any] = {
+    n.__name__: n for n in (CNN, MLP, CharacterLSTM, LogisticRegression, SigmoidLeNet)
+}
+"""What a file may name."""
+PARAMETERS, NETWORK = "model.safetensors", "model.json"
+
+
+class Trained(NamedTuple):
+    """A model that was trained.
+
+    Attributes:
+      params: its parameters.
+      apply: (params, x) -> outputs, for ONE input x; raises ValueError where nobody said what the network is.
+    """
+
+    params: Params
+    apply: Apply
+
+    def predict(self, inputs: PyTree) -> PyTree:
+        """The outputs [n, ...] for inputs [n, ...], as `Model.predict`."""
+        return predict(self.apply, self.params, inputs)
+
+
+def model_folder(folder: Path | str, algorithm: str, seed: int) -> Path:
+    """Where a run keeps the model of an algorithm and a seed.
+
+    Raises:
+      ValueError: a name that is not that of a folder inside.
+    """
+    if algorithm in ("", ".", "..") or {"/", "\\", "\0"} & set(algorithm):
+        raise ValueError(f"algorithm: {algorithm!r} is no name of a folder; give a plain name")
+    return Path(folder) / "model" / algorithm / f"seed-{int(seed)}"
+
+
+def is_kept(folder: Path | str, algorithm: str, seed: int) -> bool:
+    """Whether the model is there, whole."""
+    return (model_folder(folder, algorithm, seed) / PARAMETERS).is_file()
+
+
+def save_model(folder: Path | str, algorithm: str, seed: int, model: Model, params: Params) -> None:
+    """Keeps `params`, those of `model`, where `load_model` finds them; replaces what is there.
+
+    Raises:
+      ValueError: a name that is not that of a folder.
+      OSError: they cannot be written.
+    """
+    from safetensors import numpy
+
+    place = model_folder(folder, algorithm, seed)
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(params).items()}
+    place.mkdir(parents=True, exist_ok=True)
+    _replace(place / NETWORK, (json.dumps(_described(model.built), indent=2) + "\n").encode())
+    _replace(place / PARAMETERS, numpy.save(arrays))
+
+
+def load_model(
+    folder: Path | str, algorithm: str, seed: int = 0, *, model: Model | None = None
+) -> Trained:
+    """The model that a run has kept, to the bit.
+
+    Args:
+      folder: of the run. It may be from anybody: nothing in it is executed.
+      model: what was trained, for a network that is not of this package. Without it, the parameters of such a network
+        are nested dicts, and `apply` says what it lacks.
+
+    Raises:
+      ValueError: there is no such model, its files are damaged, or do not fit the network; says what.
+    """
+    place = model_folder(folder, algorithm, seed)
+    if not is_kept(folder, algorithm, seed):
+        raise ValueError(_missing(Path(folder), algorithm, seed))
+    arrays = _arrays(place / PARAMETERS)
+    if model:
+        shapes = jax.eval_shape(model.init, jax.random.key(0))
+        return Trained(_like(shapes, arrays, place), model.apply or _unknown("no apply"))
+    about = _about(place / NETWORK)
+    if about["network"] not in NETWORKS:
+        return Trained(_nested(arrays, place / PARAMETERS), _unknown(about["network"]))
+    try:
+        built = _rebuilt(about)
+        shapes = jax.eval_shape(built.module.init, jax.random.key(0), built.input)
+    except Exception as error:  # whatever a damaged file makes a network raise
+        raise ValueError(_damaged(place / NETWORK, error)) from None
+    return Trained(_like(shapes, arrays, place), built.module.apply)
+
+
+def _unknown(network: str) -> Apply:
+    """In place of the `apply` of a network that nobody has given."""
+
+    def apply(params: Params, x: PyTree) -> PyTree:
+        raise ValueError(
+            f"model: the network ({network}) is none of this package; give load_model(..., model=...) a Model with "
+            "`apply`"
+        )
+
+    return apply
+
+
+def _missing(folder: Path, algorithm: str, seed: int) -> str:
+    there = sorted(f"{f.parent.name} {f.name}" for f in folder.glob("model/*/seed-*"))
+    kept = f"it has {', '.join(there)}" if there else "it has none (--keep-model false, or not yet)"
+    return f"folder: {folder} has no model of {algorithm}, seed {seed}; {kept}"
+
+
+def _damaged(file: Path, error: Exception) -> str:
+    said = " ".join(str(error).split())[:200]
+    return f"{file} is damaged ({type(error).__name__}: {said}); train again, or restore it"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes a file that is there as a whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _described(built: Built | None) -> dict[str, Any]:
+    if built is None:
+        return {"network": "of the user"}
+    kind = type(built.module)
+    if NETWORKS.get(kind.__name__) is not kind:
+        return {"network": f"{kind.__module__}.{kind.__qualname__}"}
+    return {
+        "network": kind.__name__,
+        "fields": {name: getattr(built.module, name) for name in _fields(kind)},
+        "input": {"shape": built.input.shape, "dtype": str(built.input.dtype)},
+    }
+
+
+def _about(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_bytes())
+        return {"network": str(found["network"]), **found}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(_damaged(file, error)) from None
+
+
+def _rebuilt(about: Mapping[str, Any]) -> Built:
+    """The network; a list that JSON made of a tuple is one again."""
+    kind, given = NETWORKS[about["network"]], about["fields"]
+    fields = {name: given[name] for name in _fields(kind)}
+    made = kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    shape, dtype = about["input"]["shape"], jnp.dtype(about["input"]["dtype"])
+    return Built(made, jax.ShapeDtypeStruct(tuple(map(int, shape)), dtype))
+
+
+def _fields(kind: type) -> list[str]:
+    """Those of a network that are not flax's."""
+    return [f.name for f in dataclasses.fields(kind) if f.name not in ("parent", "name")]
+
+
+def _arrays(file: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError, numpy
+
+    try:
+        found = numpy.load_file(file)
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise ValueError(_damaged(file, error)) from None
+    for name, array in found.items():
+        if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+            raise ValueError(
+                f"{file}: {name} is {array.dtype}, which JAX would shorten; set JAX_ENABLE_X64=true"
+            )
+    return found
+
+
+def _named(params: Params) -> dict[str, Any]:
+    """The leaves by their paths, such as params.Dense_0.kernel."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {".".join(_escaped(_part(entry)) for entry in path): leaf for path, leaf in leaves}
+
+
+def _part(entry: Any) -> str:
+    (name,) = (getattr(entry, n) for n in ("key", "idx", "name") if hasattr(entry, n))
+    return str(name)
+
+
+def _escaped(part: str) -> str:
+    return part.replace("%", "%25").replace(".", "%2E")
+
+
+def _nested(arrays: Mapping[str, np.ndarray], file: Path) -> Params:
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *outer, last = map(unquote, name.split("."))
+        inside = tree
+        for part in outer:
+            inside = inside.setdefault(part, {}) if isinstance(inside, dict) else inside
+        if not isinstance(inside, dict) or last in inside:
+            raise ValueError(_damaged(file, KeyError(name)))
+        inside[last] = jnp.asarray(array)
+    return tree[""] if list(tree) == [""] else tree  # parameters that are one array have no path
+
+
+def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Params:
+    """The arrays as the tree of a network's parameters.
+
+    Raises:
+      ValueError: one is missing, too much, or of another shape.
+    """
+    wanted = {name: _kind(leaf) for name, leaf in _named(shapes).items()}
+    there = {name: _kind(array) for name, array in arrays.items()}
+    for name in dict.fromkeys([*wanted, *there]):
+        if wanted.get(name) != there.get(name):
+            raise ValueError(
+                f"{place}: {name} is {there.get(name, 'nothing')} there, {wanted.get(name, 'nothing')} in the "
+                "network; give the model that was trained"
+            )
+    leaves = [jnp.asarray(arrays[name]) for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+
+
+def _kind(leaf: Any) -> str:
+    """Its shape, and whether it holds real numbers; the type of these is the file's, which may be a shorter one."""
+    real = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return f"{'real' if real else leaf.dtype}{list(leaf.shape)}"

@@ -1,0 +1,239 @@
+"""A model that was kept is what it was, to the bit; a folder from somebody else runs no code."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import assert_identical, filled
+
+import fedpriv as fp
+from fedpriv.models.kept_model import NETWORK, PARAMETERS, model_folder
+
+SMALL = {
+    "LogisticRegression": fp.models.classifier(fp.models.LogisticRegression(3), (2, 2, 1)),
+    "MLP": fp.models.classifier(fp.models.MLP((4, 3), 3), (2, 2, 1)),
+    "CNN": fp.models.classifier(fp.models.CNN((2, 3), (5,), 3, "pytorch"), (4, 4, 1)),
+    "SigmoidLeNet": fp.models.classifier(fp.models.SigmoidLeNet(3), (8, 8, 1)),
+    "CharacterLSTM": fp.models.shakespeare_lstm(),
+}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A folder with the model of an MLP."""
+    fp.save_model(tmp_path, "a", 0, SMALL["MLP"], filled(SMALL["MLP"].init))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_network_of_the_package_comes_back_to_the_bit(name, tmp_path):
+    model = SMALL[name]
+    params = filled(model.init)
+    fp.save_model(tmp_path, "dp_sgd p=0.1", 3, model, params)
+    found, apply = fp.load_model(tmp_path, "dp_sgd p=0.1", 3)
+    assert jax.tree.structure(found) == jax.tree.structure(params)
+    assert_identical(found, params)
+    shape, dtype = model.built.input.shape, model.built.input.dtype
+    x = jnp.asarray(np.random.default_rng(0).integers(0, 90, shape), dtype)
+    with jax.disable_jit(name != "CharacterLSTM"):
+        assert_identical(apply(found, x), model.built.module.apply(params, x))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_short_types_survive(dtype, tmp_path):
+    params = jax.tree.map(lambda p: p.astype(dtype), filled(SMALL["MLP"].init))
+    fp.save_model(tmp_path, "a", 0, SMALL["MLP"], params)
+    found = fp.load_model(tmp_path, "a").params
+    assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(dtype)}
+    assert_identical(found, params)
+
+
+def test_predict_is_apply_of_each_in_batches(kept):
+    trained = fp.load_model(kept, "a")
+    images = np.random.default_rng(0).integers(0, 255, (501, 2, 2, 1)).astype(np.uint8)
+    found = trained.predict(images)
+    one_by_one = jax.vmap(lambda x: SMALL["MLP"].apply(trained.params, x))(images)
+    np.testing.assert_allclose(found, one_by_one, rtol=1e-5)
+    assert_identical(SMALL["MLP"].predict(trained.params, images), found)
+
+
+ODD = {
+    "lists and tuples": {"layers": [(jnp.ones(2), jnp.zeros(())), jnp.arange(3.0)]},
+    "names with dots": {"a.b": jnp.ones(1), "a": {"b": jnp.zeros(1), "%2E": jnp.ones((2, 0))}},
+    "one array": jnp.arange(4.0),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_model_of_ones_own_needs_the_model(name, tmp_path):
+    params = ODD[name]
+    model = fp.models.Model(lambda key: params, None, None, lambda p, x: x)
+    fp.save_model(tmp_path, "own", 0, model, params)
+    assert_identical(fp.load_model(tmp_path, "own", model=model).params, params)
+    assert fp.load_model(tmp_path, "own", model=model).apply(params, 3) == 3
+    alone = fp.load_model(tmp_path, "own")
+    assert_identical(alone.params, params)
+    with pytest.raises(ValueError, match=r"none of this package; give load_model\(..., model="):
+        alone.apply(alone.params, 3)
+
+
+def test_nested_dicts_come_back_without_the_model(tmp_path):
+    params = ODD["names with dots"]
+    fp.save_model(tmp_path, "own", 0, fp.models.Model(None, None, None), params)
+    assert jax.tree.structure(fp.load_model(tmp_path, "own").params) == jax.tree.structure(params)
+
+
+def test_a_network_of_the_users_is_named_and_not_imported(tmp_path):
+    class MLP(nn.Module):  # the name of one of the package's
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(2)(x.reshape(-1))
+
+    model = fp.models.classifier(MLP(), (2, 2, 1))
+    fp.save_model(tmp_path, "own", 0, model, filled(model.init))
+    assert "test_kept_model" in (model_folder(tmp_path, "own", 0) / NETWORK).read_text()
+    assert_identical(fp.load_model(tmp_path, "own").params, filled(model.init))
+    found, apply = fp.load_model(tmp_path, "own", model=model)
+    assert apply(found, jnp.zeros((2, 2, 1), jnp.uint8)).shape == (2,)
+
+
+class Bomb:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+def described(**changed):
+    about = {"network": "MLP", "fields": {"hidden": [4, 3], "classes": 3}}
+    return about | {"input": {"shape": [2, 2, 1], "dtype": "uint8"}} | changed
+
+
+WRONG = {
+    "no JSON": (b"{", "damaged"),
+    "no object": (b"[]", "damaged"),
+    "no network": (b"{}", "damaged"),
+    "fields of another": (described(fields={"classes": 3}), "damaged"),
+    "a field of another kind": (described(fields={"hidden": "x", "classes": 3}), "damaged"),
+    "no input": (described(input=None), "damaged"),
+    "an unknown type": (described(input={"shape": [4], "dtype": "os.system"}), "damaged"),
+    "other sizes": (
+        described(fields={"hidden": [4, 4], "classes": 3}),
+        r"Dense_1.bias is real\[3\]",
+    ),
+    "more layers": (
+        described(fields={"hidden": [4], "classes": 3}),
+        r"is real\[3\]|is nothing|is real",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_damaged_description_is_refused_in_one_line(name, kept):
+    content, said = WRONG[name]
+    content = content if isinstance(content, bytes) else json.dumps(content).encode()
+    (model_folder(kept, "a", 0) / NETWORK).write_bytes(content)
+    with pytest.raises(ValueError, match=said) as caught:
+        fp.load_model(kept, "a")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_that_the_package_has_not_is_not_looked_for(kept):
+    about = described(network="os.system", fields={"command": f"touch {kept}/ran"})
+    (model_folder(kept, "a", 0) / NETWORK).write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"the network \(os.system\) is none of this package"):
+        fp.load_model(kept, "a").predict(np.zeros((1, 2, 2, 1), np.uint8))
+    assert not (kept / "ran").exists()
+
+
+@pytest.mark.parametrize("how", ["pickle", "npz", "cut off", "empty"])
+def test_parameters_that_are_something_else_run_no_code(how, kept):
+    file = model_folder(kept, "a", 0) / PARAMETERS
+    bomb = np.array([Bomb(kept / "ran")], object)
+    with file.open("rb+") as opened:
+        if how == "cut off":
+            opened.truncate(file.stat().st_size - 1)
+            bomb = None
+        elif how == "empty":
+            opened.truncate(0)
+        elif how == "pickle":
+            pickle.dump(bomb, opened)
+        else:
+            np.savez(opened, bomb, allow_pickle=True)
+    with pytest.raises(ValueError, match=f"{PARAMETERS} is damaged") as caught:
+        fp.load_model(kept, "a")
+    assert "\n" not in str(caught.value)
+    assert not (kept / "ran").exists()
+
+
+def test_a_name_inside_the_file_is_no_path(kept):
+    from safetensors import numpy
+
+    place = model_folder(kept, "a", 0)
+    numpy.save_file({"../../../x": np.zeros(1, np.float32)}, place / PARAMETERS)
+    with pytest.raises(ValueError, match="give the model that was trained"):
+        fp.load_model(kept, "a")
+    (place / NETWORK).write_text('{"network": "of the user"}')
+    assert_identical(fp.load_model(kept, "a").params, [np.zeros(1)])
+    assert {f.name for f in kept.rglob("*") if f.is_file()} == {NETWORK, PARAMETERS}
+
+
+@pytest.mark.parametrize("name", ["", "..", "../a", "a/b", "a\\b"])
+def test_an_algorithm_is_no_path(name, kept):
+    with pytest.raises(ValueError, match="is no name of a folder"):
+        fp.load_model(kept, name)
+    with pytest.raises(ValueError, match="is no name of a folder"):
+        fp.save_model(kept, name, 0, SMALL["MLP"], {})
+
+
+def test_what_is_not_there_is_said_with_what_is(kept):
+    with pytest.raises(ValueError, match="no model of b, seed 0; it has a seed-0"):
+        fp.load_model(kept, "b")
+    with pytest.raises(ValueError, match="it has none"):
+        fp.load_model(kept / "elsewhere", "a", 2)
+
+
+def test_a_model_without_apply_says_so():
+    model = fp.models.Model(lambda key: {}, None, None)
+    with pytest.raises(ValueError, match="apply: this model has none"):
+        model.predict({}, np.zeros(3))
+
+
+def test_a_full_disk_leaves_what_was_there(kept, monkeypatch):
+    before = fp.load_model(kept, "a").params
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        fp.save_model(kept, "a", 0, SMALL["MLP"], jax.tree.map(jnp.zeros_like, before))
+    monkeypatch.undo()
+    assert_identical(fp.load_model(kept, "a").params, before)
+    assert not list(kept.rglob("*.unfinished"))
+
+
+@pytest.mark.slow
+def test_another_process_reads_it_with_the_library_alone(kept):
+    script = (
+        "import sys, numpy as np, fedpriv as fp\n"
+        "out = fp.load_model(sys.argv[1], 'a').predict(np.full((5, 2, 2, 1), 9, np.uint8))\n"
+        "assert not [m for m in sys.modules if m.split('.')[0] in ('experiments', 'configs', 'tests')]\n"
+        "print(out.shape, float(out.sum()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, kept], capture_output=True, text=True, check=True
+    )
+    params = fp.load_model(kept, "a").params
+    expected = SMALL["MLP"].predict(params, np.full((5, 2, 2, 1), 9, np.uint8))
+    assert done.stdout.split() == ["(5,", "3)", str(float(expected.sum()))]
