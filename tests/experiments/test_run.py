@@ -64,7 +64,7 @@ def test_the_model_of_every_algorithm_and_seed_is_kept(finished):
             trained = fp.load_model(finished, name, seed)
             labels = trained.predict(data.test["image"]).argmax(-1)
             right = float((labels == data.test["label"]).mean())
-            assert right == pytest.approx(summary["accuracy"]["final"][name]["per_seed"][seed])
+            assert right == pytest.approx(summary["final"][name]["accuracy"]["per_seed"][seed])
 
 
 @pytest.mark.parametrize("spelt", [["--keep-model", "false"], ["--keep_model=False"]])
@@ -127,11 +127,11 @@ def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     for word in (
         "Fed-SMP rand_k",
         "client level",
-        "third_party: add-or-remove adjacency, constructed",
+        "adjacency, constructed",
         "third_party sees every global model",
         "claimed",
     ):
-        assert word in shown
+        assert word in " ".join(shown.split())
     assert "Fed-SMP rand_k compiled in " in progress
     assert "Fed-SMP rand_k 4/5 accuracy " in progress
 

@@ -55,7 +55,7 @@ def test_every_point_keeps_its_models_also_those_of_another_point(finished):
                     summary, _ = read(finished / point(noise, rate))
                     data = fp.datasets.load("digits")
                     labels = trained.predict(data.test["image"]).argmax(-1)
-                    final = summary["accuracy"]["final"][name]["per_seed"][seed]
+                    final = summary["final"][name]["accuracy"]["per_seed"][seed]
                     assert float((labels == data.test["label"]).mean()) == pytest.approx(final)
 
 
