@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedpriv.engine.client_metrics import PREFIX
 from fedpriv.engine.history import Evaluation
 from fedpriv.models.score import best, shown
 from fedpriv.privacy import VIEWS, Certificate, Claim
@@ -154,7 +155,9 @@ class Summary:
       metric: of the score, the one to show.
       best, final: by metric; the best over the evaluations, each seed's own, and the last.
       diverged: what sweeps say of algorithms that did.
+      stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
+      per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
       solved: the noise that `target_epsilon` found, in the config's fields.
     """
 
@@ -179,6 +182,8 @@ class Summary:
     resumed: tuple[dict[str, Any], ...] = ()
     diverged: dict[str, str] = field(default_factory=dict)
     reused_from: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    per_client_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -257,7 +262,16 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         {},
         {},
         None,
+        per_client_not_private=_per_client(last),
     )
+
+
+def _per_client(last: Mapping[str, Line]) -> dict[str, dict[str, Spread]]:
+    found = {
+        name: {k: s for k, s in line.diagnostics_not_private.items() if k.startswith(PREFIX)}
+        for name, line in last.items()
+    }
+    return {name: spreads for name, spreads in found.items() if spreads}
 
 
 def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:

@@ -19,8 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import jax
-
 from experiments import budget, compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
@@ -47,7 +45,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.devices.layout import split_cpu
 from fedpriv.models.kept_model import model_folder
-from fedpriv.models.score import Score, shown
+from fedpriv.models.score import shown
 
 
 @command
@@ -173,9 +171,9 @@ def prepared(
         experiment = built(module, config, noise, Interned())
         planned = budget.planned_rounds(experiment.ledger, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
-        about |= {"noise": noise, "higher": list(Score.of(experiment.model.score).higher)}
+        about |= {"noise": noise, "higher": list(experiment.higher)}
         if found:
-            finished = found.finished(planned, config.keep_model)
+            finished = found.finished(planned, config.keep_model, experiment.stopping(config))
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
@@ -230,18 +228,13 @@ def check(experiment: Experiment, config: Run) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
 
     Raises:
-      ValueError: it is refused, or the score gives no numbers, or not the metric that is wanted.
+      ValueError: it is refused, or the score gives no numbers, or not a metric that is wanted.
     """
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.looked(name)
-    shown(metrics(experiment), config.metric)
-
-
-def metrics(experiment: Experiment) -> list[str]:
-    """Names of what the model's score gives; traces it."""
-    params = jax.eval_shape(experiment.model.init, jax.random.key(0))
-    return Score.of(experiment.model.score).names(params, experiment.test)
+    shown(experiment.metrics, config.metric)
+    experiment.stopping(config)
 
 
 if __name__ == "__main__":

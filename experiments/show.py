@@ -14,6 +14,7 @@ import numpy as np
 
 from experiments.files import replacing
 from experiments.records import Report, Spread, Summary
+from fedpriv.engine.client_metrics import labelled
 from fedpriv.engine.history import History
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
@@ -89,7 +90,24 @@ def table(summary: Summary, most: int = PROSE) -> str:
     legend = _legend(summary, views)
     if left_out:
         legend.append(f"not shown, as the terminal is narrow: {', '.join(left_out)} (summary.json)")
-    return "\n".join([*columns(rows), "", *(wrapped(line, most) for line in legend)])
+    below = [*(wrapped(line, most) for line in legend)]
+    return "\n".join([*columns(rows), "", *_per_client(summary, most), *below])
+
+
+def _per_client(summary: Summary, most: int) -> list[str]:
+    """A second table, where single clients were evaluated."""
+    found = summary.per_client_not_private
+    if not found:
+        return []
+    metric, names = labelled(next(iter(found.values())))
+    rows = [["algorithm", *names]]
+    for algorithm, spreads in found.items():
+        rows.append([label(algorithm), *(number(spreads[name]) for name in names.values())])
+    about = (
+        f"{metric} of single clients on their own training records, after the last round; worst decile: mean of the "
+        "tenth that fares worst; not private: no epsilon covers publishing these numbers"
+    )
+    return [*columns(rows), "", wrapped(about, most), ""]
 
 
 def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
@@ -218,11 +236,16 @@ def _solved(summary: Summary) -> list[str]:
 
 
 def _unfinished(summary: Summary) -> list[str]:
-    """Which algorithms were not trained to their end, and what their epsilons count."""
-    lines = []
+    """Which algorithms were not trained to their end, why, and what their epsilons count."""
+    lines = [f"{label(name)} {why}" for name, why in summary.stopped.items()]
+    if lines:
+        lines.append(
+            "stopped by the test set: its metrics are optimistic; epsilon counts the rounds trained, and covers none "
+            "of the test records"
+        )
     for name, done in summary.rounds.items():
         planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
-        if done < planned:
+        if done < planned and name not in summary.stopped:
             line = f"not to the end: {label(name)} {done} of {planned} rounds"
             lines.append(f"{line}; its {counted(done, spent)}")
     return lines

@@ -184,6 +184,7 @@ def train_one(
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
+    stopping = experiment.stopping(config)
     progress = None
     if recorder:
         progress = Progress(
@@ -201,13 +202,14 @@ def train_one(
         if progress:
             progress.update(e, privacy.certificate(e.round, config.view))
 
-    def on_evaluation(e: Evaluation) -> None:
+    def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
         if joined:
             joined.meet()
+        return bool(stopping and stopping.why(history.evaluations))
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
         history.evaluations.extend(evaluations)
@@ -248,6 +250,6 @@ def simulated(
         every=config.every,
         seeds=range(config.seeds),
         strategy=strategy,
-        measure=experiment.measure and experiment.measure(),
+        measure=experiment.measured(config),
         **options,
     )

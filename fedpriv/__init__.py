@@ -26,7 +26,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, split_cpu
-from fedpriv.engine import heterogeneity as measures
+from fedpriv.engine import measures
 from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate

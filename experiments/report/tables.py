@@ -16,6 +16,7 @@ from experiments.report.markup import Content, Element, element, folded, table, 
 from experiments.resume import flags
 from experiments.runs import RunFolder
 from experiments.show import NAMES
+from fedpriv.engine.client_metrics import PREFIX, labelled
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate
 
@@ -59,6 +60,8 @@ class Result(NamedTuple):
             return f"not evaluated ({status})"
         if self.algorithm in ended.reused_from:
             return f"complete (the same training as in {ended.reused_from[self.algorithm]})"
+        if self.algorithm in ended.stopped:
+            return f"complete ({ended.stopped[self.algorithm]})"
         all_rounds = ended.rounds_planned.get(self.algorithm) == ended.rounds[self.algorithm]
         return "complete" if all_rounds else status
 
@@ -90,7 +93,27 @@ def results_table(found: Sequence[Result]) -> list[Element]:
         "client of the population. Seconds: training and evaluation, all seeds together, without compilation."
     )
     rows = [_result(result, shown, others) for result in found]
-    return [element("p", explained, class_="quiet"), table("The last state of each", head, rows)]
+    said = element("p", explained, class_="quiet")
+    return [said, table("The last state of each", head, rows), *_per_client(found)]
+
+
+def _per_client(found: Sequence[Result]) -> list[Element]:
+    """What was found of single clients, where that was measured."""
+    each = {r.label: r.summary.per_client_not_private.get(r.algorithm, {}) for r in found}
+    kinds = dict.fromkeys(tuple(spreads) for spreads in each.values() if spreads)
+    names = list(dict.fromkeys(name for kind in kinds for name in labelled(kind)[1].values()))
+    if not names:
+        return []
+    rows: list[list[Content]] = [
+        [label, *(spread(spreads.get(name)) for name in names)] for label, spreads in each.items()
+    ]
+    explained = (
+        "Single clients on their own training records, each counting equally. Worst decile: the mean over the tenth of "
+        "the clients that fare worst. Not private: no epsilon covers publishing these numbers."
+    )
+    head = ["algorithm", *(name.removeprefix(PREFIX).replace("_", " ") for name in names)]
+    drawn = table("Single clients, after the last round", head, rows)
+    return [element("p", explained, class_="quiet"), drawn]
 
 
 def measured(found: Sequence[Result]) -> list[str]:

@@ -29,6 +29,7 @@ class Snapshot(NamedTuple):
       sent, received: bits so far, for every seed.
       evaluations: so far, oldest first.
       layout: how the clients were laid out, which decides the order of sums.
+      stopped: whether the run is over before its last round.
     """
 
     round: int
@@ -37,6 +38,7 @@ class Snapshot(NamedTuple):
     received: list[int]
     evaluations: list[Evaluation]
     layout: Strategy
+    stopped: bool = False
 
 
 class Progress:
@@ -89,7 +91,7 @@ class Progress:
         self.history.evaluations.append(evaluation)
         return evaluation
 
-    def snapshot(self, state: State, layout: Strategy) -> Snapshot:
+    def snapshot(self, state: State, layout: Strategy, stopped: bool) -> Snapshot:
         """With the state after `self.round` rounds, on the host."""
-        evaluations = [*self.history.evaluations]
-        return Snapshot(self.round, state, [*self._sent], [*self._received], evaluations, layout)
+        evaluations, sent, received = [*self.history.evaluations], [*self._sent], [*self._received]
+        return Snapshot(self.round, state, sent, received, evaluations, layout, stopped)

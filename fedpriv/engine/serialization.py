@@ -54,6 +54,7 @@ def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "round": snapshot.round,
         "sent": snapshot.sent,
         "received": snapshot.received,
+        "stopped": snapshot.stopped,
         "evaluated": [e.round for e in done],
         **of_each,
     }
@@ -95,6 +96,7 @@ def unpacked(
         about["received"],
         evaluations,
         layout,
+        about["stopped"],
     )
 
 

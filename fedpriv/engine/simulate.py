@@ -92,8 +92,9 @@ def simulate(
       strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
         `measures.heterogeneity`; runs on the device.
-      on_evaluation: called with each `Evaluation` as soon as it is there. If it raises KeyboardInterrupt, the run ends
-        there, with a checkpoint.
+      on_evaluation: called with each `Evaluation` as soon as it is there. If it returns True (Python's or NumPy's;
+        anything else goes on), training is over: in every process, if it does so in one. A checkpoint says so, and
+        the same call returns it. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to go on from.
       checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
          to the same results, bit for bit; the history has the evaluations before it, too.
       compiler: what compiles the rounds (those of a federation in memory), by default `jax.jit`.
@@ -130,7 +131,7 @@ def simulate(
         progress = Progress(Score.of(score), seeds, _num_clients(federations), saved)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
-            if saved.round == rounds:
+            if saved.round == rounds or saved.stopped:
                 progress.history.state = to_device(saved.state, state)
                 return progress.history
         chunks = cleanup.enter_context(
@@ -168,24 +169,32 @@ def _train(
     state, rounds, every = chunks.state, training.rounds, training.every
 
     def snapshot() -> Snapshot:
-        return progress.snapshot(to_host(_whole(state)), chunks.layout())
+        return progress.snapshot(to_host(_whole(state)), chunks.layout(), stopped)
 
-    while progress.round < rounds:
+    stopped = False
+    while progress.round < rounds and not stopped:
         began, start = time.perf_counter(), progress.round
         state, seen = chunks.run(state, start)
         seen = jax.device_get(seen)
         end = min(start + every, rounds)
         evaluation = progress.add(seen, end, time.perf_counter() - began)
         try:
-            if on_evaluation:
-                on_evaluation(evaluation)
+            answer = on_evaluation(evaluation) if on_evaluation else None
+            stopped = _in_any_process(answer, chunks.layout())
         except KeyboardInterrupt:
             if keeper:
                 keeper.offer(end, snapshot, now=True)
             raise
         if keeper:
-            keeper.offer(end, snapshot)
+            keeper.offer(end, snapshot, now=stopped)
     progress.history.state = _whole(state)
+
+
+def _in_any_process(answer: object, layout: Strategy) -> bool:
+    """Whether `on_evaluation` said in one of the processes that train together that it is enough."""
+    enough = isinstance(answer, bool | np.bool_) and bool(answer)
+    together = layout.mesh.is_multi_process
+    return bool(distributed.gather(np.array(enough)).any()) if together else enough
 
 
 def _whole(state: State) -> State:
