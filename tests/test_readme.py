@@ -56,11 +56,10 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
 def test_data_of_ones_own(tmp_path, monkeypatch):
     names: dict = {"fp": fp, "np": np, "data": fp.datasets.load("digits")}
     monkeypatch.chdir(tmp_path)
-    shown, imported = (s for s in SNIPPETS if "fp.partition.picture" in s or "from_torch" in s)
-    exec(shown, names)
+    exec(snippet("fp.partition.picture"), names)
     assert names["natural"].num_clients == 3
     assert {p.name for p in tmp_path.iterdir()} == {"shards.png", "Dirichlet.png", "quantity.png"}
-    exec(imported, names)
+    exec(snippet("from_torch"), names)
     for name, leaf in names["data"].test.items():
         np.testing.assert_array_equal(names["test"][name], leaf)
 
