@@ -23,7 +23,8 @@ import numpy as np
 from experiments import compilation_cache
 from experiments import config as configuration
 from experiments.command_line import Parser, command, listing, parse
-from experiments.config import Run, positive
+from experiments.config import Run
+from experiments.fields import positive
 from experiments.plain import plain
 from experiments.remaining import Remaining
 from experiments.run import check

@@ -11,19 +11,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 import fedpriv as fp
-from experiments.config import (
-    LARGEST,
-    Entry,
-    Experiment,
-    Ledger,
-    Run,
-    at_least_one,
-    blank,
-    each_once,
-    mechanism,
-    positive,
-    probability,
-)
+from experiments.config import Entry, Experiment, Ledger, Run, blank
+from experiments.fields import LARGEST, at_least_one, each_once, mechanism, positive, probability
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure

@@ -12,19 +12,8 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import (
-    Entry,
-    Experiment,
-    Ledger,
-    Run,
-    at_least_one,
-    blank,
-    each_once,
-    mechanism,
-    population,
-    positive,
-    probability,
-)
+from experiments.config import Entry, Experiment, Ledger, Run, blank
+from experiments.fields import at_least_one, each_once, mechanism, population, positive, probability
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate

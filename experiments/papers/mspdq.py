@@ -11,19 +11,8 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import (
-    MOST,
-    Entry,
-    Experiment,
-    Ledger,
-    Run,
-    at_least_one,
-    blank,
-    each_once,
-    federations,
-    positive,
-    probability,
-)
+from experiments.config import Entry, Experiment, Ledger, Run, blank, federations
+from experiments.fields import MOST, at_least_one, each_once, positive, probability
 from fedpriv.algorithms.consensus import Exchanges, Norm
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset

@@ -13,18 +13,8 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import (
-    Entry,
-    Experiment,
-    Ledger,
-    Run,
-    at_least_one,
-    each_once,
-    federations,
-    mechanism,
-    positive,
-    probability,
-)
+from experiments.config import Entry, Experiment, Ledger, Run, federations
+from experiments.fields import at_least_one, each_once, mechanism, positive, probability
 from experiments.papers.wavelet_algorithms import METHODS, Clipped, Maker
 from fedpriv.algorithms.wavelet import Clip
 from fedpriv.core.trees import dimension
