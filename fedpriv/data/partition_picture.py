@@ -55,6 +55,7 @@ def picture(
     number, classes = table.shape
     figure = Figure((6.4, min(1.6 + 0.16 * number, 12)), layout="constrained")
     axes = figure.add_subplot(xlabel="records", ylabel="client", ylim=(number - 0.5, -0.5))
+    axes.yaxis.get_major_locator().set_params(integer=True)
     few = colormaps["tab10" if classes <= 10 else "tab20"]
     many = colormaps["viridis"].resampled(classes)
     for c in range(classes):
