@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,8 @@ from experiments.config import Run
 from experiments.plain import flat, plain
 from fedpriv.core.user_code import is_ours, last_frames, user_line
 
+WHOLE = "--traceback"  # of every command
+
 
 class Parser(argparse.ArgumentParser):
     """Complains in one line; its help keeps the paragraphs of the description."""
@@ -34,12 +36,13 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **options,
         )
+        # `command` takes it out of what is given.
+        self.add_argument(WHOLE, action="store_true", help="show the whole trace of an error")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see --help)\n")
 
 
-WHOLE = "--traceback"  # of every command
 _whole: ContextVar[bool] = ContextVar(
     "whole", default=False
 )  # also of a command that another one calls
@@ -91,7 +94,19 @@ def explained(error: Exception) -> tuple[str, int]:
     return f"{type(error).__name__}: {printable(text)}\n  {line}  ({WHOLE} shows all)", 1
 
 
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """Inside, nothing is wrong any more with what was given: a ValueError is a bug."""
+    try:
+        yield
+    except ValueError as error:
+        error.is_bug = True  # type: ignore[attr-defined]
+        raise
+
+
 def _is_complaint(error: ValueError) -> bool:
+    if getattr(error, "is_bug", False):
+        return False
     frames = last_frames(error)
     if not frames or is_ours(frames[-1].tb_frame):
         return True
@@ -213,8 +228,9 @@ def _unknown(word: str, flags: list[str]) -> str:
     if not word.startswith("--"):
         return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field true or --field false"
     name = word.lstrip("-")
-    part = [flag for flag in flags if name in re.split(r"[.-]", flag) or flag.startswith(word)]
-    near = difflib.get_close_matches(word, flags, 1) or part[:3]
+    part = [flag for flag in flags if name in re.split(r"[.-]", flag)]
+    begins = [flag for flag in flags if flag.startswith(word)]
+    near = (begins or difflib.get_close_matches(word, flags, 1) or part)[:3]
     return f"{word}: unknown field" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 

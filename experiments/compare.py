@@ -1,8 +1,8 @@
-"""python -m experiments.compare FOLDER [FOLDER ...] [--output PICTURE [--metrics NAME ...] [--together]]: side by side.
+"""python -m experiments.compare FOLDER ... [--output PICTURE [--metrics NAME ...] [--together]]: runs side by side.
 
 Prints a Markdown table with a line per run and algorithm: the settings in which the runs differ, accuracy, and the
 epsilons with their unit, view and adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. With
---output it draws a row of panels per metric (accuracy, loss or anything under "diagnostics_not_private") and a column
+--output it draws a row of panels per metric (of the score, or anything under "diagnostics_not_private") and a column
 per run, or one for all with --together. Exit code 2: something given was wrong.
 """
 
@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 from experiments.command_line import Parser, command, one_line
 from experiments.records import Report, Summary
 from experiments.runs import RunFolder, names, read_all, titles
-from experiments.show import NAMES, claimed, curve, epsilon, hyphenated, markdown, percent
+from experiments.show import NAMES, claimed, curve, epsilon, hyphenated, markdown, metric_cell
 
-HEAD = ["algorithm", "rounds", "accuracy, last", "best", "unit", "delta"]
-HEAD += ["claimed", "certified, third party", "certified, server"]
+EPSILONS = ["unit", "delta", "claimed", "certified, third party", "certified, server"]
 
 
 @command
@@ -28,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     details = (__doc__ or "").partition("\n\n")[2]
     parser = Parser(prog="python -m experiments.compare", description=details)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a run")
-    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="to draw (default: accuracy)")
+    parser.add_argument(
+        "--metrics", nargs="+", metavar="NAME", help="to draw (default: the runs' own)"
+    )
     parser.add_argument("--output", type=Path, metavar="PICTURE", help="file to draw")
     parser.add_argument("--together", action="store_true", help="one column for all folders")
     args = parser.parse_args(argv)
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"{option}: there is no picture to draw in; give --output")
     runs = evaluated(args.folders)
     if args.output:
-        picture(columns(runs, args.together), args.metrics or ["accuracy"], args.output)
+        picture(columns(runs, args.together), args.metrics or metrics(runs), args.output)
     print(table(runs))
     return 0
 
@@ -53,25 +54,40 @@ def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
 
 def table(runs: Sequence[RunFolder]) -> str:
     """Markdown; what every epsilon means stands in its row and below."""
-    rows, notes = [["settings", *HEAD]], dict[str, None]()
+    shown = metrics(runs)
+    rows, notes = [["settings", *head(shown)]], dict[str, None]()
     for run, title in zip(runs, titles(runs), strict=True):
         summary = run.results
         if summary.status != "complete":
             title += f" ({summary.status})"
-        rows += [[title, *cells(summary, name)] for name in summary.rounds]
+        rows += [[title, *cells(summary, name, shown)] for name in summary.rounds]
         notes |= dict.fromkeys(summary.privacy_notes)
     return markdown(rows, notes)
 
 
-def cells(summary: Summary, name: str) -> list[str]:
-    """An algorithm's line, below `HEAD`."""
+def metrics(runs: Sequence[RunFolder]) -> list[str]:
+    """Those that the runs show."""
+    return list(dict.fromkeys(run.results.metric for run in runs))
+
+
+def head(metrics: Sequence[str]) -> list[str]:
+    """A row of `cells`, named."""
+    pairs = [name for metric in metrics for name in (f"{metric}, last", "best")]
+    return ["algorithm", "rounds", *pairs, *EPSILONS]
+
+
+def cells(summary: Summary, name: str, metrics: Sequence[str]) -> list[str]:
+    """An algorithm's line, below `head`."""
     privacy = summary.privacy[name]
     third_party = privacy.certified["third_party"]
     return [
         NAMES.get(name, name),
         str(summary.rounds[name]),
-        percent(summary.accuracy.final[name]),
-        percent(summary.accuracy.best[name]),
+        *(
+            metric_cell(metric, of[name]) if metric in of[name] else "-"
+            for metric in metrics
+            for of in (summary.final, summary.best)
+        ),
         third_party.unit,
         f"{third_party.delta:.3g}",
         _claimed(privacy),
@@ -162,7 +178,8 @@ def picture(columns: dict[str, list[Curve]], metrics: Sequence[str], path: Path)
 
 def _metrics(runs: Sequence[RunFolder]) -> list[str]:
     lines = [line for run in runs for of in run.lines.values() for line in of]
-    return ["accuracy", "loss", *sorted({n for x in lines for n in x.diagnostics_not_private})]
+    own = dict.fromkeys(n for x in lines for n in x.metrics)
+    return [*own, *sorted({n for x in lines for n in x.diagnostics_not_private})]
 
 
 def draw(axes: Any, one: Curve, metric: str) -> None:

@@ -15,18 +15,22 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
+import jax
 import numpy as np
 
 import configs
+from experiments.stopping import Stopping, target
 from fedpriv.certification.certificate import Looked
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy
+from fedpriv.engine import measures
 from fedpriv.engine.simulate import Measure
 from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.models.networks import Model
+from fedpriv.models.score import Score
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.rounds.algorithm import Algorithm
 
@@ -136,6 +140,8 @@ class Run:
     """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
     every: int = 5
     """Rounds between evaluations on the test set."""
+    metric: str | None = None
+    """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
     stop_at_epsilon: float | None = None
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
     target_epsilon: float | None = None
@@ -144,6 +150,16 @@ class Run:
     """Whose view the epsilon is of that is shown, solved for and stopped at."""
     views: Literal["one", "all"] = "one"
     """The epsilons in the table: that of `view`, or `all`."""
+    stop_at: str | None = None
+    """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, on average over
+    the seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers
+    the test records."""
+    patience: int | None = None
+    """End each algorithm after so many evaluations whose mean metric (see metric) is no better than the best before."""
+    per_client: int | None = None
+    """Also evaluate so many clients, each on its own training records: mean, median and worst tenth. Not private."""
+    bound: float | None = None
+    """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
     output: Path | None = None
     """Run folder to make; by default runs/CONFIG-DATE-TIME."""
     data_dir: Path | None = None
@@ -157,6 +173,16 @@ class Run:
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
+        if self.patience is not None:
+            at_least_one(patience=self.patience)
+        if self.per_client is not None:
+            at_least_one(per_client=self.per_client)
+        if self.bound is not None and self.per_client is None:
+            raise ValueError(
+                f"bound: {self.bound} has no use without per_client; give --per-client"
+            )
+        if self.stop_at is not None:
+            target(self.stop_at)
         if self.seeds > MOST_SEEDS:
             raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
         for name in ("stop_at_epsilon", "target_epsilon"):
@@ -278,6 +304,40 @@ class Experiment:
     notes: tuple[str, ...] = ()
 
     @cached_property
+    def metrics(self) -> list[str]:
+        """Names of what the model's score gives; traces it.
+
+        Raises:
+          ValueError: it gives no numbers with names.
+        """
+        params = jax.eval_shape(self.model.init, jax.random.key(0))
+        return Score.of(self.model.score).names(params, self.test)
+
+    @property
+    def higher(self) -> tuple[str, ...]:
+        """Metrics that are better when higher, beside accuracies."""
+        return tuple(Score.of(self.model.score).higher)
+
+    def measured(self, config: Run) -> Measure | None:
+        """What `simulate` takes for further numbers of every evaluation."""
+        each = [self.measure()] if self.measure else []
+        if config.per_client is not None:
+            given = (config.per_client, config.metric, config.bound)
+            each.append(measures.per_client(self.model.score, *given))
+        return measures.together(*each) if each else None
+
+    def stopping(self, config: Run) -> Stopping | None:
+        """When to stop an algorithm before its last round, if the config says so.
+
+        Raises:
+          ValueError: the score has no such metric.
+        """
+        if config.stop_at is None and config.patience is None:
+            return None
+        given = (config.stop_at, config.patience, config.metric)
+        return Stopping.of(*given, self.metrics, self.higher)
+
+    @cached_property
     def ledger(self) -> Ledger:
         """With the shapes of the data."""
         return Ledger(self.entries, self.delta, self.model.init, self.notes)
@@ -352,8 +412,6 @@ def ledger_of(module: ModuleType, config: Run) -> Ledger:
 
 def strategy(layout: Layout) -> Strategy:
     """The layout with its defaults filled in; starts the backend."""
-    import jax
-
     from fedpriv.devices.layout import default
 
     standard = default()

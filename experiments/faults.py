@@ -1,4 +1,4 @@
-"""Planted faults: `python -m experiments.faults` prints what fedpriv, jax_privacy and Opacus say to each.
+"""python -m experiments.faults: planted faults, and what fedpriv, jax_privacy and Opacus say to each.
 
 As rows of a table: the error or warning, in its words, or the epsilon that is printed for the faulty program. fedpriv's
 programs are those of tests/test_faults.py. Opacus runs in an environment of its own (`environments`); all on a CPU.

@@ -10,6 +10,7 @@ import jax
 
 from experiments.config import Experiment
 from experiments.shared_jit import as_bytes
+from fedpriv.data.streaming import StreamedFederation
 
 
 class Interned:
@@ -26,6 +27,8 @@ class Interned:
         return replace(experiment, entries=entries, test=self._tree(experiment.test))
 
     def _tree(self, tree: Any) -> Any:
+        if isinstance(tree, StreamedFederation):  # its records stay on the host
+            return tree
         return jax.tree.map(self._one, tree)
 
     def _one(self, array: Any) -> Any:

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.show import epsilon_means, label, not_private, short, width, wrapped
+from experiments.remaining import OFTEN, SHORT, span
+from experiments.show import PROSE, brief, epsilon_means, label, not_private, short, width, wrapped
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.training_loop import Compiler
+from fedpriv.models.score import shown
 from fedpriv.privacy import Certificate, Claim
 
 
@@ -21,6 +23,11 @@ class Progress:
       certified: of so many rounds; unit, view, adjacency and delta stand in the heading alone.
       claim: the paper's of as many.
       solved: the noise that was found for it.
+      metric: to show, see `shown`.
+      others: algorithms that are trained after it.
+
+    Attributes:
+      done: rounds at the evaluation before.
     """
 
     def __init__(
@@ -30,8 +37,11 @@ class Progress:
         certified: Certificate,
         claim: Claim | None,
         solved: Mapping[str, Any],
+        metric: str | None = None,
+        others: int = 0,
     ):
-        self._name, self._rounds = label(algorithm), rounds
+        self._name, self._rounds, self._metric = label(algorithm), rounds, metric
+        self._others, self.done, self._forecast = others, 0, False
         self._private = not not_private([certified], claim)
         head = ", ".join(
             [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
@@ -54,7 +64,24 @@ class Progress:
 
     def update(self, e: Evaluation, so_far: Certificate) -> None:
         eps = f"eps {short(so_far.epsilon)}" if self._private else "not private"
-        self._show(f"accuracy {100 * e.accuracy.mean():.1f} % {eps}", e.round)
+        each = e.seconds / (e.round - self.done)
+        seconds, self.done = each * (self._rounds - e.round), e.round
+        whole = seconds + each * self._rounds * self._others
+        # A bar says what is left by itself.
+        left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
+        metric = shown([*e.metrics], self._metric)
+        self._show(f"{brief(metric, e.metrics[metric])} {eps}{left}", e.round)
+        if whole > OFTEN and self._others and not self._forecast:
+            self._note(
+                f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) cost as much"
+            )
+        self._forecast = True
+
+    def _note(self, text: str) -> None:
+        if self._bar is None:
+            _say(text)
+        else:
+            self._bar.write(text, file=sys.stderr)
 
     def _show(self, text: str, done: int) -> None:
         if self._bar is None:
@@ -72,7 +99,9 @@ class Progress:
 def _bar(name: str, rounds: int) -> Any:
     from tqdm import tqdm
 
-    return tqdm(total=rounds, desc=f"{name:<15}", unit="round", ncols=min(width(sys.stderr), 100))
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+    columns = min(width(sys.stderr), PROSE)
+    return tqdm(total=rounds, desc=f"{name:<15.20}", ncols=columns, bar_format=shape)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and accuracy.png."""
+"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and a picture."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Recorder:
         sinks: Sequence[Sink] = (),
     ):
         self.folder, self._config = folder, config
-        self._begun = Begun(name, plain(config))
+        self._begun = Begun(name, plain(config), higher=tuple(about.get("higher", ())))
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]
         self._earlier: dict[tuple[str, int], Line] = {}
@@ -176,12 +176,16 @@ class Recorder:
           remarks: its entries that only sweeps have.
         """
         done, entries = so_far(self._begun, self._lines, status), experiment.entries
-        spent = {n: min(self._spent(n, t, status), planned[n]) for n, t in done.rounds.items()}
+        stopped = self._stopped(histories, experiment, done.rounds)
+        planned = {n: planned[n] for n in done.rounds}
+        most = planned | {n: done.rounds[n] for n in stopped}  # nothing was trained after the stop
+        spent = {n: min(self._spent(n, t, status), most[n]) for n, t in done.rounds.items()}
         made = replace(
             done,
             algorithm_settings={n: {**entries[n].settings, **entries[n].solved} for n in spent},
             solved={n: dict(entries[n].solved) for n in spent if entries[n].solved},
-            rounds_planned={n: planned[n] for n in spent},
+            rounds_planned=planned,
+            stopped=stopped,
             privacy={n: Privacy(experiment.ledger, n).report(t) for n, t in spent.items()},
             privacy_notes=tuple(experiment.notes),
             compile_seconds={n: histories[n].compile_seconds for n in spent},
@@ -193,6 +197,14 @@ class Recorder:
         )
         _write(self.folder / SUMMARY, plain(made))
         return made
+
+    def _stopped(
+        self, histories: Mapping[str, History], experiment: Experiment, evaluated: Collection[str]
+    ) -> dict[str, str]:
+        """Why training ended, of the algorithms that a metric has ended."""
+        stopping = experiment.stopping(self._config)
+        why = {n: stopping.why(histories[n].evaluations) for n in evaluated} if stopping else {}
+        return {name: said for name, said in why.items() if said}
 
     def _spent(self, algorithm: str, done: int, status: str) -> int:
         """Rounds whose epsilon is spent: one that was cut short went on for up to `every` after its last evaluation.

@@ -10,7 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedpriv.engine.client_metrics import PREFIX
 from fedpriv.engine.history import Evaluation
+from fedpriv.models.score import best, shown
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -56,6 +58,7 @@ class Line:
     """A line of metrics.jsonl: an evaluation.
 
     Attributes:
+      metrics: of the score, on the test examples.
       uplink_mb_per_client, downlink_mb_per_client: megabytes (10^6 bytes) of all rounds so far, per client of the
         population, on average.
       traffic_mb_per_seed: "uplink" and "downlink", one value per seed.
@@ -66,8 +69,7 @@ class Line:
 
     algorithm: str
     round: int
-    accuracy: Spread
-    loss: Spread
+    metrics: dict[str, Spread]
     uplink_mb_per_client: float
     downlink_mb_per_client: float
     traffic_mb_per_seed: dict[str, tuple[float, ...]]
@@ -83,8 +85,7 @@ class Line:
         return cls(
             algorithm,
             e.round,
-            Spread.of(e.accuracy),
-            Spread.of(e.loss),
+            {name: Spread.of(values) for name, values in e.metrics.items()},
             float(np.mean(e.uplink_mb)),
             float(np.mean(e.downlink_mb)),
             {name: tuple(values.tolist()) for name, values in traffic.items()},
@@ -93,13 +94,20 @@ class Line:
             e.seconds,
         )
 
+    def __post_init__(self) -> None:
+        if not self.metrics:
+            raise ValueError("metrics: is empty")
+
+    @property
+    def seeds(self) -> int:
+        return len(next(iter(self.metrics.values())).per_seed)
+
     def evaluation(self) -> Evaluation:
         """What `of` was given, with the numbers as `simulate` gave them; measures are among the diagnostics."""
         precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
         return Evaluation(
             self.round,
-            np.array(self.accuracy.per_seed, precision),
-            np.array(self.loss.per_seed, precision),
+            {name: np.array(s.per_seed, precision) for name, s in self.metrics.items()},
             np.array(self.traffic_mb_per_seed["uplink"], float),
             np.array(self.traffic_mb_per_seed["downlink"], float),
             {
@@ -110,9 +118,8 @@ class Line:
         )
 
     def metric(self, name: str) -> Spread | None:
-        """ "accuracy", "loss" or a diagnostic; None where there is no such."""
-        named = {"accuracy": self.accuracy, "loss": self.loss}
-        return named.get(name) or self.diagnostics_not_private.get(name)
+        """Of the score, or a diagnostic; None where there is no such."""
+        return self.metrics.get(name) or self.diagnostics_not_private.get(name)
 
 
 @dataclass(frozen=True)
@@ -138,14 +145,6 @@ def _check_views(*numbers: Certificate | Claim | None) -> None:
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """By algorithm: the best over the evaluations, each seed's own, and the last."""
-
-    best: dict[str, Spread]
-    final: dict[str, Spread]
-
-
-@dataclass(frozen=True)
 class Summary:
     """summary.json; mappings from rounds on are by algorithm.
 
@@ -153,8 +152,12 @@ class Summary:
       status: "complete", "interrupted", "failed: ..." or "diverged: ...".
       rounds: that were evaluated; algorithms without an evaluation are not there.
       rounds_planned: that were to be trained; algorithms of which that is not known are not there.
+      metric: of the score, the one to show.
+      best, final: by metric; the best over the evaluations, each seed's own, and the last.
       diverged: what sweeps say of algorithms that did.
+      stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
+      per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
       solved: the noise that `target_epsilon` found, in the config's fields.
     """
 
@@ -164,7 +167,9 @@ class Summary:
     status: str
     rounds: dict[str, int]
     rounds_planned: dict[str, int]
-    accuracy: Accuracy
+    metric: str
+    best: dict[str, dict[str, Spread]]
+    final: dict[str, dict[str, Spread]]
     uplink_mb_per_client: dict[str, float]
     downlink_mb_per_client: dict[str, float]
     privacy: dict[str, Report]
@@ -177,18 +182,19 @@ class Summary:
     resumed: tuple[dict[str, Any], ...] = ()
     diverged: dict[str, str] = field(default_factory=dict)
     reused_from: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    per_client_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parts: dict[str, dict[str, Any]] = {
-            "best": self.accuracy.best,
-            "final": self.accuracy.final,
-        }
-        names = ("uplink_mb_per_client", "downlink_mb_per_client", "privacy")
-        names += ("rounds_per_second", "compile_seconds")
-        for name, part in [*parts.items(), *((n, getattr(self, n)) for n in names)]:
-            if missing := sorted(set(self.rounds) - set(part)):
+        names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
+        for name in (*names, "rounds_per_second", "compile_seconds"):
+            if missing := sorted(set(self.rounds) - set(getattr(self, name))):
                 raise ValueError(f"{name}: lacks {', '.join(missing)}")
+        for name in ("best", "final"):
+            for algorithm, spreads in getattr(self, name).items():
+                if self.metric not in spreads:
+                    raise ValueError(f"{name}.{algorithm}: lacks {self.metric}, the metric")
 
     @property
     def ended(self) -> bool:
@@ -215,18 +221,23 @@ class Resumption:
 
 @dataclass(frozen=True)
 class Begun:
-    """config.json: the config's name and fields, and where the run was begun, which the point of a sweep leaves out."""
+    """config.json: the config's name and fields, and where the run was begun, which the point of a sweep leaves out.
+
+    Attributes:
+      higher: metrics that are better when higher, beside accuracies.
+    """
 
     config: str
     settings: dict[str, Any]
     environment: Environment | None = None
     resumed: tuple[Resumption, ...] = ()
+    higher: tuple[str, ...] = ()
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
     """What evaluations alone say: the certificates are for a third party, what was planned is not known."""
     last = {name: of[-1] for name, of in lines.items() if of}
-    accuracy = {n: np.array([line.accuracy.per_seed for line in lines[n]]) for n in last}
+    names = list(next(iter(last.values())).metrics) if last else []
     seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
     rounds = {name: line.round for name, line in last.items()}
     return Summary(
@@ -236,23 +247,36 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         status,
         rounds,
         {},
-        Accuracy(
-            {name: Spread.of(each.max(0)) for name, each in accuracy.items()},
-            {name: line.accuracy for name, line in last.items()},
-        ),
+        shown(names, begun.settings.get("metric")) if names else "",
+        {name: {metric: _best(begun, lines[name], metric) for metric in names} for name in last},
+        {name: line.metrics for name, line in last.items()},
         {name: line.uplink_mb_per_client for name, line in last.items()},
         {name: line.downlink_mb_per_client for name, line in last.items()},
         {name: _report(line) for name, line in last.items()},
         (),
         {
-            name: rounds[name] * each.shape[1] / seconds[name] if seconds[name] else math.nan
-            for name, each in accuracy.items()
+            name: rounds[name] * line.seeds / seconds[name] if seconds[name] else math.nan
+            for name, line in last.items()
         },
         dict.fromkeys(last),
         {},
         {},
         None,
+        per_client_not_private=_per_client(last),
     )
+
+
+def _per_client(last: Mapping[str, Line]) -> dict[str, dict[str, Spread]]:
+    found = {
+        name: {k: s for k, s in line.diagnostics_not_private.items() if k.startswith(PREFIX)}
+        for name, line in last.items()
+    }
+    return {name: spreads for name, spreads in found.items() if spreads}
+
+
+def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
+    each = np.array([line.metrics[metric].per_seed for line in lines])
+    return Spread.of(best(each, metric, begun.higher))
 
 
 def _report(line: Line) -> Report:

@@ -16,6 +16,7 @@ from experiments.config import Run
 from experiments.plain import flat, plain
 from experiments.records import Line
 from experiments.runs import read_lines
+from experiments.stopping import Stopping
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 from fedpriv.models.kept_model import is_kept
@@ -41,21 +42,26 @@ class Earlier(NamedTuple):
     about: dict[str, Any]
     lines: list[Line]
 
-    def finished(self, planned: Mapping[str, int], models: bool) -> dict[str, History]:
+    def finished(
+        self, planned: Mapping[str, int], models: bool, stopping: Stopping | None = None
+    ) -> dict[str, History]:
         """Of the algorithms that were trained to their end, the first ones of the run.
 
         Args:
           models: whether one whose models are not there is to be trained on from its last checkpoint.
+          stopping: what may have ended one early.
         """
         found: dict[str, History] = {}
         for name, rounds in planned.items():
             own = [line for line in self.lines if line.algorithm == name]
             every = self.config.every
-            if [line.round for line in own] != [*range(every, rounds, every), rounds]:
-                break
             if models and not all(is_kept(self.folder, name, s) for s in range(self.config.seeds)):
                 break
             evaluations = [line.evaluation() for line in own]
+            done, every_one = [e.round for e in evaluations], [*range(every, rounds, every), rounds]
+            early = stopping and stopping.why(evaluations)
+            if done != every_one[: len(done) if early else None]:
+                break
             found[name] = History(tuple(range(self.config.seeds)), evaluations)
         return found
 

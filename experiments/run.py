@@ -23,6 +23,7 @@ from experiments import budget, compilation_cache, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
     Parser,
+    checked,
     command,
     config_name,
     explained,
@@ -44,6 +45,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.devices.layout import split_cpu
 from fedpriv.models.kept_model import model_folder
+from fedpriv.models.score import shown
 
 
 @command
@@ -131,7 +133,7 @@ def run(
     except KeyboardInterrupt:
         said, code = "interrupted", 130
     else:
-        with kept:
+        with kept, checked():
             return train(job)
     if joined.first:
         print(f"error: {said}", file=sys.stderr)
@@ -169,9 +171,9 @@ def prepared(
         experiment = built(module, config, noise, Interned())
         planned = budget.planned_rounds(experiment.ledger, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
-        about |= {"noise": noise}
+        about |= {"noise": noise, "higher": list(experiment.higher)}
         if found:
-            finished = found.finished(planned, config.keep_model)
+            finished = found.finished(planned, config.keep_model, experiment.stopping(config))
             about, warning = resume.resumed(found, about["environment"], finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
@@ -217,16 +219,22 @@ def built(
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
     experiment = budget.made(lambda own: interned.experiment(module.build(own)), config, noise)
-    check(experiment)
+    check(experiment, config)
     budget.check_reached(experiment.ledger, config, noise)
     return experiment
 
 
-def check(experiment: Experiment) -> None:
-    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing."""
+def check(experiment: Experiment, config: Run) -> None:
+    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
+
+    Raises:
+      ValueError: it is refused, or the score gives no numbers, or not a metric that is wanted.
+    """
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.looked(name)
+    shown(experiment.metrics, config.metric)
+    experiment.stopping(config)
 
 
 if __name__ == "__main__":

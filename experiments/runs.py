@@ -122,7 +122,7 @@ def read_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Line], str
 
 
 def _check_seeds(lines: Sequence[Line]) -> None:
-    first, last = (len(line.accuracy.per_seed) for line in (lines[0], lines[-1]))
+    first, last = (line.seeds for line in (lines[0], lines[-1]))
     if first != last:
         raise ValueError(f"{last} seeds, {first} before")
 

@@ -15,7 +15,7 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    spreads = {name: record[name] for name in ("accuracy", "loss")}
+    spreads = dict(record["metrics"])
     diagnostics = record["diagnostics_not_private"].items()
     spreads |= {f"diagnostics_not_private/{name}": spread for name, spread in diagnostics}
     for name, spread in spreads.items():

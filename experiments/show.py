@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,7 +14,9 @@ import numpy as np
 
 from experiments.files import replacing
 from experiments.records import Report, Spread, Summary
+from fedpriv.engine.client_metrics import labelled
 from fedpriv.engine.history import History
+from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
 NAMES = {
@@ -53,9 +55,10 @@ NAMES = {
 WEAK = 10.0  # beyond it an epsilon has a word beside it
 
 
-DROPPED = ("rounds/s", "MB down", "best acc.", "MB up")
+DROPPED = ("rounds/s", "MB down", "best", "MB up")
 """Columns that a narrow terminal does not get, the first of these first."""
 LONGEST = 32  # of an algorithm's name, in characters
+LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
 PROSE = 100  # characters of a line that is read, however wide the terminal
 
@@ -79,14 +82,32 @@ def wrapped(text: str, most: int) -> str:
 def table(summary: Summary, most: int = PROSE) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
     views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
-    header = ["algorithm", "best acc.", "final acc.", *(views if len(views) > 1 else ["eps"])]
+    header = ["algorithm", *(f"{which} {heading(summary.metric)}" for which in ("best", "final"))]
+    header += views if len(views) > 1 else ["eps"]
     header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
     rows, left_out = _fitting(rows, most)
     legend = _legend(summary, views)
     if left_out:
         legend.append(f"not shown, as the terminal is narrow: {', '.join(left_out)} (summary.json)")
-    return "\n".join([*columns(rows), "", *(wrapped(line, most) for line in legend)])
+    below = [*(wrapped(line, most) for line in legend)]
+    return "\n".join([*columns(rows), "", *_per_client(summary, most), *below])
+
+
+def _per_client(summary: Summary, most: int) -> list[str]:
+    """A second table, where single clients were evaluated."""
+    found = summary.per_client_not_private
+    if not found:
+        return []
+    metric, names = labelled(next(iter(found.values())))
+    rows = [["algorithm", *names]]
+    for algorithm, spreads in found.items():
+        rows.append([label(algorithm), *(number(spreads[name]) for name in names.values())])
+    about = (
+        f"{metric} of single clients on their own training records, after the last round; worst decile: mean of the "
+        "tenth that fares worst; not private: no epsilon covers publishing these numbers"
+    )
+    return [*columns(rows), "", wrapped(about, most), ""]
 
 
 def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
@@ -95,9 +116,9 @@ def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[st
     for name in DROPPED:
         if max(map(len, columns(rows))) <= most:
             break
-        at = rows[0].index(name)
+        at = next(i for i, head in enumerate(rows[0]) if head.startswith(name))
+        left_out.append(rows[0][at])
         rows = [row[:at] + row[at + 1 :] for row in rows]
-        left_out.append(name)
     return rows, left_out
 
 
@@ -115,8 +136,8 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     solved = list(summary.solved.get(name, {}).values())
     return [
         label(name),
-        percent(summary.accuracy.best[name]),
-        percent(summary.accuracy.final[name]),
+        metric_cell(summary.metric, summary.best[name]),
+        metric_cell(summary.metric, summary.final[name]),
         *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
         *([f"{solved[0]:.4g}" if solved else "-"] if summary.solved else []),
         f"{summary.uplink_mb_per_client[name]:.4g}",
@@ -151,12 +172,12 @@ def claimed(privacy: Report) -> str:
 
 def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     """Unit, view, adjacency and delta of every epsilon in the table, once; what is longer is elsewhere."""
-    reports = summary.privacy
-    seeds = len(next(iter(summary.accuracy.best.values())).per_seed)
+    reports, metric = summary.privacy, summary.metric
+    seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     lines = [
-        f"accuracy: %, on the test set, mean +- standard deviation over {seeds} seed(s); best: over the evaluations, "
-        "chosen on the test set, as papers do; MB: of the run, per client of the population; rounds/s: of all seeds "
-        "together, without compilation"
+        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, mean +- standard deviation over {seeds} seed(s); "
+        "best: over the evaluations, chosen on the test set, as papers do; MB: of the run, per client of the "
+        "population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}
     for name, of in reports.items():
@@ -215,11 +236,16 @@ def _solved(summary: Summary) -> list[str]:
 
 
 def _unfinished(summary: Summary) -> list[str]:
-    """Which algorithms were not trained to their end, and what their epsilons count."""
-    lines = []
+    """Which algorithms were not trained to their end, why, and what their epsilons count."""
+    lines = [f"{label(name)} {why}" for name, why in summary.stopped.items()]
+    if lines:
+        lines.append(
+            "stopped by the test set: its metrics are optimistic; epsilon counts the rounds trained, and covers none "
+            "of the test records"
+        )
     for name, done in summary.rounds.items():
         planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
-        if done < planned:
+        if done < planned and name not in summary.stopped:
             line = f"not to the end: {label(name)} {done} of {planned} rounds"
             lines.append(f"{line}; its {counted(done, spent)}")
     return lines
@@ -249,6 +275,27 @@ def _stopped(summary: Summary) -> list[str]:
             text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
         lines.append(f"stop at certified eps {budget:g} ({view}): {label(name)} {text}")
     return lines
+
+
+def heading(metric: str) -> str:
+    """In a table's head."""
+    return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
+
+
+def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
+    """Mean and deviation of a metric, a fraction's in percent."""
+    s = spreads[metric]
+    return percent(s) if is_fraction(metric) else number(s)
+
+
+def brief(metric: str, values: np.ndarray) -> str:
+    """A metric while training: its mean over the seeds."""
+    mean = values.mean()
+    return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
+
+
+def number(s: Spread) -> str:
+    return f"{s.mean:.4g}" + ("" if s.std is None else f" +- {s.std:.2g}")
 
 
 def percent(s: Spread) -> str:
@@ -285,8 +332,8 @@ def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) 
         axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
 
 
-def picture(histories: dict[str, History], path: Path) -> None:
-    """Test accuracy by round and by uplink: mean over the seeds, band of one standard deviation."""
+def picture(histories: dict[str, History], metric: str, path: Path) -> None:
+    """A metric on the test set by round and by uplink: mean over the seeds, band of one standard deviation."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -295,10 +342,10 @@ def picture(histories: dict[str, History], path: Path) -> None:
     by_round, by_uplink = figure.subplots(1, 2, sharey=True)
     for name, history in histories.items():
         if history.evaluations:
-            accuracy, label = [Spread.of(each) for each in history.accuracy], NAMES.get(name, name)
-            curve(by_round, history.rounds, accuracy, label=label)
-            curve(by_uplink, history.uplink_mb.mean(1), accuracy)
-    by_round.set(xlabel="round", ylabel="test accuracy")
+            values = [Spread.of(each) for each in history.metric(metric)]
+            curve(by_round, history.rounds, values, label=NAMES.get(name, name))
+            curve(by_uplink, history.uplink_mb.mean(1), values)
+    by_round.set(xlabel="round", ylabel=f"test {metric}")
     by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
     if by_round.lines:
         by_round.legend()

@@ -1,4 +1,4 @@
-"""python -m experiments.sweep [CONFIG] --grid field=a,b,c ... [--field value ...] [--output DIR] [--json]: many runs.
+"""python -m experiments.sweep [CONFIG] --grid F=a,b ... [--field value ...] [--output DIR] [--json]: a grid of runs.
 
 Every point of the grid (the product of all --grid) is a run folder under DIR, as experiments.run leaves it. Points
 whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
@@ -21,12 +21,22 @@ from typing import Any, NamedTuple
 
 from experiments import budget, compilation_cache, ending, sweep_table
 from experiments import config as configuration
-from experiments.command_line import command, config_name, listing, one_line, own_options, parse
+from experiments.command_line import (
+    checked,
+    command,
+    config_name,
+    listing,
+    one_line,
+    own_options,
+    parse,
+)
+from experiments.config import Experiment
 from experiments.interned import Interned
 from experiments.plain import plain
 from experiments.run import built
 from experiments.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.sweep_train import Prepared, Sweep
+from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
 
@@ -75,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"sweep folder: {folder}", file=sys.stderr)
     sweep = Sweep(name, folder)
     try:
-        _train(sweep, planned.ready, folder)
+        with checked():
+            _train(sweep, planned.ready, folder)
         _report(folder, planned, sweep, options.json)
     except KeyboardInterrupt:
         return _interrupted(folder)
@@ -157,12 +168,22 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
             strategy = configuration.strategy(point.config.layout)
             noise = budget.solved(module, point.config)
             experiment = built(module, point.config, noise, interned)
+            _require_in_memory(experiment)
             planned = budget.planned_rounds(experiment.ledger, point.config)
         except (ValueError, OSError) as error:
             at = ValueError(f"{one_line(error)} (at {point.title})")
             raise at.with_traceback(error.__traceback__) from None
         ready.append(Prepared(point, strategy, experiment, planned, noise))
     return ready
+
+
+def _require_in_memory(experiment: Experiment) -> None:
+    for name, entry in experiment.entries.items():
+        if any(isinstance(federation, StreamedFederation) for federation in entry.federations):
+            raise ValueError(
+                f"federation: {name} trains on a StreamedFederation, which a sweep cannot compile for; give a "
+                "Federation in memory, or run the points one by one with experiments.run"
+            )
 
 
 def _train(sweep: Sweep, ready: list[Prepared], folder: Path) -> None:

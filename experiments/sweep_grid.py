@@ -17,7 +17,7 @@ from experiments.plain import flat, plain
 from experiments.resume import fixed, how_ended, summary_of
 from fedpriv.engine.checkpoint import differences
 
-PARTS = ("rounds", "accuracy", "privacy", "versions", "diverged", "reused_from")
+PARTS = ("rounds", "best", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
 UNFINISHED = "sweep.json.unfinished"  # as `replacing` calls it
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import HEAD, cells
+from experiments.compare import cells, head
 from experiments.plain import plain
 from experiments.records import Summary
 from experiments.runs import read
@@ -18,9 +18,9 @@ from experiments.sweep_grid import Point
 from fedpriv.privacy import VIEWS
 
 NOTES = (
-    "accuracy on the test set in %: mean +- standard deviation over the seeds; best over the evaluations, chosen on "
-    "the test set as papers do",
-    "every epsilon is of ONE model released alone: choosing among the points by their accuracy is not covered",
+    "metrics on the test set, accuracies in %: mean +- standard deviation over the seeds; best over the evaluations, "
+    "chosen on the test set as papers do",
+    "every epsilon is of ONE model released alone: choosing among the points by a metric is not covered",
 )
 
 
@@ -32,11 +32,11 @@ def summaries(folder: Path, points: Sequence[Point]) -> list[tuple[Point, Summar
 def markdown(found: Sequence[tuple[Point, Summary]]) -> str:
     """The table, and what its epsilons assume."""
     swept = list(found[0][0].values)
-    head = [*swept, *HEAD]
-    rows, notes = [head], dict.fromkeys(NOTES)
+    metrics = list(dict.fromkeys(summary.metric for _, summary in found if summary.metric))
+    rows, notes = [[*swept, *head(metrics)]], dict.fromkeys(NOTES)
     for point, summary in found:
         for name in algorithms(summary):
-            rows.append([*point.values.values(), *_cells(summary, name)])
+            rows.append([*point.values.values(), *_cells(summary, name, metrics)])
         notes |= dict.fromkeys(summary.privacy_notes)
         if summary.diverged:
             notes[f"{point.title}: {summary.status}"] = None
@@ -65,32 +65,37 @@ def algorithms(summary: Summary) -> list[str]:
     return list(dict.fromkeys([*summary.rounds, *summary.diverged]))
 
 
-def _cells(summary: Summary, name: str) -> list[str]:
+def _cells(summary: Summary, name: str, metrics: Sequence[str]) -> list[str]:
     if name not in summary.rounds:
-        return [NAMES.get(name, name), "0", "diverged", *["-"] * (len(HEAD) - 3)]
-    label, rounds, last, *others = cells(summary, name)
+        return [NAMES.get(name, name), "0", "diverged", *["-"] * (len(head(metrics)) - 3)]
+    label, rounds, last, *others = cells(summary, name, metrics)
     last += " (diverged)" if name in summary.diverged else ""
     return [label, rounds, last, *others]
 
 
 def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
     """A flat record per point and algorithm; None where there is no number."""
+    metrics = list(
+        dict.fromkeys(m for _, summary in found for of in summary.final.values() for m in of)
+    )
     return [
-        {**point.values, **_record(summary, name), "folder": point.name}
+        {**point.values, **_record(summary, name, metrics), "folder": point.name}
         for point, summary in found
         for name in algorithms(summary)
     ]
 
 
-def _record(summary: Summary, name: str) -> dict[str, Any]:
+def _record(summary: Summary, name: str, metrics: Sequence[str]) -> dict[str, Any]:
     record: dict[str, Any] = {
         "algorithm": name,
         "status": "diverged" if name in summary.diverged else "complete",
         "rounds": summary.rounds.get(name, 0),
     }
-    for which, spreads in (("final", summary.accuracy.final), ("best", summary.accuracy.best)):
-        for part in ("mean", "std"):
-            record[f"accuracy_{which}_{part}"] = plain(getattr(spreads.get(name), part, None))
+    for metric in metrics:
+        for which, spreads in (("final", summary.final), ("best", summary.best)):
+            for part in ("mean", "std"):
+                of = spreads.get(name, {}).get(metric)
+                record[f"{metric}_{which}_{part}"] = plain(getattr(of, part, None))
     privacy = summary.privacy.get(name)
     epsilons: dict[str, Any] = {"claimed": privacy and privacy.claimed}
     epsilons |= {f"certified_{v}": privacy and privacy.certified.get(v) for v in VIEWS}

@@ -90,14 +90,8 @@ class Sweep:
             program, args = self._traced(algorithm, prepared, strategy)
             digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
             config = prepared.point.config
-            key = (
-                id(program.family),
-                program.identity,
-                digest,
-                config.rounds,
-                config.every,
-                config.keep_model,
-            )
+            key = (id(program.family), program.identity, digest, config.rounds, config.every)
+            key += (config.keep_model, prepared.experiment.stopping(config))
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
         self.seconds += time.perf_counter() - began
 
@@ -137,7 +131,7 @@ class Sweep:
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared(self._folder / point.name)
-        about = {"noise": prepared.noise}
+        about = {"noise": prepared.noise, "higher": list(experiment.higher)}
         recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}

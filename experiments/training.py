@@ -109,7 +109,7 @@ def _finish(
         with ending.undisturbed():
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
         if summary.rounds:
-            picture(histories, recorder.folder / "accuracy.png")
+            picture(histories, summary.metric, recorder.folder / f"{summary.metric}.png")
     except KeyboardInterrupt:
         problems, code = problems or ["interrupted"], code or 130
     except OSError as error:
@@ -184,6 +184,7 @@ def train_one(
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
+    stopping = experiment.stopping(config)
     progress = None
     if recorder:
         progress = Progress(
@@ -192,6 +193,8 @@ def train_one(
             privacy.certificate(config.rounds, config.view),
             privacy.claim(config.rounds),
             experiment.entries[algorithm].solved,
+            config.metric,
+            len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
         )
         options["compiler"] = progress.timed(options.get("compiler", compiled))
 
@@ -199,18 +202,21 @@ def train_one(
         if progress:
             progress.update(e, privacy.certificate(e.round, config.view))
 
-    def on_evaluation(e: Evaluation) -> None:
+    def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
         if joined:
             joined.meet()
+        return bool(stopping and stopping.why(history.evaluations))
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
         history.evaluations.extend(evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
+        if progress and len(evaluations) > 1:
+            progress.done = evaluations[-2].round
         show(evaluations[-1])
 
     options |= {"on_evaluation": on_evaluation}
@@ -244,6 +250,6 @@ def simulated(
         every=config.every,
         seeds=range(config.seeds),
         strategy=strategy,
-        measure=experiment.measure and experiment.measure(),
+        measure=experiment.measured(config),
         **options,
     )

@@ -25,6 +25,7 @@ from experiments import config as configuration
 from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run, positive
 from experiments.plain import plain
+from experiments.remaining import Remaining
 from experiments.run import check
 from experiments.training import simulated
 from fedpriv.data.datasets import Dataset
@@ -108,10 +109,14 @@ def tune(
     parts = list(_folds(module.load(config), folds))
     smaller = replace(config, records=config.training_records)  # a fifth of which is the fold
     found: dict[str, dict[float, float | None]] = {name: {} for name in config.algorithms}
+    remaining = Remaining("trainings", len(values) * len(config.algorithms) * folds)
     for value in values:
         for name in config.algorithms:
             one = replace(smaller, algorithms=(name,), eta_0=value)
-            each = [_accuracy(module, one, part, strategy) for part in parts]
+            each = []
+            for part in parts:
+                each.append(_accuracy(module, one, part, strategy))
+                remaining.advance()
             known = [a for a in each if a is not None]
             found[name][value] = statistics.mean(known) if len(known) == folds else None
             print(f"{name}, eta_0 = {value:g}: {_percent(found[name][value])}", file=sys.stderr)
@@ -137,7 +142,7 @@ def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
 def _accuracy(module: ModuleType, config: Run, data: Dataset, strategy: Strategy) -> float | None:
     """At the last round, the mean over seeds."""
     experiment = module.on(config, data)
-    check(experiment)
+    check(experiment, config)
     (name,) = experiment.entries
     try:
         once = replace(config, every=config.rounds)

@@ -30,7 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if not 0 <= args.accuracy <= 1:
         raise ValueError(f"--accuracy: {args.accuracy} is not in [0, 1]")
-    print(table(evaluated(args.folders), args.accuracy))
+    runs = evaluated(args.folders)
+    if lacking := [
+        run for run in runs if not all("accuracy" in x for x in run.results.best.values())
+    ]:
+        raise ValueError(f"FOLDER: {lacking[0].path} has no accuracy; leave it out")
+    print(table(runs, args.accuracy))
     return 0
 
 
@@ -67,7 +72,7 @@ def uploads_until(run: RunFolder, name: str, accuracy: float) -> tuple[int, floa
         exchanges = line.diagnostics_not_private["exchanges"].mean
         sent += run.settings["cohort"] * rounds * (exchanges + 1)  # (27)
         before = line.round
-        if line.accuracy.mean >= accuracy:
+        if line.metrics["accuracy"].mean >= accuracy:
             return before, sent, True
     return before, sent, False
 

@@ -18,6 +18,7 @@ from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.compression import quantization
 from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd
+from fedpriv.core.random_losses import with_keys
 from fedpriv.core.trees import dimension
 from fedpriv.data import datasets, partition
 from fedpriv.data.client_files import write_clients
@@ -25,7 +26,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, split_cpu
-from fedpriv.engine import heterogeneity as measures
+from fedpriv.engine import measures
 from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
@@ -159,6 +160,7 @@ __all__ = [
     "unprotected",
     "wavelet",
     "wavelet_mechanism",
+    "with_keys",
     "with_replacement",
     "write_clients",
 ]

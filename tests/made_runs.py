@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments import config as configuration
-from experiments.records import Accuracy, Begun, Epsilons, Line, Spread, Summary
+from experiments.records import Begun, Epsilons, Line, Spread, Summary
 from experiments.reproduce.item import Training
 from experiments.runs import RunFolder
 from fedpriv.privacy import Certificate
@@ -39,8 +39,7 @@ def run_folder(
         Line(
             name,
             int(t),
-            Spread.of(at),
-            Spread.of(1 - at),
+            {"accuracy": Spread.of(at), "loss": Spread.of(1 - at)},
             *(mb, 0.0, {}),
             Epsilons(None, NOTHING),
             *(others, 0.0),
@@ -48,7 +47,7 @@ def run_folder(
         for t, at, mb in zip(rounds, seeds, sent, strict=True)
     ]
     ended = {"best": seeds.max(0), "final": seeds[-1]} if lines else {}
-    said = {which: {name: Spread.of(x)} for which, x in ended.items()}
+    said = {which: {name: {"accuracy": Spread.of(x)}} for which, x in ended.items()}
     settings = {"cohort": 20, "seeds": work.seeds, **work.settings}
     summary = Summary(
         config=work.config,
@@ -57,7 +56,9 @@ def run_folder(
         status=status,
         rounds={name: work.rounds} if lines else {},
         rounds_planned={name: work.rounds},
-        accuracy=Accuracy(said.get("best", {}), said.get("final", {})),
+        metric="accuracy",
+        best=said.get("best", {}),
+        final=said.get("final", {}),
         uplink_mb_per_client={name: sent[-1]} if lines else {},
         downlink_mb_per_client={name: 0.0},
         privacy={name: None} if lines else {},

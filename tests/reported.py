@@ -48,8 +48,10 @@ def _evaluation(name, t, seeds, rng):
     up = np.full(seeds, 0.01 * t * (0.1 if name in ("top_k", "rand_k") else 1))
     return Evaluation(
         round=t,
-        accuracy=rng.uniform(0.3, 0.9, seeds),
-        loss=rng.uniform(0.2, 2, seeds),
+        metrics={
+            "accuracy": rng.uniform(0.3, 0.9, seeds),
+            "loss": rng.uniform(0.2, 2, seeds),
+        },
         uplink_mb=up,
         downlink_mb=np.full(seeds, 0.02 * t),
         diagnostics={"mean_update_norm": rng.uniform(1, 2, seeds)},

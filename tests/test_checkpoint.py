@@ -33,7 +33,7 @@ ODD, SCAFFOLD = odd(FED_AVG), fp.dp_scaffold(STEPS, sampler=POISSON)
 
 
 def score(params, example):
-    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+    return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
 def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **options):
@@ -255,12 +255,16 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(damage, whole, folder
     assert rounds_in(folder) == [6, 7]
     assert len(said) == (damage is not unfinished)
     assert all("checkpoint of round 4" in line and "\n" not in line for line in said)
+    assert all(line.endswith("the one before it is taken") for line in said)
 
 
 def test_without_any_that_can_be_read_it_begins_anew(whole, folder):
     (folder / "2.npz").unlink()
     truncate(folder)
-    with pytest.warns(UserWarning, match=r"checkpoint of round 4 in .* cannot be read"):
+    said = (
+        r"checkpoint of round 4 in .* cannot be read .*; there is none before it: this begins again"
+    )
+    with pytest.warns(UserWarning, match=said):
         history, called = run(folder=folder)
     assert called == [2, 4, 6, 7]
     assert_same(history, whole)

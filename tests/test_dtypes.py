@@ -128,7 +128,7 @@ def test_a_round_of_a_model_of_64_bits(name):
 @pytest.mark.parametrize(("kind", "x64"), [("bfloat16", False), ("float32", True)])
 def test_a_run(kind, x64):
     def score(params, example):
-        return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+        return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
     test = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
     with jax.enable_x64(x64):

@@ -15,10 +15,10 @@ def test_evaluation_of_any_number_of_examples(count, batch_size):
 
     def score(params, example):
         s = jnp.sum(example["x"]) * params
-        return {"correct": s > 4.5, "loss": jnp.log(s), "weight": s / s}
+        return {"accuracy": s > 4.5, "loss": jnp.log(s), "weight": s / s}
 
     found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size))(x)
     s = x.astype(np.float64).sum(1)
     assert found["weight"] == count
-    assert found["correct"] == np.sum(s > 4.5)
+    assert found["accuracy"] == np.sum(s > 4.5)
     np.testing.assert_allclose(found["loss"], np.log(s).sum(), rtol=1e-5)

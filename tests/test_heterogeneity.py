@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from small import gradient, records, regression, squared, start, vector
 
+import fedpriv as fp
 from fedpriv import ModelState, everyone, fed_avg, full_batch, measures, simulate
 from fedpriv.devices.layout import Strategy
 
@@ -54,6 +55,20 @@ def test_minimum_of_least_squares():
     assert jnp.zeros(1).dtype == jnp.float32  # double precision was for this alone
 
 
+@pytest.mark.slow
+def test_the_minimum_of_large_data_is_found_without_a_word(capfd):
+    """With the data as constants XLA says on standard error how long it takes to compute with them."""
+    rng, n = np.random.default_rng(0), 400_000
+    features = rng.normal(size=(n, 4)).astype(np.float32)
+    examples = {"image": features, "label": rng.integers(0, 2, n).astype(np.int32)}
+    rows = np.array_split(np.arange(n), 100)
+    federation = fp.Federation.from_arrays(examples, rows, num_classes=2)
+    model = fp.models.classifier(fp.models.LogisticRegression(2), (4,))
+    params = model.init(jax.random.key(0))
+    assert 0.69 < measures.minimum_of(model.loss, params, federation, 1e-3) < np.log(2)
+    assert capfd.readouterr().err == ""
+
+
 def test_it_is_measured_at_every_evaluation():
     import optax
 
@@ -62,7 +77,7 @@ def test_it_is_measured_at_every_evaluation():
     )
 
     def score(params, example):
-        return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+        return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
     history = simulate(
         algorithm,

@@ -2,15 +2,25 @@
 
 from functools import partial
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import assert_close, classification, filled
+from small import assert_close, assert_identical, assert_uniform, classification, filled
 
-from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
+from fedpriv import (
+    Strategy,
+    everyone,
+    fed_avg,
+    full_batch,
+    load_model,
+    models,
+    save_model,
+    simulate,
+)
 from fedpriv.core.trees import as_float, dimension
 from fedpriv.devices.layout import use
 
@@ -55,9 +65,7 @@ def test_scores_of_the_papers_cnns_have_no_axes(make):
     example = {"image": image, "label": jnp.int32(3)}
     assert jax.eval_shape(model.loss, params, example).shape == ()
     score = jax.eval_shape(model.score, params, example)
-    assert {name: s.shape for name, s in score.items()} == dict.fromkeys(
-        ("correct", "loss", "weight"), ()
-    )
+    assert {name: s.shape for name, s in score.items()} == dict.fromkeys(("accuracy", "loss"), ())
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +105,8 @@ def test_score(tiny_cnn):
     z, score, loss = run(params, batch)
     z = np.asarray(z, np.float64)
     log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    np.testing.assert_array_equal(score["correct"], z.argmax(1) == batch["label"])
+    np.testing.assert_array_equal(score["accuracy"], z.argmax(1) == batch["label"])
     np.testing.assert_allclose(score["loss"], -log_p[np.arange(6), batch["label"]], rtol=1e-5)
-    np.testing.assert_array_equal(score["weight"], 1)
     np.testing.assert_allclose(loss, score["loss"], rtol=1e-6)
 
 
@@ -150,46 +157,163 @@ def test_a_character_sees_only_those_before_it(characters):
     np.testing.assert_allclose(one["loss"], other["loss"], rtol=1e-6)
 
 
-def logits_by_hand(params, example):
-    return example["image"].reshape(-1) / 255.0 @ params[0] + params[1]
-
-
-def pure_functions():
-    """A user's own model, of no library: a pair of arrays and a function."""
+def by_hand():
+    """A user's own model, of no library: a pair of arrays and three functions."""
 
     def loss(params, example):
-        z = logits_by_hand(params, example)
+        z = logits(params, example["image"])
         return jax.nn.logsumexp(z) - z[example["label"]]
 
-    return (lambda key: (0.1 * jax.random.normal(key, (4, 3)), jnp.zeros(3))), loss
+    def logits(params, image):
+        return image.reshape(-1) / 255.0 @ params[0] + params[1]
+
+    def score(params, example):
+        return {"accuracy": jnp.zeros(()), "loss": loss(params, example), "weight": jnp.ones(())}
+
+    def init(key):
+        return 0.1 * jax.random.normal(key, (4, 3)), jnp.zeros(3)
+
+    return models.Model(init, loss, score)
+
+
+def plain_jax():
+    """The same from two functions."""
+    init = by_hand().init
+    return models.from_apply(init, lambda p, x: x.reshape(-1) / 255.0 @ p[0] + p[1])
 
 
 def flax_nnx():
-    """A flax.nnx module: its state is the parameters, its graph definition is constant."""
-    graph = nnx.split(nnx.Linear(4, 3, rngs=nnx.Rngs(0)))[0]
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.linear = nnx.Linear(4, 3, rngs=rngs)
 
-    def init(key):
-        return nnx.to_pure_dict(nnx.state(nnx.Linear(4, 3, rngs=nnx.Rngs(key))))
+        def __call__(self, image):
+            return self.linear(image.reshape(-1) / 255.0)
 
-    def loss(params, example):
-        z = nnx.merge(graph, nnx.State(params))(example["image"].reshape(-1) / 255.0)
-        return optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
-
-    return init, loss
+    return models.from_nnx(lambda rngs: Net(rngs))
 
 
-@pytest.mark.parametrize("library", [pure_functions, flax_nnx])
-def test_a_model_of_any_library_trains(library):
+def equinox():
+    eqx = pytest.importorskip("equinox")
+
+    def make(key):
+        return eqx.nn.Linear(4, 3, key=key)
+
+    fixed = eqx.partition(make(jax.random.key(0)), eqx.is_array)[1]
+
+    def apply(params, image):
+        return eqx.combine(params, fixed)(image.reshape(-1) / 255.0)
+
+    return models.from_apply(lambda key: eqx.filter(make(key), eqx.is_array), apply)
+
+
+SLOW = (plain_jax, equinox)
+LIBRARIES = [by_hand, flax_nnx, *(pytest.param(f, marks=pytest.mark.slow) for f in SLOW)]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_model_of_any_library_trains_and_is_kept(library, tmp_path):
     federation, test, _ = classification(tests=30)
-    init, loss = library()
-
-    def score(params, example):
-        return {"correct": jnp.zeros(()), "loss": loss(params, example), "weight": jnp.ones(())}
-
+    model = library()
     algorithm = fed_avg(
-        loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()
+        model.loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()
     )
-    run = simulate(
-        algorithm, init, federation, test, score=score, rounds=20, every=10, strategy=Strategy()
-    )
+    options = {"score": model.score, "rounds": 20, "every": 10, "strategy": Strategy()}
+    run = simulate(algorithm, model.init, federation, test, **options)
     assert run.loss[-1, 0] < run.loss[0, 0] < np.log(3)
+    params = jax.tree.map(lambda leaf: leaf[0], run.state.params)
+    save_model(tmp_path, "fed_avg", 0, model, params)
+    trained = load_model(tmp_path, "fed_avg", model=model)
+    assert jax.tree.structure(trained.params) == jax.tree.structure(params)
+    assert_identical(trained.params, params)
+    if model.apply:
+        right = np.mean(trained.predict(test["image"]).argmax(-1) == test["label"])
+        assert right == pytest.approx(run.accuracy[-1, 0])
+
+
+class Dropped(nnx.Module):
+    """Two dropouts, one after the other."""
+
+    def __init__(self, rngs):
+        self.layers = nnx.List([nnx.Dropout(0.5, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)])
+        self.scale = nnx.Param(jnp.ones(400))
+
+    def __call__(self, x):
+        return self.layers[1](self.layers[0](self.scale * x))
+
+
+def test_dropout_of_nnx_draws_from_the_key_and_only_in_training():
+    """Both layers draw, each by itself: a quarter is left of 400 ones, four times as large."""
+    model = models.from_nnx(Dropped, "x")
+    params = model.init(jax.random.key(0))
+    assert_identical(model.apply(params, jnp.ones(400)), np.ones(400))
+    run = jax.jit(jax.vmap(lambda key: model.apply(params, jnp.ones(400), key)))
+    keys = jax.random.split(jax.random.key(1), 20)
+    drawn = np.asarray(run(keys))
+    assert set(np.unique(drawn)) == {0.0, 4.0}
+    assert_uniform((drawn > 0).sum(0), 20, 0.25)
+    assert_uniform((drawn > 0).sum(1), 400, 0.25)
+    assert len(np.unique(drawn, axis=0)) == 20
+    assert_identical(run(keys), drawn)
+
+
+class Normed(nn.Module):
+    """With a layer of flax.linen that normalises."""
+
+    layer: type
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        given = {"use_running_average": not train} if self.layer is nn.BatchNorm else {}
+        return nn.Dense(3)(self.layer(**given)(x))
+
+
+class NormedNnx(nnx.Module):
+    def __init__(self, rngs):
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+
+    def __call__(self, x):
+        return self.norm(x)
+
+
+def of_linen(layer):
+    model = models.classifier(Normed(layer), np.zeros(4, np.float32))
+    return jax.eval_shape(model.init, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: of_linen(nn.BatchNorm), lambda: models.from_nnx(NormedNnx)]
+)
+def test_batch_normalisation_is_refused_in_one_line(make):
+    with pytest.raises(ValueError, match=r"batch normalisation mixes .*; take GroupNorm") as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_other_normalisation_is_not_refused():
+    assert dimension(of_linen(nn.LayerNorm)) == 23
+
+
+class Tokens(nn.Module):
+    @nn.compact
+    def __call__(self, ids):
+        assert ids.dtype == jnp.int32
+        return nn.Dense(3)(nn.Embed(50, 2)(ids).reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("module", "x"),
+    [
+        (models.MLP((5,), 3), np.linspace(-1, 1, 7, dtype=np.float32)),
+        (Tokens(), np.arange(6, dtype=np.int32)),
+    ],
+)
+def test_inputs_have_the_datas_own_type_and_shape(module, x):
+    """Numbers that are not of an image are not scaled; tokens stay whole."""
+    model = models.classifier(module, x, inputs="given")
+    params = filled(model.init)
+    example = {"given": jnp.asarray(x), "label": jnp.int32(2)}
+    z = module.apply(params, jnp.asarray(x))
+    np.testing.assert_allclose(model.apply(params, example["given"]), z, rtol=1e-6)
+    expected = jax.nn.logsumexp(z) - z[2]
+    np.testing.assert_allclose(model.loss(params, example), expected, rtol=1e-5)

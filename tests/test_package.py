@@ -7,6 +7,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterable
@@ -136,6 +137,60 @@ def test_the_source_distribution_has_all_that_is_versioned_and_no_data(built):
         listed = subprocess.run(["git", "ls-files", "-z"], **options).stdout.split("\0")
         assert not {x for x in listed if x and (ROOT / x).exists()} - set(sizes)
     assert {"pyproject.toml", "tests/conftest.py", "configs/quickstart.py"} <= set(sizes)
+
+
+def python_in(folder: Path, python: Path | str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Python without what the tests put on its path."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    options = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([python, *args], check=False, **options)
+
+
+def test_the_wheel_says_where_the_commands_are(installed, tmp_path):
+    """With the other packages of this environment, but no checkout."""
+    script = "import pathlib, runpy, sys; from importlib.machinery import *; "
+    script += "sys.path[0] = sys.argv[1]; "
+    script += "sys.meta_path[:] = [BuiltinImporter, FrozenImporter, PathFinder]; "
+    script += "sys.path = [p for p in sys.path if not pathlib.Path(p, 'experiments').is_dir()]; "
+    script += "runpy.run_module('fedpriv', run_name='__main__')"
+    done = python_in(tmp_path, sys.executable, "-c", script, str(installed))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("error: this is the library alone")
+    assert "pip install -e ." in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def editable(built) -> Path:
+    """The Python of a new environment, in which the checkout is installed to be edited, beside this one's packages."""
+    python = built / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", built / "venv"], check=True)
+    (site,) = (built / "venv" / "lib").glob("python*/site-packages")
+    here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    (site / "others.pth").write_text("\n".join(here))
+    options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", *options]
+    subprocess.run([*command, "-e", built / "checkout"], check=True)
+    return python
+
+
+def test_the_launcher_runs_in_every_folder(editable, built, tmp_path):
+    """Also where folders are called as its packages are."""
+    for name in ("configs", "experiments"):
+        (tmp_path / name).mkdir()
+    small = ["--rounds", "1", "--seeds", "1", "--algorithms", "fed_avg", "--output", "r"]
+    done = python_in(tmp_path, editable, "-m", "experiments.run", "quickstart", *small)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r" / "summary.json").exists()
+    done = python_in(tmp_path, editable, "-m", "experiments", "report", "r")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r" / "report.html").exists()
+    done = python_in(tmp_path, editable, "-c", "import configs; print(configs.__file__)")
+    assert done.stdout.strip() == str(built / "checkout" / "configs" / "__init__.py")
+    assert python_in(tmp_path, editable, "-m", "fedpriv").returncode == 0
+    done = python_in(tmp_path, editable, "-m", "experiments", "swep")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean sweep?" in done.stderr
 
 
 def required_by(names: Iterable[str]) -> set[str]:

@@ -19,26 +19,34 @@ def snippets(guide: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text(), re.DOTALL)
 
 
-SNIPPETS = snippets("fedpriv/README.md")
+def snippet(word: str) -> str:
+    """The first of the guide's from Python that has the word."""
+    return next(text for text in snippets("fedpriv/README.md") if word in text)
 
 
 def test_the_examples_run(capsys, tmp_path, monkeypatch):
     names: dict = {}
-    exec(SNIPPETS[0], names)
+    exec(snippet("history ="), names)
     assert names["history"].accuracy[-1].mean() > 0.5
     assert "certified (constructed): client-level" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
-    exec(SNIPPETS[1], names)  # the model that was trained
+    exec(snippet("trained ="), names)  # the model that was trained
     right = np.mean(names["labels"] == names["data"].test["label"])
     assert right == pytest.approx(names["history"].accuracy[-1, 0])
-    exec(SNIPPETS[2], names)  # the same federation from files
+    exec(snippet("streamed ="), names)  # the same federation from files
     assert names["streamed"].num_clients == names["federation"].num_clients
-    exec(SNIPPETS[3], names)  # mechanisms, on the same model
+    exec(snippet("of_nnx ="), names)  # models of every library
+    for made in ("of_linen", "of_nnx", "of_jax"):
+        logits = names[made].predict(names[made].init(jax.random.key(0)), np.ones((5, 7)))
+        assert logits.shape == (5, 3)
+    exec(snippet("haar ="), names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")
     assert "certified (constructed): record-level" in told
-    exec(SNIPPETS[4], names)  # a round of one's own, for records
+    exec(snippet("own ="), names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
+    exec(snippet("regression ="), names)
+    assert names["regression"].metric("rmse")[-1] < 0.1
     params = names["model"].init(jax.random.key(0))
     with pytest.raises(ValueError, match="give every client 11"):
         fp.check_algorithm(names["own"], params, names["federation"])
@@ -48,11 +56,10 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
 def test_data_of_ones_own(tmp_path, monkeypatch):
     names: dict = {"fp": fp, "np": np, "data": fp.datasets.load("digits")}
     monkeypatch.chdir(tmp_path)
-    shown, imported = (s for s in SNIPPETS if "fp.partition.picture" in s or "from_torch" in s)
-    exec(shown, names)
+    exec(snippet("fp.partition.picture"), names)
     assert names["natural"].num_clients == 3
     assert {p.name for p in tmp_path.iterdir()} == {"shards.png", "Dirichlet.png", "quantity.png"}
-    exec(imported, names)
+    exec(snippet("from_torch"), names)
     for name, leaf in names["data"].test.items():
         np.testing.assert_array_equal(names["test"][name], leaf)
 

@@ -40,7 +40,7 @@ def streamed(federation, **options):
 
 
 def score(params, example):
-    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+    return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
 def run(algorithm, federation, *, seeds=(0, 3), strategy=None, **kwargs):

@@ -17,7 +17,7 @@ CLIENTS, COHORT = 7, 5
 
 
 def score(params, example):
-    return {"correct": 0.0, "loss": squared(params, example), "weight": 1.0}
+    return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
 def streamed(federation: fp.Federation) -> fp.StreamedFederation:

@@ -11,6 +11,7 @@ import jax
 from experiments.audit.row import Row, Unaudited
 from experiments.config import Ledger
 from experiments.ledger import Account, accounts
+from experiments.remaining import Remaining
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.certificate import Looked
@@ -29,10 +30,14 @@ def audit_mechanisms(
 ) -> tuple[list[Row], list[Unaudited]]:
     """Every view of every algorithm, each distinct one once; and those with nothing to draw, of infinite epsilon."""
     rows, bare = [], []
-    for account in _by_mechanism(ledger, accounts(ledger, rounds)):
+    every = _by_mechanism(ledger, accounts(ledger, rounds))
+    alike = [_alike(ledger.looked(account.names[0]), account, rounds) for account in every]
+    remaining = Remaining("mechanisms that are drawn", sum(map(len, alike)))
+    for account, groups in zip(every, alike, strict=True):
         looked = ledger.looked(account.names[0])
-        for views in _alike(looked, account, rounds):
+        for views in groups:
             rows.append(_audited(account, looked, views, rounds, draws, seed))
+            remaining.advance()
         if not _drawable(looked.releases(1)):
             reasons = dict.fromkeys(r.reason for r in looked.releases(1) if r.reason)
             bare.append(Unaudited(account.names, "; ".join(reasons), account.claim))

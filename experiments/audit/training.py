@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.audit.row import Row, Unaudited
 from experiments.config import Entry, Experiment, Ledger, Run
+from experiments.remaining import Remaining
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
@@ -22,6 +23,7 @@ from fedpriv.devices.layout import Strategy
 from fedpriv.engine.simulate import simulate
 from fedpriv.rounds.algorithm import Algorithm
 
+PARTS = 5  # of a training, each of which is timed
 MOST_RECORDS = 10_000
 """Whose losses are looked at, of members and of others."""
 
@@ -39,17 +41,24 @@ def audit_runs(
     """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
     rows: list[Row] = []
     skipped = []
+    if canaries is not None and _most(canaries * config.seeds, experiment.delta) <= 0:
+        raise ValueError(
+            f"--canaries: {canaries} in each of {config.seeds} run(s) bound nothing even if all are told apart; give "
+            "more, or more --seeds: 40 in all, better hundreds"
+        )
+    remaining = Remaining("runs with canaries", len(experiment.entries) * config.rounds)
     for name, entry in experiment.entries.items():
         seen = [r for r in experiment.ledger.looked(name).releases(1) if r.view in VIEWS]
         noisy = [r for r in seen if r.mechanism is not None and r.multiplier > 0]
         if not noisy:
+            remaining.skip(config.rounds)
             continue
         count, per_client = _places(canaries, entry.federations[0], noisy[0].unit)
         longest = float(np.max(jax.tree.leaves(noisy[0].mechanism.clip_norm)))
         try:
             given = {"per_client": per_client, "clip_norm": longest}
             audited = with_canaries(entry.algorithm, count, **given)
-            state = _trained(experiment, entry, audited, config, strategy)
+            state = _trained(experiment, entry, audited, config, strategy, remaining)
         except NoPlaceError as error:
             skipped.append(Unaudited((name,), str(error)))
         else:
@@ -58,9 +67,15 @@ def audit_runs(
 
 
 def _trained(
-    experiment: Experiment, entry: Entry, algorithm: Algorithm, config: Run, strategy: Strategy
+    experiment: Experiment,
+    entry: Entry,
+    algorithm: Algorithm,
+    config: Run,
+    strategy: Strategy,
+    remaining: Remaining,
 ) -> State:
     """The state in which a run ends, with a leading axis of seeds."""
+    every = -(-config.rounds // PARTS)
     return simulate(
         algorithm,
         experiment.model.init,
@@ -68,9 +83,10 @@ def _trained(
         experiment.test,
         score=experiment.model.score,
         rounds=config.rounds,
-        every=config.rounds,
+        every=every,
         seeds=range(config.seeds),
         strategy=strategy,
+        on_evaluation=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
     ).state
 
 
@@ -80,11 +96,10 @@ def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Ite
     The bound gives up delta for every canary: more than a hundredth in all would leave nothing to find.
     """
     present, scores = np.asarray(state.present), np.asarray(state.scores)
-    delta = min(ledger.delta, 0.01 / present.size)
+    delta = _delta(present.size, ledger.delta)
     ledger = replace(ledger, delta=delta)
     claim = ledger.claim(name, config.rounds)
-    guesses = np.arange(2 * max(1, present.size // 2))
-    most = epsilon_one_run(guesses, guesses >= len(guesses) // 2, delta)
+    most = _most(present.size, ledger.delta)
     for v, view in enumerate(VIEWS):
         least = epsilon_one_run(scores[:, v], present, delta)
         estimate = epsilon_estimate(scores[:, v], present, delta)
@@ -99,6 +114,16 @@ def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Ite
             about={"canaries": present.shape[1], "seeds": config.seeds},
             audited={"significance": 0.05, "estimate": estimate},
         )
+
+
+def _delta(canaries: int, delta: float) -> float:
+    return min(delta, 0.01 / canaries)
+
+
+def _most(canaries: int, delta: float) -> float:
+    """The bound that so many give if all of them are told apart."""
+    guesses = np.arange(2 * max(1, canaries // 2))
+    return epsilon_one_run(guesses, guesses >= len(guesses) // 2, _delta(canaries, delta))
 
 
 def _places(canaries: int | None, federation: Federation, unit: str) -> tuple[int, int]:
@@ -118,8 +143,9 @@ def infer(experiment: Experiment, config: Run, strategy: Strategy) -> list[Infer
     """Trains every algorithm as the config says, and tries to tell its records from the test set's."""
     found = []
     outside = jax.tree.map(lambda leaf: jnp.asarray(leaf[:MOST_RECORDS]), experiment.test)
+    remaining = Remaining("runs without canaries", len(experiment.entries) * config.rounds)
     for name, entry in experiment.entries.items():
-        state = _trained(experiment, entry, entry.algorithm, config, strategy)
+        state = _trained(experiment, entry, entry.algorithm, config, strategy, remaining)
         seeds = []
         for seed in range(config.seeds):
             params = jax.tree.map(lambda leaf, s=seed: jnp.asarray(leaf[s]), state.params)

@@ -160,7 +160,7 @@ def built(point: Point) -> tuple[Any, Any, Any]:
 
 def network(parameters: int) -> Any:
     """An MLP of about so many parameters, a hidden unit at least."""
-    from fedpriv.models.networks import MLP
+    from fedpriv.models.modules import MLP
 
     per_unit = SIDE**2 + 1 + CLASSES
     return MLP((max(1, round((parameters - CLASSES) / per_unit)),), CLASSES)

@@ -25,6 +25,7 @@ from experiments.command_line import Parser, command
 from experiments.inversion.attack import Attacked, attacker, views
 from experiments.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
 from experiments.plain import plain
+from experiments.remaining import Remaining
 from experiments.show import epsilon
 
 DELTA = 1e-5
@@ -72,7 +73,9 @@ def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
     """Every view of `all_seen`, after who sees nothing."""
     found = [_blind(victims)]
     attack = attacker(victims, steps, seed)
-    for name, seen in all_seen(victims.model.loss, len(victims.labels)).items():
+    every = all_seen(victims.model.loss, len(victims.labels))
+    remaining = Remaining("views", sum(len(seen.readings) for seen in every.values()))
+    for name, seen in every.items():
         given = seen.algorithm, victims.params, victims.federation
         certificate = fp.certify(*given, 1, DELTA, view="server")
         view = views(victims, seen, seed)
@@ -80,6 +83,7 @@ def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
             title = name if reading == "update" else f"{name}, {_TITLES[reading]}"
             made = attack(read(view, victims.params, reading), seen.steps)
             found.append(made._replace(name=title, certificate=certificate))
+            remaining.advance()
     return found
 
 

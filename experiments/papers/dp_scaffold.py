@@ -82,7 +82,8 @@ class DPScaffold(Run):
     local_steps: int = 50
     """K; FedSGD takes 1 / s, which is one pass."""
     warm_start: int | None = None
-    """Rounds, of the T, that set SCAFFOLD's control variates at the initial model; by default 4 / l, 0: none."""
+    """Rounds, of the T, that set SCAFFOLD's control variates at the initial model; by default 4 / l, of a short
+    run no more than a quarter; 0: none."""
     eta_0: float | None = None
     """The local step is eta_0 / (s K); by default what `experiments.tune` found for each algorithm at the config's
     own settings (see `TUNED` there), and 1 for those that were not tuned."""
@@ -154,7 +155,7 @@ class DPScaffold(Run):
         if self.warm_start is not None:
             return self.warm_start
         rounded = round if self.authors.everyone_first else math.ceil
-        return rounded(4 / self.client_rate)
+        return min(rounded(4 / self.client_rate), max(1, self.rounds // 4), self.rounds - 1)
 
     def step(self, name: Name) -> float:
         """eta_0 of an algorithm."""

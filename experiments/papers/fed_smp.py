@@ -28,7 +28,7 @@ from experiments.config import (
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate
-from fedpriv.models.networks import Weights
+from fedpriv.models.modules import Weights
 from fedpriv.rounds.algorithm import Algorithm
 
 Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]

@@ -67,7 +67,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = ()) -> str:
 def _summary(runs: Sequence[RunFolder], found: Sequence[tables.Result], configs: str) -> Element:
     """What was run, in one sentence or two."""
     algorithms = list(dict.fromkeys(NAMES.get(r.algorithm, r.algorithm) for r in found))
-    finals = [final for run in runs for final in run.results.accuracy.final.values()]
+    finals = [s for run in runs for of in run.results.final.values() for s in of.values()]
     seeds = _range([len(final.per_seed) for final in finals], "seed")
     rounds = _range([done for run in runs for done in run.results.rounds.values()], "round")
     status = Counter(run.results.status.split(":")[0] for run in runs)
@@ -100,7 +100,7 @@ def _remarks(
 def _curves(drawn: Sequence[charts.Series]) -> list[Element]:
     if not drawn:
         return [element("p", "Nothing was evaluated yet.")]
-    alone = [s.result.label for s in drawn if len(s.result.lines[0].accuracy.per_seed) == 1]
+    alone = [s.result.label for s in drawn if s.result.lines[0].seeds == 1]
     bands = len(alone) < len(drawn)
     said = "Lines: mean over the seeds."
     if bands:

@@ -14,7 +14,8 @@ import numpy as np
 
 from experiments.records import Line
 from experiments.report.markup import clean, element, listing
-from experiments.report.tables import Result
+from experiments.report.tables import Result, measured, named
+from fedpriv.models.score import is_fraction
 
 # Okabe and Ito's palette for all kinds of colour vision, without its yellow and black, which one of the two
 # backgrounds would hide. The page's style sheet has lighter ones, by the same numbers, where it is dark.
@@ -38,7 +39,6 @@ STYLE = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), TEXT),
     **dict.fromkeys(("xtick.color", "ytick.color"), TEXT),
 }
-TITLES = {"accuracy": "Test accuracy (%)", "loss": "Test loss"}
 # An axis is logarithmic where a linear one would squeeze a whole curve (x) or the ends of most (y).
 FAR_ENDS, FAR_VALUES = 4, 100
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
@@ -112,14 +112,15 @@ def _sample(s: Series) -> Element:
 
 
 def pictures(drawn: Sequence[Series]) -> list[Element]:
-    """Rows of figures: accuracy and loss by round, uplink and epsilon; everything else that was recorded by round."""
+    """Rows of figures: metrics by round, uplink and epsilon; everything else that was recorded by round."""
+    metrics = measured([s.result for s in drawn])
     rows = [
         [_by_round(drawn, measure), _by_uplink(drawn, measure), *_by_epsilon(drawn, measure)]
-        for measure in TITLES
+        for measure in metrics
     ]
     lines = [line for s in drawn for line in s.result.lines]
     own = dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
-    rows.append([_by_round(drawn, name) for name in own if name not in TITLES])
+    rows.append([_by_round(drawn, name, own=True) for name in own if name not in metrics])
     return [
         element("div", [_figure(c, f"chart-{i}-{j}") for j, c in enumerate(row)], class_="row")
         for i, row in enumerate(rows)
@@ -127,15 +128,15 @@ def pictures(drawn: Sequence[Series]) -> list[Element]:
     ]
 
 
-def _by_round(drawn: Sequence[Series], measure: str) -> Chart:
-    caption = () if measure in TITLES else ("A diagnostic for you; not private, not released.",)
-    title = f"{TITLES.get(measure, measure)} by round"
+def _by_round(drawn: Sequence[Series], measure: str, own: bool = False) -> Chart:
+    caption = ("A diagnostic for you; not private, not released.",) if own else ()
+    title = f"{measure if own else f'Test {named(measure)}'} by round"
     return Chart(title, measure, drawn, lambda line: line.round, "round", caption)
 
 
 def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
     label = "uplink per client of the population (MB)"
-    title = f"{TITLES[measure]} by uplink"
+    title = f"Test {named(measure)} by uplink"
     return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
 
 
@@ -157,7 +158,7 @@ def _by_epsilon(drawn: Sequence[Series], measure: str) -> Iterator[Chart]:
         f"No curve by epsilon, as the certified one (third party) is infinite: {'; '.join(names)} ({why})."
         for why, names in reasons.items()
     ]
-    title = f"{TITLES[measure]} by certified epsilon"
+    title = f"Test {named(measure)} by certified epsilon"
     for number, (meaning, having) in enumerate(meanings.items(), 1):
         label = f"certified epsilon, third party\n{meaning}"
         said = without if number == len(meanings) else ()
@@ -183,7 +184,7 @@ def _figure(chart: Chart, key: str) -> Element:
 
 def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x, mean, standard deviation) as they are shown; NaN where one of the first two is not finite, or next to it."""
-    factor = 100 if chart.measure == "accuracy" else 1
+    factor = 100 if is_fraction(chart.measure) else 1
     found = [(chart.x(line), line.metric(chart.measure)) for line in s.result.lines]
     rows = [(x, m.mean, math.nan if m.std is None else m.std) for x, m in found if m]
     x, mean, std = np.array(rows, float).reshape(-1, 3).T
@@ -209,7 +210,7 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
         ends = [float(np.nanmax(x)) for _, x, *_ in curves]
         means = np.concatenate([mean for _, _, mean, _ in curves])
         values = np.concatenate([x for _, x, *_ in curves])
-        by_round, percent = chart.x_label == "round", chart.measure == "accuracy"
+        by_round, percent = chart.x_label == "round", is_fraction(chart.measure)
         _scale(axes, "x", not by_round and _far(values, 1) and _far(ends, FAR_ENDS), by_round)
         _scale(axes, "y", not percent and _far(means, FAR_VALUES))
         for s, x, mean, std in curves:

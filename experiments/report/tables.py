@@ -16,6 +16,8 @@ from experiments.report.markup import Content, Element, element, folded, table, 
 from experiments.resume import flags
 from experiments.runs import RunFolder
 from experiments.show import NAMES
+from fedpriv.engine.client_metrics import PREFIX, labelled
+from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate
 
 ABSENT = "-"
@@ -58,6 +60,8 @@ class Result(NamedTuple):
             return f"not evaluated ({status})"
         if self.algorithm in ended.reused_from:
             return f"complete (the same training as in {ended.reused_from[self.algorithm]})"
+        if self.algorithm in ended.stopped:
+            return f"complete ({ended.stopped[self.algorithm]})"
         all_rounds = ended.rounds_planned.get(self.algorithm) == ended.rounds[self.algorithm]
         return "complete" if all_rounds else status
 
@@ -77,38 +81,68 @@ def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
 
 
 def results_table(found: Sequence[Result]) -> list[Element]:
-    head = [
-        "algorithm",
-        "final accuracy (%)",
-        "best accuracy (%)",
-        "certified epsilon, third party",
-    ]
-    head += ["final loss", "rounds", "seeds", "status", "MB up", "MB down"]
+    metrics = measured(found)
+    shown, *others = metrics or ["accuracy"]
+    head = ["algorithm", f"final {named(shown)}", f"best {named(shown)}"]
+    head += ["certified epsilon, third party", *(f"final {named(name)}" for name in others)]
+    head += ["rounds", "seeds", "status", "MB up", "MB down"]
     head += ["seconds", "compiled (s)", "rounds/s"]
     explained = (
-        "Accuracy and loss on the test set: mean ± standard deviation (n - 1) over the seeds. Best: over the "
+        "Metrics on the test set: mean ± standard deviation (n - 1) over the seeds. Best: over the "
         "evaluations, each seed's own, chosen on the test set as papers do. MB: 10^6 bytes in the whole run, per "
         "client of the population. Seconds: training and evaluation, all seeds together, without compilation."
     )
-    rows = [_result(result) for result in found]
-    return [element("p", explained, class_="quiet"), table("The last state of each", head, rows)]
+    rows = [_result(result, shown, others) for result in found]
+    said = element("p", explained, class_="quiet")
+    return [said, table("The last state of each", head, rows), *_per_client(found)]
 
 
-def _result(r: Result) -> list[Content]:
+def _per_client(found: Sequence[Result]) -> list[Element]:
+    """What was found of single clients, where that was measured."""
+    each = {r.label: r.summary.per_client_not_private.get(r.algorithm, {}) for r in found}
+    kinds = dict.fromkeys(tuple(spreads) for spreads in each.values() if spreads)
+    names = list(dict.fromkeys(name for kind in kinds for name in labelled(kind)[1].values()))
+    if not names:
+        return []
+    rows: list[list[Content]] = [
+        [label, *(spread(spreads.get(name)) for name in names)] for label, spreads in each.items()
+    ]
+    explained = (
+        "Single clients on their own training records, each counting equally. Worst decile: the mean over the tenth of "
+        "the clients that fare worst. Not private: no epsilon covers publishing these numbers."
+    )
+    head = ["algorithm", *(name.removeprefix(PREFIX).replace("_", " ") for name in names)]
+    drawn = table("Single clients, after the last round", head, rows)
+    return [element("p", explained, class_="quiet"), drawn]
+
+
+def measured(found: Sequence[Result]) -> list[str]:
+    """The metrics of the runs, those that they show first."""
+    shown = [r.summary.metric for r in found if r.summary.metric]
+    others = [name for r in found for of in r.summary.final.values() for name in of]
+    return list(dict.fromkeys([*shown, *others]))
+
+
+def named(metric: str) -> str:
+    """With its unit."""
+    return metric + " (%)" * is_fraction(metric)
+
+
+def _result(r: Result, shown: str, others: Sequence[str]) -> list[Content]:
     name, of = r.algorithm, r.summary
     if name not in of.rounds:
-        return [r.label, *[ABSENT] * 6, words(r.status, "warn"), *[ABSENT] * 5]
-    final, planned = of.accuracy.final[name], of.rounds_planned.get(name)
+        return [r.label, *[ABSENT] * (5 + len(others)), words(r.status, "warn"), *[ABSENT] * 5]
+    final, planned = of.final[name], of.rounds_planned.get(name)
     rounds = str(of.rounds[name]) + ("" if planned is None else f" of {planned}")
     third_party = of.privacy[name].certified.get("third_party")
     return [
         r.label,
-        spread(final, percent=True),
-        spread(of.accuracy.best[name], percent=True),
+        spread(final.get(shown), is_fraction(shown)),
+        spread(of.best[name].get(shown), is_fraction(shown)),
         _meant(third_party) if third_party else ABSENT,
-        spread(r.lines[-1].loss) if r.lines else ABSENT,
+        *(spread(final.get(metric), is_fraction(metric)) for metric in others),
         rounds.replace(" ", NBSP),
-        str(len(final.per_seed)),
+        str(len(next(iter(final.values())).per_seed)),
         words(r.status, "" if r.status.startswith("complete") else "warn"),
         number(of.uplink_mb_per_client[name]),
         number(of.downlink_mb_per_client[name]),
@@ -145,14 +179,14 @@ def numbers(found: Sequence[Result]) -> Element:
     """Every evaluation, folded: the curves for those who cannot see them."""
     lines = [(result.label, line) for result in found for line in result.lines]
     own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
-    head = ["algorithm", "round", "accuracy (%)", "loss", "MB up", "MB down"]
+    metrics = measured(found)
+    head = ["algorithm", "round", *map(named, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *own]
     rows = [
         [
             label,
             str(line.round),
-            spread(line.accuracy, percent=True),
-            spread(line.loss),
+            *(spread(line.metrics.get(metric), is_fraction(metric)) for metric in metrics),
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
             _meant(line.privacy.certified),

@@ -21,6 +21,7 @@ from pathlib import Path
 from experiments.command_line import Parser, command
 from experiments.reproduce import page
 from experiments.reproduce.catalogue import PAPERS
+from experiments.reproduce.cost import Cost, Speeds, left_of, time_rounds
 from experiments.reproduce.item import Item, Scale, Training, Work
 from experiments.reproduce.work import Shelf, perform, status
 from experiments.show import columns
@@ -42,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if item.illustration:
             print(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")
             return 0
+        if options.time:
+            return forecast(item, scale, options)
         if slurm_step():
             raise ValueError("reproduce: runs in one process; start it without srun")
         return reproduce(item, scale, options, typed)
@@ -55,6 +58,11 @@ def _parser() -> Parser:
     parser.add_argument("paper", nargs="?", metavar="PAPER", help=", ".join(PAPERS))
     parser.add_argument("item", nargs="?", metavar="ITEM", help="table1, fig2, ...: see --list")
     parser.add_argument("--list", action="store_true", help="every item, and how far it has come")
+    parser.add_argument(
+        "--time",
+        action="store_true",
+        help="train two rounds of each algorithm that was never trained here, and say how long the item takes",
+    )
     parser.add_argument(
         "--scale",
         type=float,
@@ -105,16 +113,31 @@ def _scale(options: Namespace) -> Scale:
     return Scale(options.scale, options.seeds)
 
 
+def forecast(item: Item, scale: Scale, options: Namespace) -> int:
+    """Says what the item takes, after rounds of it were timed; trains nothing else."""
+    shelf = Shelf.of(options.output, scale)
+    left = [work for work in _chosen(item, options.only) if not shelf.ended(item, work)]
+    folder = options.output / item.paper
+    speeds = time_rounds(left, Speeds(folder), folder, options.data_dir)
+    cost = speeds.cost(left, scale)
+    remark = f", {cost.unknown} piece(s) of work not counted" if cost.unknown else ""
+    print(f"{item.paper} {item.name} at {scale.name}: {cost} left on this machine{remark}")
+    return 0
+
+
 def reproduce(item: Item, scale: Scale, options: Namespace, command: str) -> int:
     """Does what is missing of the item's work, and writes what there is; returns the exit code."""
     shelf = Shelf.of(options.output, scale)
     done = shelf.results(item)
     left = [work for work in _chosen(item, options.only) if work not in done]
-    print(hint(item, scale, len(done), left), file=sys.stderr)
+    folder = options.output / item.paper
+    cost = Speeds(folder).cost(left, scale)
+    print(f"{hint(item, scale, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
     code = 0
     try:
         for number, work in enumerate(left, 1):
-            print(f"[{number}/{len(left)}] {work.title}", file=sys.stderr)
+            rest = _on_this_machine(Speeds(folder).cost(left[number - 1 :], scale))
+            print(f"[{number}/{len(left)}] {work.title}{rest}", file=sys.stderr)
             code = max(code, perform(work, scale, shelf.run(item, work), options.data_dir))
             if code > 1:
                 break
@@ -126,6 +149,10 @@ def reproduce(item: Item, scale: Scale, options: Namespace, command: str) -> int
     if code < 2:
         print(f"{text}\nfolder: {shelf.item(item)}")
     return code
+
+
+def _on_this_machine(cost: Cost) -> str:
+    return f"; {cost} left on this machine" if cost.seconds else ""
 
 
 def _interrupted() -> int:
@@ -167,9 +194,17 @@ def listing(output: Path) -> str:
     """Every table and figure, and how far it has come."""
     lines = []
     for paper, items in PAPERS.items():
-        rows = [(item.name, status(item, output), item.title) for item in items]
-        lines += [paper, *columns([("item", "status", "title"), *rows]), ""]
-    return "\n".join(lines).rstrip()
+        speeds = Speeds(output / paper)
+        rows = [
+            (item.name, status(item, output), left_of(item, output, speeds), item.title)
+            for item in items
+        ]
+        lines += [paper, *columns([("item", "status", "time left", "title"), *rows]), ""]
+    lines.append(
+        "time left: in full, on this machine, from the rounds that were trained on it; ?: none yet (PAPER ITEM --time "
+        "times two)"
+    )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def accuracy(run: RunFolder) -> Value:
 
 def accuracies(run: RunFolder) -> list[float]:
     """Of every evaluation, in %; chance at the end of a run that diverged."""
-    found = [100 * line.accuracy.mean for line in lines(run)]
+    found = [100 * line.metrics["accuracy"].mean for line in lines(run)]
     return found if complete(run) else [*found, CHANCE]
 
 

@@ -35,20 +35,20 @@ def value(spread: Spread, factor: float = 1) -> Value:
 
 def best_accuracy(run: RunFolder) -> Value:
     """Best test accuracy over the evaluations, per seed, in %."""
-    (best,) = summary(run).accuracy.best.values()
-    return value(best, 100)
+    (best,) = summary(run).best.values()
+    return value(best["accuracy"], 100)
 
 
 def final_accuracy(run: RunFolder) -> Value:
     """Test accuracy after the last round, in %."""
-    (final,) = summary(run).accuracy.final.values()
-    return value(final, 100)
+    (final,) = summary(run).final.values()
+    return value(final["accuracy"], 100)
 
 
 def last_tenth(run: RunFolder) -> Value:
     """Test accuracy in %: mean over the evaluations of the last tenth of the rounds, per seed."""
     after = 0.9 * lines(run)[-1].round
-    late = [line.accuracy.per_seed for line in lines(run) if line.round > after]
+    late = [line.metrics["accuracy"].per_seed for line in lines(run) if line.round > after]
     return value(Spread.of(np.mean(late, axis=0)), 100)
 
 
@@ -84,7 +84,7 @@ def saved_uplink(target: float) -> Read:
 
 
 def _uplink_until(run: RunFolder, target: float) -> float | None:
-    reached = (x.uplink_mb_per_client for x in lines(run) if x.accuracy.mean >= target)
+    reached = (x.uplink_mb_per_client for x in lines(run) if x.metrics["accuracy"].mean >= target)
     return next(reached, None)
 
 

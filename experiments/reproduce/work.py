@@ -51,9 +51,12 @@ class Shelf:
         found = {work: result(work, self.run(item, work)) for work in item.needs}
         return {work: run for work, run in found.items() if run}
 
+    def ended(self, item: Item, work: Work) -> bool:
+        return how_ended(self.run(item, work)) is not None
+
     def done(self, item: Item) -> int:
         """How many pieces of the item's work."""
-        return sum(how_ended(self.run(item, work)) is not None for work in item.needs)
+        return sum(self.ended(item, work) for work in item.needs)
 
 
 def status(item: Item, output: Path) -> str:

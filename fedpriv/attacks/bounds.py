@@ -101,11 +101,14 @@ def epsilon_one_run(
       scores: f32[...], of the canaries.
       present: bool[...], of the same shape, whether each was there.
       delta: probability, in [0, 1).
+
+    Returns:
+      The bound; 0 where fewer than two canaries were there, or were not.
     """
     from jax_privacy.auditing import CanaryScoreAuditor, Split
 
     heads = np.asarray(present, bool)
-    if heads.all() or not heads.any():
+    if min(heads.sum(), (~heads).sum()) < 2:  # the threshold takes one of each, the bound another
         return 0.0
     auditor = CanaryScoreAuditor(np.asarray(scores)[heads], np.asarray(scores)[~heads])
     # The threshold from some of the canaries, the bound from the others: the default looks at all for both.

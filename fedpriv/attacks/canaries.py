@@ -19,6 +19,7 @@ from jax import lax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
 from fedpriv.core import random_streams
+from fedpriv.core.random_losses import Keyed, needing_keys, needs_keys
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
@@ -158,7 +159,10 @@ class Canaries(NamedTuple):
         first = i * self.per_client
 
         def of_batch(params: Params, batch: tuple) -> PerExample:
-            examples, positions = batch
+            examples, positions, *keys = (
+                (*batch[0], batch[1]) if isinstance(batch, Keyed) else batch
+            )
+            examples = Keyed(examples, *keys) if keys else examples
             norms, weighted, each = of_records(params, examples)
             places = jnp.arange(self.per_client)
             canaries = jax.vmap(lambda p: self.contribution(first + p, params))(places)
@@ -184,7 +188,7 @@ class Canaries(NamedTuple):
             lengths = jax.tree.map(jax.vmap(jnp.linalg.norm), jax.tree.map(_rows, canaries))
             return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
 
-        return of_batch
+        return needing_keys(of_batch, needs_keys(of_records))
 
 
 class _Played:

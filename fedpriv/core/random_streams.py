@@ -15,3 +15,5 @@ COHORT = 0x8F3B2D6C
 """Of a cohort's calls, so that none shares its noise with what a round draws from the same key."""
 RECORDS = 0xF70A9C13
 """Likewise of a client's private means."""
+DROPOUT = 0x9D0D5EED
+"""Of what a random loss draws."""

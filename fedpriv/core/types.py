@@ -14,16 +14,4 @@ Example: TypeAlias = PyTree
 State: TypeAlias = Any
 Metrics: TypeAlias = dict[str, Any]
 LossFn: TypeAlias = Callable[[Params, Example], jax.Array]
-"""Loss of ONE example; batching is `vmap`."""
-
-
-def check_loss(loss: LossFn) -> None:
-    """Raises ValueError: something else in the place of the function, such as the whole model."""
-    if not callable(loss):
-        kind = type(loss).__name__
-        remedy = (
-            f"a {kind}; give its `loss`"
-            if hasattr(loss, "loss")
-            else f"{loss!r:.40} is no function"
-        )
-        raise ValueError(f"loss: {remedy}, (params, example) -> loss of one example")
+"""Loss of ONE example; batching is `vmap`. A random one is (params, example, key), see `core.random_losses`."""

@@ -108,14 +108,18 @@ class Keeper:
           OtherRunError: it is of another run; names all that differs.
           ValueError: as which that can be caught, too.
         """
-        for round, file in self._files():
+        files = self._files()
+        for number, (round, file) in enumerate(files, 1):
             try:
                 named, about = read(file)
             except Exception as error:  # whatever a damaged file makes the reader raise
                 reason = " ".join(str(error).split())[:200]
+                before = "the one before it is taken"
+                instead = (
+                    before if number < len(files) else "there is none before it: this begins again"
+                )
                 self._settings.say(
-                    f"checkpoint of round {round} in {self._settings.folder} cannot be read ({reason}); the one "
-                    "before it is taken"
+                    f"checkpoint of round {round} in {self._settings.folder} cannot be read ({reason}); {instead}"
                 )
                 continue
             layout = self._agreed(about["settings"])

@@ -11,11 +11,11 @@ import numpy as np
 
 from fedpriv.core.types import Example, Params
 from fedpriv.data.validation import check_lengths, name_of
-from fedpriv.engine.training_loop import Score
+from fedpriv.engine.training_loop import ScoreFn
 from fedpriv.models.example_checks import ExampleError
 
 
-def check_examples(score: Score, params: Params, test: Example, train: Example | None) -> None:
+def check_examples(score: ScoreFn, params: Params, test: Example, train: Example | None) -> None:
     """Traces `score` with a test example, whose label is the one furthest out of all.
 
     That label has its value in the trace, so that a model may refuse it, as `models.classifier` does. Of a streamed
@@ -45,7 +45,7 @@ def check_examples(score: Score, params: Params, test: Example, train: Example |
         _trace(score, params, test, trained, "federation")
 
 
-def _trace(score: Score, params: Params, test: Example, label: Any, whose: str) -> None:
+def _trace(score: ScoreFn, params: Params, test: Example, label: Any, whose: str) -> None:
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf)[1:], jnp.result_type(leaf)), test
     )

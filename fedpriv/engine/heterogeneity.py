@@ -90,16 +90,15 @@ def minimum_of(loss: LossFn, params: Params, federation: Federation, l2: float =
         shares = np.zeros(jax.tree.leaves(examples)[0].shape[0])
         np.add.at(shares, rows[real], np.repeat(1 / (len(size) * size), size))
 
-        @jax.jit
-        def value_and_grad(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
-            def f(v: jax.Array) -> jax.Array:
-                losses = jax.vmap(loss, in_axes=(None, 0))(unravel(v), examples)
-                return jnp.dot(shares, losses) + l2 / 2 * jnp.dot(v, v)
+        def f(v: jax.Array, examples: Example, shares: jax.Array) -> jax.Array:
+            losses = jax.vmap(loss, in_axes=(None, 0))(unravel(v), examples)
+            return jnp.dot(shares, losses) + l2 / 2 * jnp.dot(v, v)
 
-            return jax.value_and_grad(f)(vector)
-
+        # The data are arguments: XLA would compute for minutes, and say so, with constants of their size.
+        data = jax.device_put((examples, shares))
+        value_and_grad = jax.jit(jax.value_and_grad(f))
         found = minimize(
-            lambda v: tuple(np.asarray(part, np.float64) for part in value_and_grad(v)),
+            lambda v: tuple(np.asarray(part, np.float64) for part in value_and_grad(v, *data)),
             np.asarray(vector),
             jac=True,
             method="L-BFGS-B",

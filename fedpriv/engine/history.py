@@ -11,6 +11,7 @@ import numpy as np
 
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.types import State
+from fedpriv.models.score import no_metric
 
 
 class Evaluation(NamedTuple):
@@ -18,8 +19,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
       round: rounds done.
-      accuracy: f64[seeds], on the test examples, 0..1.
-      loss: f64[seeds], mean cross-entropy there.
+      metrics: name -> f64[seeds], what `simulate`'s `score` gives on the test examples.
       uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
       downlink_mb: f64[seeds], received so far, likewise.
       diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
@@ -28,13 +28,33 @@ class Evaluation(NamedTuple):
     """
 
     round: int
-    accuracy: np.ndarray
-    loss: np.ndarray
+    metrics: Mapping[str, np.ndarray]
     uplink_mb: np.ndarray
     downlink_mb: np.ndarray
     diagnostics: dict[str, np.ndarray]
     seconds: float
     measures: Mapping[str, np.ndarray] = MappingProxyType({})
+
+    def metric(self, name: str) -> np.ndarray:
+        """f64[seeds], a metric, a measure or a diagnostic.
+
+        Raises:
+          ValueError: there is no such; says which there are.
+        """
+        every = {**self.diagnostics, **self.measures, **self.metrics}
+        if name not in every:
+            raise no_metric(name, [*self.metrics, *self.measures, *self.diagnostics])
+        return every[name]
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """f64[seeds], 0..1, of a score that has it."""
+        return self.metric("accuracy")
+
+    @property
+    def loss(self) -> np.ndarray:
+        """f64[seeds], of a score that has it."""
+        return self.metric("loss")
 
 
 @dataclass
@@ -59,15 +79,23 @@ class History:
         """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
 
+    def metric(self, name: str) -> np.ndarray:
+        """f64[evaluations, seeds], a metric, a measure or a diagnostic.
+
+        Raises:
+          ValueError: there is no such; says which there are.
+        """
+        return np.array([e.metric(name) for e in self.evaluations])
+
     @property
     def accuracy(self) -> np.ndarray:
-        """f64[evaluations, seeds], 0..1."""
-        return np.array([e.accuracy for e in self.evaluations])
+        """f64[evaluations, seeds], 0..1, of a score that has it."""
+        return self.metric("accuracy")
 
     @property
     def loss(self) -> np.ndarray:
-        """f64[evaluations, seeds], mean cross-entropy."""
-        return np.array([e.loss for e in self.evaluations])
+        """f64[evaluations, seeds], of a score that has it."""
+        return self.metric("loss")
 
     @property
     def uplink_mb(self) -> np.ndarray:
@@ -81,7 +109,7 @@ class History:
 
 
 class DivergedError(FloatingPointError):
-    """The model or its test loss became NaN or infinite; `history` keeps what was recorded before."""
+    """The model or its loss on the test examples became NaN or infinite; `history` keeps what was recorded before."""
 
     def __init__(self, message: str, history: History):
         super().__init__(message)

@@ -17,6 +17,7 @@ from fedpriv.engine.history import (
     divergence,
     means,
 )
+from fedpriv.models.score import Score
 
 
 class Snapshot(NamedTuple):
@@ -28,6 +29,7 @@ class Snapshot(NamedTuple):
       sent, received: bits so far, for every seed.
       evaluations: so far, oldest first.
       layout: how the clients were laid out, which decides the order of sums.
+      stopped: whether the run is over before its last round.
     """
 
     round: int
@@ -36,6 +38,7 @@ class Snapshot(NamedTuple):
     received: list[int]
     evaluations: list[Evaluation]
     layout: Strategy
+    stopped: bool = False
 
 
 class Progress:
@@ -46,7 +49,10 @@ class Progress:
       history: the evaluations so far.
     """
 
-    def __init__(self, seeds: Sequence[int], num_clients: int, earlier: Snapshot | None = None):
+    def __init__(
+        self, score: Score, seeds: Sequence[int], num_clients: int, earlier: Snapshot | None = None
+    ):
+        self._score = score
         self.round = earlier.round if earlier else 0
         self.history = History(tuple(seeds), [*earlier.evaluations] if earlier else [])
         self._sent = [*earlier.sent] if earlier else [0] * len(seeds)
@@ -62,19 +68,19 @@ class Progress:
           seconds: wall-clock time of these rounds.
 
         Raises:
-          DivergedError: a model or its test loss became NaN or infinite.
+          DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite.
         """
         metrics, finite, scores, measures = seen
         rounds, finite = end - self.round, np.array(finite)
-        finite[:, rounds - 1] &= np.isfinite(scores["loss"])
+        judged = [scores["loss"]] if "loss" in scores else scores.values()
+        finite[:, rounds - 1] &= np.isfinite([*judged]).all(0)
         if not finite.all():
             raise DivergedError(divergence(finite, self.round, self.history.seeds), self.history)
         add_traffic(self._sent, "uplink", metrics, rounds)
         add_traffic(self._received, "downlink", metrics, rounds)
         evaluation = Evaluation(
             end,
-            scores["correct"] / scores["weight"],
-            scores["loss"] / scores["weight"],
+            {name: np.asarray(value) for name, value in self._score.metrics(scores).items()},
             np.array(self._sent) / self._bits_per_mb,
             np.array(self._received) / self._bits_per_mb,
             means(metrics.get("diagnostics", {}), rounds),
@@ -85,7 +91,7 @@ class Progress:
         self.history.evaluations.append(evaluation)
         return evaluation
 
-    def snapshot(self, state: State, layout: Strategy) -> Snapshot:
+    def snapshot(self, state: State, layout: Strategy, stopped: bool) -> Snapshot:
         """With the state after `self.round` rounds, on the host."""
-        evaluations = [*self.history.evaluations]
-        return Snapshot(self.round, state, [*self._sent], [*self._received], evaluations, layout)
+        evaluations, sent, received = [*self.history.evaluations], [*self._sent], [*self._received]
+        return Snapshot(self.round, state, sent, received, evaluations, layout, stopped)

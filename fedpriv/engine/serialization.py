@@ -15,8 +15,8 @@ from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.run_state import Snapshot
 
-ARRAYS = ("accuracy", "loss", "uplink_mb", "downlink_mb", "seconds")
-NAMED = ("diagnostics", "measures")
+ARRAYS = ("uplink_mb", "downlink_mb", "seconds")
+NAMED = ("metrics", "diagnostics", "measures")
 
 
 def to_host(state: State) -> State:
@@ -54,6 +54,7 @@ def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "round": snapshot.round,
         "sent": snapshot.sent,
         "received": snapshot.received,
+        "stopped": snapshot.stopped,
         "evaluated": [e.round for e in done],
         **of_each,
     }
@@ -81,12 +82,12 @@ def unpacked(
     leaves = [there[name] for name in wanted]
     evaluations = []
     for i, round in enumerate(about["evaluated"]):
-        accuracy, loss, up, down, seconds = (named[f"evaluations.{n}"][i] for n in ARRAYS)
-        diagnostics, measures = (
+        up, down, seconds = (named[f"evaluations.{n}"][i] for n in ARRAYS)
+        metrics, diagnostics, measures = (
             {name: named[f"{kind}.{name}"][i] for name in about[kind]} for kind in NAMED
         )
         evaluations.append(
-            Evaluation(round, accuracy, loss, up, down, diagnostics, float(seconds), measures)
+            Evaluation(round, metrics, up, down, diagnostics, float(seconds), measures)
         )
     return Snapshot(
         about["round"],
@@ -95,6 +96,7 @@ def unpacked(
         about["received"],
         evaluations,
         layout,
+        about["stopped"],
     )
 
 

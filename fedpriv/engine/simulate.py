@@ -30,7 +30,7 @@ from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.engine.training_loop import (
     Compiler,
     Measure,
-    Score,
+    ScoreFn,
     Training,
     compiled,
     compiled_chunk,
@@ -39,6 +39,7 @@ from fedpriv.engine.training_loop import (
     rounds_of_seeds,
 )
 from fedpriv.models.networks import Model
+from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
 
 
@@ -63,7 +64,7 @@ def simulate(
     federation: Federation | StreamedFederation | Sequence[Federation | StreamedFederation],
     test: Example,
     *,
-    score: Score,
+    score: ScoreFn,
     rounds: int,
     every: int = 1,
     seeds: Sequence[int] = (0,),
@@ -86,12 +87,14 @@ def simulate(
       params: key -> initial parameters, or the parameters.
       federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
       test: test examples, leaves [n, ...].
-      score: (params, example) -> {"correct", "loss", "weight"} for ONE example, as `Model.score`.
+      score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`: the metrics of every evaluation are
+        sums over the test examples, divided by that of "weight" (1 where there is none).
       strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
         `measures.heterogeneity`; runs on the device.
-      on_evaluation: called with each `Evaluation` as soon as it is there. If it raises KeyboardInterrupt, the run ends
-        there, with a checkpoint.
+      on_evaluation: called with each `Evaluation` as soon as it is there. If it returns True (Python's or NumPy's;
+        anything else goes on), training is over: in every process, if it does so in one. A checkpoint says so, and
+        the same call returns it. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to go on from.
       checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
          to the same results, bit for bit; the history has the evaluations before it, too.
       compiler: what compiles the rounds (those of a federation in memory), by default `jax.jit`.
@@ -101,7 +104,8 @@ def simulate(
         streamed federation's reading finds wrong, arguments that are not the same in every process, or checkpoints of
         another run: of other settings, data, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round: what, and in which line.
-      DivergedError: a model or its test loss became NaN or infinite; says in which round, with the likely cause.
+      DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite;
+        says in which round, with the likely cause.
     """
     _check(params, score, test, seeds, rounds, every)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
@@ -112,6 +116,7 @@ def simulate(
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, looked.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
+        Score.of(score).names(jax.eval_shape(_first_seed, state).params, test)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations)
@@ -123,10 +128,10 @@ def simulate(
             given = identity(training, looked, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(given))
             saved = _begun(keeper, state)
-        progress = Progress(seeds, _num_clients(federations), saved)
+        progress = Progress(Score.of(score), seeds, _num_clients(federations), saved)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
-            if saved.round == rounds:
+            if saved.round == rounds or saved.stopped:
                 progress.history.state = to_device(saved.state, state)
                 return progress.history
         chunks = cleanup.enter_context(
@@ -164,24 +169,32 @@ def _train(
     state, rounds, every = chunks.state, training.rounds, training.every
 
     def snapshot() -> Snapshot:
-        return progress.snapshot(to_host(_whole(state)), chunks.layout())
+        return progress.snapshot(to_host(_whole(state)), chunks.layout(), stopped)
 
-    while progress.round < rounds:
+    stopped = False
+    while progress.round < rounds and not stopped:
         began, start = time.perf_counter(), progress.round
         state, seen = chunks.run(state, start)
         seen = jax.device_get(seen)
         end = min(start + every, rounds)
         evaluation = progress.add(seen, end, time.perf_counter() - began)
         try:
-            if on_evaluation:
-                on_evaluation(evaluation)
+            answer = on_evaluation(evaluation) if on_evaluation else None
+            stopped = _in_any_process(answer, chunks.layout())
         except KeyboardInterrupt:
             if keeper:
                 keeper.offer(end, snapshot, now=True)
             raise
         if keeper:
-            keeper.offer(end, snapshot)
+            keeper.offer(end, snapshot, now=stopped)
     progress.history.state = _whole(state)
+
+
+def _in_any_process(answer: object, layout: Strategy) -> bool:
+    """Whether `on_evaluation` said in one of the processes that train together that it is enough."""
+    enough = isinstance(answer, bool | np.bool_) and bool(answer)
+    together = layout.mesh.is_multi_process
+    return bool(distributed.gather(np.array(enough)).any()) if together else enough
 
 
 def _whole(state: State) -> State:
@@ -232,6 +245,10 @@ def _chunks(
         yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
 
 
+def _first_seed(state: State) -> State:
+    return jax.tree.map(lambda leaf: leaf[0], state)
+
+
 def _begun(keeper: Keeper, state: State) -> Snapshot | None:
     """The snapshot to go on from, if any: the same one in all processes.
 
@@ -270,7 +287,9 @@ def _initial(
     algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
     init, first = params if callable(params) else lambda _: params, _one(federation)
-    return _stacked([algorithm.init(init(jax.random.fold_in(root, 0)), first) for root in roots])
+    models = [init(jax.random.fold_in(root, 0)) for root in roots]
+    # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
+    return jax.jit(lambda models: _stacked([algorithm.init(m, first) for m in models]))(models)
 
 
 def _one(federation: Federation | list[StreamedFederation]) -> Any:
@@ -284,5 +303,6 @@ def _one(federation: Federation | list[StreamedFederation]) -> Any:
     )
 
 
+@jax.jit
 def _stacked(states: list[State]) -> State:
-    return jax.jit(lambda states: jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))(states)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)

@@ -13,13 +13,14 @@ from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
+from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import one_round
 
 if TYPE_CHECKING:
     from fedpriv.data.streaming import StreamedFederation
 
-Score = Callable[[Params, Example], dict[str, jax.Array]]
+ScoreFn = Callable[[Params, Example], dict[str, jax.Array]]
 Measure = Callable[[State, Federation], dict[str, jax.Array]]
 Compiler = Callable[[Callable[..., tuple], tuple, Sequence[int]], Callable[..., tuple]]
 """(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
@@ -38,7 +39,7 @@ class Training(NamedTuple):
     federations: Federation | list[StreamedFederation]
     roots: Key
     test: Example
-    score: Score
+    score: ScoreFn
     measure: Measure | None
     rounds: int
     every: int
@@ -76,7 +77,7 @@ def numbered_round(
 
 
 def rounds_of_seeds(
-    algorithm: Algorithm, score: Score, measure: Measure, rounds: int, every: int
+    algorithm: Algorithm, score: ScoreFn, measure: Measure, rounds: int, every: int
 ) -> Callable[..., Any]:
     """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
 
@@ -113,9 +114,9 @@ def rounds_of_seeds(
 
 
 def evaluate(
-    score: Score, params: Params, examples: Example, batch_size: int = 250
+    score: ScoreFn, params: Params, examples: Example, batch_size: int = 250
 ) -> dict[str, jax.Array]:
-    """The sums of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
+    """The sums of `score` over all examples (leaves [n, ...]), with a weight, in batches laid out like clients."""
     n = jax.tree.leaves(examples)[0].shape[0]
     batches = -(-n // batch_size)
 
@@ -124,7 +125,7 @@ def evaluate(
         return jnp.pad(leaf, padding).reshape(batches, batch_size, *leaf.shape[1:])
 
     def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
-        sums = jax.vmap(score, in_axes=(None, 0))(params, batch)
+        sums = jax.vmap(Score.of(score), in_axes=(None, 0))(params, batch)
         return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
 
     mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.types import Example, Key, LossFn, Params, PyTree, check_loss
+from fedpriv.core.random_losses import needing_keys, of_one, takes_key
+from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
@@ -44,17 +45,17 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
     tensors they are formed by `vmap`. The regulariser forms them all.
 
     Args:
-      loss: of ONE example.
+      loss: of ONE example; for a random one, which takes a key, the batch is `fp.with_keys(key, examples)`.
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
 
     Raises:
       ValueError: `loss` is no function.
     """
-    check_loss(loss)
+    one = of_one(loss)
 
     def regularised(params: Params, example: Example) -> jax.Array:
         penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0
-        return loss(params, example) + penalty
+        return one(params, example) + penalty
 
     def gradients(params: Params, batch: Example) -> PerExample:
         each = stacked_gradients(regularised, params, batch)
@@ -70,7 +71,7 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
             lambda: jax.tree.unflatten(tree, [_formed(g) for g in each]),
         )
 
-    return by_records(gradients)
+    return needing_keys(by_records(gradients), takes_key(loss))
 
 
 def by_records(gradients: Gradients) -> Gradients:

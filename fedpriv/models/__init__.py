@@ -1,20 +1,25 @@
 """The models of the papers, and what of them is faster here than in XLA."""
 
-from fedpriv.models.networks import (
+from fedpriv.models.from_nnx import from_nnx
+from fedpriv.models.modules import (
     CNN,
     MLP,
     CharacterLSTM,
     LogisticRegression,
-    Model,
     SigmoidLeNet,
+    initializers,
+)
+from fedpriv.models.networks import (
+    Model,
     classifier,
     fashion_mnist_cnn,
-    initializers,
+    from_apply,
     shakespeare_lstm,
     small_cifar10_cnn,
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.score import Score
 
 __all__ = [
     "CNN",
@@ -22,9 +27,12 @@ __all__ = [
     "CharacterLSTM",
     "LogisticRegression",
     "Model",
+    "Score",
     "SigmoidLeNet",
     "classifier",
     "fashion_mnist_cnn",
+    "from_apply",
+    "from_nnx",
     "initializers",
     "shakespeare_lstm",
     "small_cifar10_cnn",

@@ -15,17 +15,17 @@ class ExampleError(ValueError):
     """A model cannot take an example; the message says why, in one line."""
 
 
-def check_leaves(example: Example) -> None:
-    """Raises ExampleError: not a dict with "image" and "label"."""
+def check_leaves(example: Example, inputs: str) -> None:
+    """Raises ExampleError: not a dict with the leaves `inputs` and "label"."""
     if not isinstance(example, Mapping):
         raise ExampleError(
-            f'example: a {type(example).__name__}; this model reads {{"image": ..., "label": ...}}, '
+            f'example: a {type(example).__name__}; this model reads {{"{inputs}": ..., "label": ...}}, '
             "so give the arrays in such a dict"
         )
-    for name in ("image", "label"):
+    for name in (inputs, "label"):
         if name not in example:
             raise ExampleError(
-                f'example: there is no "{name}", only {sorted(example)}; this model reads "image" and "label", '
+                f'example: there is no "{name}", only {sorted(example)}; this model reads "{inputs}" and "label", '
                 "so name the arrays like that"
             )
 
@@ -46,10 +46,10 @@ def check_label(label: Any, outputs: int) -> None:
             )
 
 
-def wrong_image(example: Example, made_for: tuple[int, ...]) -> ExampleError:
-    """Of an image that a network cannot take."""
-    shape = list(np.shape(example["image"]))
+def wrong_input(name: str, x: Any, made_for: tuple[int, ...]) -> ExampleError:
+    """Of an input that a network cannot take."""
+    shape = list(np.shape(x))
     return ExampleError(
-        f"image: its shape is {shape}, but the model was made for {list(made_for)}; give such images, or make the "
+        f"{name}: its shape is {shape}, but the model was made for {list(made_for)}; give such inputs, or make the "
         f"model for {shape}"
     )

@@ -19,17 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.types import Params, PyTree
-from fedpriv.models.networks import (
-    CNN,
-    MLP,
-    Apply,
-    Built,
-    CharacterLSTM,
-    LogisticRegression,
-    Model,
-    SigmoidLeNet,
-    predict,
-)
+from fedpriv.models.modules import CNN, MLP, CharacterLSTM, LogisticRegression, SigmoidLeNet
+from fedpriv.models.networks import Apply, Built, Model, predict
 
 NETWORKS: dict[str, Any] = {
     n.__name__: n for n in (CNN, MLP, CharacterLSTM, LogisticRegression, SigmoidLeNet)

@@ -1,30 +1,32 @@
-"""The models of the papers, in flax.linen, and the bundle of functions the laboratory needs of any model."""
+"""The bundle of functions the laboratory needs of any model, and the models of the papers."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from flax.errors import ScopeParamShapeError
+from flax.errors import InvalidRngError, ScopeParamShapeError
 from jax import lax
 
-from fedpriv.core.trees import as_float
+from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
-from fedpriv.models.conv import conv_general_dilated
-from fedpriv.models.dense import dot_general
-from fedpriv.models.example_checks import check_label, check_leaves, wrong_image
-from fedpriv.models.pooling import max_pool_2x2
-
-Weights: TypeAlias = Literal["flax", "pytorch"]
-"""Whose default initial weights; see `initializers`."""
+from fedpriv.models.example_checks import check_label, check_leaves, wrong_input
+from fedpriv.models.modules import CNN, CharacterLSTM, Weights
+from fedpriv.models.score import Score
 
 Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
 """(params, x) -> outputs, for ONE input x."""
+
+NO_BATCH_NORM = (
+    "module: batch normalisation mixes the records of a batch, so that no gradient is one record's, and its running "
+    "statistics are private and belong to no client; take GroupNorm"
+)
 
 
 class Built(NamedTuple):
@@ -45,8 +47,8 @@ class Model(NamedTuple):
     Attributes:
       init: key -> params.
       loss: (params, example) -> f32[], for ONE example.
-      score: (params, example) -> {"correct", "loss", "weight"}, each f32[], for ONE example: what evaluation sums;
-        accuracy is correct / weight.
+      score: (params, example) -> {name: f32[]} for ONE example, what evaluation sums: a metric is its sum divided by
+        that of "weight", which is 1 for each example where it is left out. A `Score` where metrics are no means.
       apply: (params, x) -> outputs, for ONE input x, such as an image; what `predict` needs.
       built: what it is made of, if that is a module of flax.linen; None for others.
     """
@@ -84,119 +86,101 @@ def _mapped(apply: Apply, params: Params, inputs: PyTree, batch_size: int) -> Py
     return lax.map(lambda x: apply(params, x), inputs, batch_size=batch_size)
 
 
-def classifier(module: nn.Module, image_shape: Sequence[int]) -> Model:
-    """A `Model` of examples {"image": [height, width, channels], "label": i32[]} with cross-entropy loss."""
+def classifier(
+    module: nn.Module, input: Sequence[int] | jax.typing.ArrayLike, inputs: str = "image"
+) -> Model:
+    """A `Model` of examples {"image": ..., "label": i32[]} with cross-entropy loss.
 
-    def apply(params: Params, image: jax.Array) -> jax.Array:
-        return module.apply(params, image)  # type: ignore[return-value]
+    A module whose `__call__` has a parameter `train` is random: it is called with True and a key for "dropout" in
+    training, with False otherwise.
 
-    def logits(params: Params, example: Example) -> jax.Array:
-        check_leaves(example)
+    Args:
+      module: gives the logits f32[classes] of ONE input.
+      input: one input, such as `data.train["x"][0]`, whose shape and type count; or the shape of an image of bytes.
+      inputs: the part of an example that it is.
+
+    Raises:
+      ValueError: at `init`, a module with state beside its parameters, such as that of batch normalisation.
+    """
+    of: Any = input
+    like = jax.ShapeDtypeStruct(
+        *((of.shape, of.dtype) if hasattr(of, "dtype") else (of, jnp.uint8))
+    )
+    random = "train" in inspect.signature(type(module).__call__).parameters
+    evaluating: dict[str, Any] = {"train": False} if random else {}
+
+    def apply(params: Params, x: PyTree) -> PyTree:
         try:
-            z = apply(params, example["image"])
+            return module.apply(params, x, **evaluating)
         except ScopeParamShapeError:
-            raise wrong_image(example, tuple(image_shape)) from None
+            raise wrong_input(inputs, x, like.shape) from None
+        except InvalidRngError as error:
+            raise ValueError(
+                f"module: {type(module).__name__} draws random numbers outside of training ({_first(error)}); give its "
+                "__call__ a parameter `train`, and nn.Dropout deterministic=not train"
+            ) from None
+
+    def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
+        if key is None:
+            return apply(params, x)
+        return module.apply(params, x, train=True, rngs={"dropout": key})
+
+    def initial(key: Key) -> Params:
+        return _parameters(module.init(key, jnp.zeros(like.shape, like.dtype), **evaluating))
+
+    # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
+    made = from_apply(jax.jit(initial), random_apply if random else apply, inputs)
+    return made._replace(built=Built(module, like))
+
+
+def _parameters(variables: Any) -> Params:
+    """Raises ValueError: there is more than parameters."""
+    if not set(variables) - {"params"}:
+        return variables
+    if "batch_stats" in variables:
+        raise ValueError(NO_BATCH_NORM)
+    raise ValueError(
+        f"module: it has state beside its parameters ({', '.join(sorted(set(variables) - {'params'}))}), which clients "
+        "and the server would have to agree on; take a module without"
+    )
+
+
+def _first(error: Exception) -> str:
+    return str(error).partition("(http")[0].strip()
+
+
+def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image") -> Model:
+    """A `Model` of any library's network: cross-entropy of `apply(params, example[inputs])` with example["label"].
+
+    Args:
+      init: key -> params.
+      apply: (params, x) -> logits f32[classes], for ONE input. With dropout, (params, x, key=None): training gives a
+        key, evaluation none.
+      inputs: the part of an example that goes in.
+    """
+
+    def logits(params: Params, example: Example, *key: Key) -> jax.Array:
+        check_leaves(example, inputs)
+        z: Any = apply(params, example[inputs], *key)
         check_label(example["label"], z.shape[-1])
         return z
 
     def loss(params: Params, example: Example) -> jax.Array:
-        return optax.softmax_cross_entropy_with_integer_labels(
-            logits(params, example), example["label"]
-        )
+        return _cross_entropy(logits(params, example), example["label"])
+
+    def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
+        given = () if key is None else (key,)
+        return _cross_entropy(logits(params, example, *given), example["label"])
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
         z = logits(params, example)
-        cross_entropy = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
         correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
-        return {"correct": correct, "loss": cross_entropy, "weight": jnp.ones(())}
+        return {"accuracy": correct, "loss": _cross_entropy(z, example["label"])}
 
-    # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
-    init = jax.jit(lambda key: module.init(key, jnp.zeros(image_shape, jnp.uint8)))
-    image = jax.ShapeDtypeStruct(tuple(image_shape), jnp.uint8)
-    return Model(init, loss, score, apply, Built(module, image))
+    return Model(init, random_loss if takes_key(apply) else loss, score, apply)
 
 
-class LogisticRegression(nn.Module):
-    """Multinomial logistic regression on the flattened input.
-
-    Attributes:
-      classes: number of outputs, the logits.
-    """
-
-    classes: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
-        return nn.Dense(self.classes)(as_float(x).reshape(-1))
-
-
-class MLP(nn.Module):
-    """Dense layers with ReLU on the flattened input.
-
-    Attributes:
-      hidden: width of each hidden layer.
-      classes: number of outputs, the logits.
-    """
-
-    hidden: Sequence[int]
-    classes: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
-        x = as_float(x).reshape(-1)
-        for width in self.hidden:
-            x = nn.relu(nn.Dense(width)(x))
-        return nn.Dense(self.classes)(x)
-
-
-class CNN(nn.Module):
-    """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
-
-    `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters).
-
-    Attributes:
-      filters: number of each convolution's.
-      hidden: width of each hidden dense layer.
-      classes: number of outputs, the logits.
-      weights: whose default initial weights, see `initializers`.
-    """
-
-    filters: Sequence[int]
-    hidden: Sequence[int]
-    classes: int
-    weights: Weights = "flax"
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
-        x = as_float(x)[None]
-        for features in self.filters:
-            initial = initializers(self.weights, 25 * x.shape[-1])
-            conv = nn.Conv(features, (5, 5), conv_general_dilated=conv_general_dilated, **initial)
-            x = nn.relu(max_pool_2x2(conv(x)))
-        x = x.reshape(-1)
-        for width in self.hidden:
-            initial = initializers(self.weights, x.size)
-            x = nn.relu(nn.Dense(width, dot_general=dot_general, **initial)(x))
-        return nn.Dense(self.classes, **initializers(self.weights, x.size))(x)
-
-
-def initializers(weights: Weights, fan_in: int) -> dict[str, Any]:
-    """How a layer with `fan_in` inputs per output starts.
-
-    By flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
-    +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).
-    """
-    if weights == "flax":
-        return {}
-    bound = fan_in**-0.5
-
-    def uniform(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
-        return jax.random.uniform(key, shape, dtype, -bound, bound)
-
-    return {"kernel_init": uniform, "bias_init": uniform}
+_cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 
 
 def fashion_mnist_cnn(weights: Weights = "flax") -> Model:
@@ -222,54 +206,6 @@ def small_cifar10_cnn() -> Model:
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
 
 
-class SigmoidLeNet(nn.Module):
-    """The network on which gradients are inverted: three 5 x 5 convolutions of 12 filters with sigmoids, a dense layer.
-
-    L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
-    uniform in +-1/2, so that gradients have second derivatives everywhere.
-
-    Attributes:
-      classes: number of outputs, the logits.
-    """
-
-    classes: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
-        x = as_float(x)[None]
-        initial: dict[str, Any] = {"kernel_init": _within_half, "bias_init": _within_half}
-        for stride in (2, 2, 1):
-            x = nn.sigmoid(nn.Conv(12, (5, 5), stride, padding=2, **initial)(x))
-        return nn.Dense(self.classes, **initial)(x.reshape(-1))
-
-
-def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
-    return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
-
-
-class CharacterLSTM(nn.Module):
-    """Embedding, two LSTM layers, a linear output at every position.
-
-    Attributes:
-      vocabulary: number of characters, in and out.
-      embedding: numbers per character.
-      hidden: width of the LSTM layers.
-    """
-
-    vocabulary: int
-    embedding: int
-    hidden: int
-
-    @nn.compact
-    def __call__(self, characters: jax.Array) -> jax.Array:
-        """f32[length, vocabulary], the logits at every position of one text, ids [length]."""
-        x = nn.Embed(self.vocabulary, self.embedding)(characters.astype(jnp.int32))
-        for _ in range(2):
-            x = nn.RNN(nn.OptimizedLSTMCell(self.hidden))(x)
-        return nn.Dense(self.vocabulary)(x)
-
-
 def shakespeare_lstm() -> Model:
     """Fed-SMP's next-character network: embedding 8, 2 x LSTM 256, dense 90; d = 820,522.
 
@@ -293,7 +229,7 @@ def shakespeare_lstm() -> Model:
         z, losses, mask = per_character(params, example)
         correct = (jnp.argmax(z, -1) == example["label"]) * mask
         return {
-            "correct": jnp.sum(correct),
+            "accuracy": jnp.sum(correct),
             "loss": jnp.sum(losses * mask),
             "weight": jnp.sum(mask),
         }
@@ -301,5 +237,6 @@ def shakespeare_lstm() -> Model:
     def init(key: Key) -> Params:
         return module.init(key, jnp.zeros(80, jnp.int32))
 
+    measured = Score(score, {"perplexity": lambda means: jnp.exp(means["loss"])})
     built = Built(module, jax.ShapeDtypeStruct((80,), jnp.int32))
-    return Model(init, loss, score, module.apply, built)
+    return Model(init, loss, measured, module.apply, built)

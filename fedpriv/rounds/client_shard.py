@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core import random_streams
+from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Example, Key, Params
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
 from fedpriv.rounds.samplers import Sampler
@@ -64,9 +65,12 @@ class Shard:
           records: draws a batch among the client's records; every client has to hold that population exactly. Its
             expected size is what the sum is divided by.
         """
-        draw_key, noise_key = jax.random.split(self._of_call(key))
+        of_call = self._of_call(key)
+        draw_key, noise_key = jax.random.split(of_call)
         drawn = records.draw(draw_key)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
+        if needs_keys(gradients):
+            batch = with_keys(jax.random.fold_in(of_call, random_streams.DROPOUT), batch)
         mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
         return mean(noise_key, params, batch, drawn.mask)
 

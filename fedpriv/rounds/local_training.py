@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.core.types import Example, Key, LossFn, Params, check_loss
+from fedpriv.core import random_streams
+from fedpriv.core.random_losses import needing_keys, needs_keys, of_one, takes_key, with_keys
+from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.devices.layout import current
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
@@ -119,16 +121,18 @@ def check_schedule(optimizer: Schedule | None) -> None:
 def mean_grad(loss: LossFn) -> GradFn:
     """Gradient of the mean loss over the real examples of a batch (0 for an empty one).
 
+    Of a random loss, which takes a key, the batch is `fp.with_keys(key, examples)`; `train` gives one.
+
     Raises:
       ValueError: `loss` is no function.
     """
-    check_loss(loss)
+    one = of_one(loss)
 
     def mean_loss(params: Params, batch: Example, mask: jax.Array) -> jax.Array:
-        losses = jax.vmap(loss, in_axes=(None, 0))(params, batch)
+        losses = jax.vmap(one, in_axes=(None, 0))(params, batch)
         return jnp.sum(jnp.where(mask, losses, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
 
-    return jax.grad(mean_loss)
+    return needing_keys(jax.grad(mean_loss), takes_key(loss))
 
 
 def train(
@@ -142,6 +146,8 @@ def train(
 ) -> Params:
     """Local training from `params` on one client's records; the optimiser's state (momentum) starts afresh.
 
+    A random loss gets a fresh key for each record of each step, from `key`.
+
     Returns:
       The trained parameters.
     """
@@ -149,7 +155,11 @@ def train(
 
     def batch_at(s: jax.Array) -> Batch:
         positions, mask = plan.at(s)
-        return jax.tree.map(lambda leaf: leaf[positions], shard.examples), mask
+        examples = jax.tree.map(lambda leaf: leaf[positions], shard.examples)
+        if needs_keys(grad):
+            drawing = jax.random.fold_in(key, random_streams.DROPOUT)
+            examples = with_keys(jax.random.fold_in(drawing, s), examples)
+        return examples, mask
 
     steps = None
     if plan.most is not None and current().dense == "auto":

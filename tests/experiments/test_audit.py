@@ -177,6 +177,10 @@ def test_what_refutes_a_claim():
         (["nowhere"], "config: there is no 'nowhere'"),
         (["--draws", "5"], "--draws: 5 is too few"),
         (["--canaries", "0"], "--canaries: 0 is not at least 1"),
+        (
+            [*TINY, "--parts", "run", "--canaries", "4"],
+            "--canaries: 4 in each of 2 run(s) bound nothing",
+        ),
         (["--parts", "all"], "--parts"),
         (["--audit-seed", "-1"], "--audit-seed: -1 is not 0 or more"),
         (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),

@@ -40,7 +40,7 @@ SMALL = {
 # What makes any other command small; later options win.
 OWN = {
     "tune": ["--values", "0.1"],
-    "audit": ["--draws", "100", "--canaries", "20"],
+    "audit": ["--draws", "100", "--canaries", "40"],
     "inversion": ["--victims", "2", "--steps", "2", "--data", "digits"],
     "sweep": ["--algorithms", "rand_k"],
     "reproduce": ["--only", "top_k p=0.005", "--seeds", "1"],

@@ -51,12 +51,14 @@ def test_the_tables_have_the_numbers_of_the_files(several):
     run, found = read(base / "a"), tables(root)
     head, *rows = found[RESULTS]
     name, cells = "top_k", next(dict(zip(head, r, strict=True)) for r in rows if "top_k" in r[0])
-    for which, of in (("final", run.summary.accuracy.final), ("best", run.summary.accuracy.best)):
+    for which, of in (("final", run.summary.final), ("best", run.summary.best)):
         shown = [float(x) for x in cells[f"{which} accuracy (%)"].split(" ± ")]
-        assert shown == pytest.approx([100 * of[name].mean, 100 * of[name].std], abs=0.00501)
+        assert shown == pytest.approx(
+            [100 * of[name]["accuracy"].mean, 100 * of[name]["accuracy"].std], abs=0.00501
+        )
     lines = run.lines[name]
     numbers = {
-        "final loss": lines[-1].loss.mean,
+        "final loss": lines[-1].metrics["loss"].mean,
         "MB up": run.summary.uplink_mb_per_client[name],
         "MB down": run.summary.downlink_mb_per_client[name],
         "rounds/s": run.summary.rounds_per_second[name],
@@ -72,7 +74,7 @@ def test_the_tables_have_the_numbers_of_the_files(several):
     rows = [row for row in rows if row[0] == "Fed-SMP top_k · a"]
     assert [int(row[1]) for row in rows] == [5, 10, 20]
     shown = [float(row[head.index("loss")].split()[0]) for row in rows]
-    assert shown == pytest.approx([line.loss.mean for line in lines], rel=1e-3)
+    assert shown == pytest.approx([line.metrics["loss"].mean for line in lines], rel=1e-3)
 
 
 def test_every_epsilon_of_the_ledger_says_what_it_means(several):

@@ -56,8 +56,10 @@ def test_curves_are_mean_and_standard_deviation_of_the_seeds(recorded, curves):
 def figure(s, rows, measure="loss", x_label="round"):
     """Of a series with these (x, mean, standard deviation)."""
     line = s.result.lines[0]
-    spreads = [replace(line.loss, mean=mean, std=std) for _, mean, std in rows]
-    lines = [replace(line, round=t, loss=m, accuracy=m) for t, m in enumerate(spreads)]
+    spreads = [replace(line.metrics["loss"], mean=mean, std=std) for _, mean, std in rows]
+    lines = [
+        replace(line, round=t, metrics={"loss": m, "accuracy": m}) for t, m in enumerate(spreads)
+    ]
     at = [x for x, *_ in rows]
     one = s._replace(result=s.result._replace(lines=lines))
     chart = charts.Chart("it", measure, [one], lambda line: at[line.round], x_label)

@@ -54,7 +54,7 @@ def summary(output, work, runs="runs"):
 def test_the_table_says_what_the_run_folders_say(finished):
     found = rows(finished / "tiny" / "table1")
     assert list(found) == [(c.row, c.column) for c in TABLE.cells]
-    best = summary(finished, PLAIN)["accuracy"]["best"]["fed_avg"]
+    best = summary(finished, PLAIN)["best"]["fed_avg"]["accuracy"]
     cell = found["FedAvg", "best (%)"]
     assert float(cell["measured"]) == pytest.approx(100 * np.mean(best["per_seed"]))
     assert float(cell["measured_std"]) == pytest.approx(100 * np.std(best["per_seed"], ddof=1))
@@ -63,7 +63,7 @@ def test_the_table_says_what_the_run_folders_say(finished):
     private = summary(finished, PRIVATE)
     megabytes = summary(finished, PLAIN)["uplink_mb_per_client"]["fed_avg"]
     assert float(found["FedAvg", "MB"]["measured"]) == megabytes
-    final = private["accuracy"]["final"]["dp_fed_avg"]["mean"]
+    final = private["final"]["dp_fed_avg"]["accuracy"]["mean"]
     assert float(found["DP-FedAvg", "last (%)"]["measured"]) == pytest.approx(100 * final)
     assert found["DP-FedAvg", "last (%)"]["difference"] == ""
     privacy = private["privacy"]["dp_fed_avg"]

@@ -59,7 +59,7 @@ def launch(tmp_path_factory):
 
 def accuracies(run):
     (lines,) = run.lines.values()
-    return [100 * line.accuracy.mean for line in lines]
+    return [100 * line.metrics["accuracy"].mean for line in lines]
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_the_train_loss_is_the_mean_over_evenly_spaced_examples():
 
     def score(params, example):
         loss = 2 * params["a"] * example["y"]
-        return {"loss": loss, "weight": jax.numpy.float32(2), "correct": 0.0}
+        return {"loss": loss, "weight": jax.numpy.float32(2), "accuracy": 0.0}
 
     model = models.Model(lambda key: {}, lambda params, example: 0.0, score)
     state = ModelState({"a": jax.numpy.float32(3)}, jax.numpy.int32(0))

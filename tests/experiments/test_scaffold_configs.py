@@ -1,6 +1,7 @@
 """The DP-SCAFFOLD experiments, end to end at a few rounds, and their settings."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -174,6 +175,15 @@ def test_sizes_follow_the_rates():
     )
     changed = type(config)(clients=100, client_rate=0.05, records=5000, warm_start=0)
     assert (changed.cohort, changed.warm_rounds) == (5, 0)
+
+
+def test_the_warm_start_of_a_short_run_is_short():
+    config = dp_scaffold_synthetic.config
+    of = {rounds: replace(config, rounds=rounds).warm_rounds for rounds in (1, 2, 20, 79, 80, 400)}
+    assert of == {1: 0, 2: 1, 20: 5, 79: 19, 80: 20, 400: 20}
+    rare = replace(config, rounds=72, client_rate=0.05)  # 4 / l alone would be 80 rounds
+    assert rare.warm_rounds == 18
+    assert replace(config, rounds=20, warm_start=7).warm_rounds == 7
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,7 @@ def test_scalars_of_a_record():
     record = {
         "algorithm": "a",
         "round": 3,
-        "accuracy": spread | {"std": 0.1},
-        "loss": spread | {"mean": "inf"},
+        "metrics": {"accuracy": spread | {"std": 0.1}, "loss": spread | {"mean": "inf"}},
         "uplink_mb_per_client": 1.0,
         "downlink_mb_per_client": 2.0,
         "privacy": {

@@ -55,7 +55,7 @@ def test_every_point_keeps_its_models_also_those_of_another_point(finished):
                     summary, _ = read(finished / point(noise, rate))
                     data = fp.datasets.load("digits")
                     labels = trained.predict(data.test["image"]).argmax(-1)
-                    final = summary["accuracy"]["final"][name]["per_seed"][seed]
+                    final = summary["final"][name]["accuracy"]["per_seed"][seed]
                     assert float((labels == data.test["label"]).mean()) == pytest.approx(final)
 
 
@@ -73,6 +73,7 @@ def test_a_point_is_the_run_that_the_launcher_makes(finished, noise, rate, tmp_p
     for f, e in zip(found, expected, strict=True):
         assert (f["round"], f["privacy"]) == (e["round"], e["privacy"])
         # Rounding: constants that became inputs may be folded in another order.
+        f, e = f["metrics"], e["metrics"]
         np.testing.assert_allclose(f["loss"]["per_seed"], e["loss"]["per_seed"], rtol=1e-5)
         np.testing.assert_allclose(f["accuracy"]["per_seed"], e["accuracy"]["per_seed"], atol=0.003)
     assert ours["privacy"]["dp_fed_avg"] == single["privacy"]["dp_fed_avg"]
@@ -86,7 +87,7 @@ def test_points_differ_where_their_settings_do(finished):
     """Or equality with the launcher's would mean little."""
     losses = {
         (algorithm, noise, rate): tuple(
-            line["loss"]["mean"]
+            line["metrics"]["loss"]["mean"]
             for line in read(finished / point(noise, rate))[1]
             if line["algorithm"] == algorithm
         )
@@ -121,7 +122,7 @@ def test_one_compilation_for_each_algorithm_and_a_table(finished):
     for row in rows[2:]:
         summary = runs.read(finished / point(row[0], row[1])).summary
         name = {"FedAvg": "fed_avg", "DP-FedAvg": "dp_fed_avg"}[row[2]]
-        assert row[3:] == compare.cells(summary, name)[1:]
+        assert row[3:] == compare.cells(summary, name, ["accuracy"])[1:]
         assert "+-" in row[4]
     assert "of ONE model released alone" in text
 
@@ -133,7 +134,7 @@ def test_the_table_is_there_for_machines_too(finished):
     for row in rows:
         summary, _ = read(finished / point(row["noise_multiplier"], row["local.learning_rate"]))
         name = row["algorithm"]
-        assert float(row["accuracy_best_std"]) == summary["accuracy"]["best"][name]["std"]
+        assert float(row["accuracy_best_std"]) == summary["best"][name]["accuracy"]["std"]
         server = summary["privacy"][name]["certified"]["server"]
         assert float(row["certified_server_epsilon"]) == float(server["epsilon"])
         assert row["certified_server_relation"] == server["relation"]
@@ -220,7 +221,9 @@ def test_an_interrupted_sweep_goes_on_with_the_same_command(
         assert [line["round"] for line in lines] == [2, 3]
         if noise in NOISES:
             one_device = read(finished / point(noise, "0.1"))[1][-1]
-            assert lines[-1]["loss"]["mean"] == pytest.approx(one_device["loss"]["mean"], rel=1e-4)
+            assert lines[-1]["metrics"]["loss"]["mean"] == pytest.approx(
+                one_device["metrics"]["loss"]["mean"], rel=1e-4
+            )
 
 
 def test_what_changes_shapes_is_compiled_again(tmp_path, capsys):
@@ -251,7 +254,9 @@ def test_the_width_that_fits_is_found_once_and_shared(tmp_path, capsys, monkeypa
     assert next(memory, None) is None
     monkeypatch.undo()
     assert run.main(["quickstart", *args, "--noise-multiplier", "1", f"--output={tmp_path}/r"]) == 0
-    losses = [read(tmp_path / f)[1][0]["loss"]["mean"] for f in ("r", "noise_multiplier=1")]
+    losses = [
+        read(tmp_path / f)[1][0]["metrics"]["loss"]["mean"] for f in ("r", "noise_multiplier=1")
+    ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -262,7 +267,7 @@ def test_what_concerns_accounting_alone_is_trained_once(tmp_path, capsys):
     strict, loose = (row["certified_server_epsilon"] for row in answer["rows"])
     assert strict > loose
     found = [read(tmp_path / f"delta={delta}")[1][-1] for delta in ("1e-3", "1e-2")]
-    assert found[0]["accuracy"] == found[1]["accuracy"]
+    assert found[0]["metrics"] == found[1]["metrics"]
     assert found[0]["privacy"] != found[1]["privacy"]
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from configs import quickstart
-from experiments import sweep, sweep_table
+from experiments import run, sweep, sweep_table
 from experiments.sweep_grid import UNFINISHED, axes, begin, points
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -100,7 +100,7 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, capsys, monke
     monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: None)
     monkeypatch.setattr(sweep.Sweep, "train", failing)
     with pytest.raises(ValueError, match=r"^a bug$"):
-        launch("--grid", "p=0.1,0.2,0.3", output=tmp_path)
+        launch("--grid", "p=0.1,0.2,0.3", "--traceback", output=tmp_path)
     said = capsys.readouterr().err
     assert f"error: failed at p 0.2; the same command with --output {tmp_path} goes on\n" in said
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
@@ -178,7 +178,7 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
     (tmp_path / UNFINISHED).write_text("{")  # as where it was killed
     monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # it goes on to train
-        launch("--grid", "p=0.1,0.2", output=tmp_path)
+        launch("--traceback", "--grid", "p=0.1,0.2", output=tmp_path)
     assert [f.name for f in tmp_path.iterdir()] == ["sweep.json"]
     (tmp_path / "sweep.json").write_text("{")
     capsys.readouterr()
@@ -207,3 +207,37 @@ def test_help_and_list(capsys):
         assert word in page.replace("\n", " ")
     assert "\n\nThe same command with the same DIR" in page  # paragraphs
     assert "runs/sweep-CONFIG-DATE-TIME" in "".join(page.split())
+
+
+STREAMED = '''"""Its records stay on the host."""
+from dataclasses import replace
+
+import numpy as np
+
+import fedpriv as fp
+from configs import quickstart
+
+config = quickstart.config
+
+
+def build(config):
+    made = quickstart.build(config)
+    rows = np.array_split(np.arange(len(made.test["label"])), 120)
+    examples = {k: np.asarray(v) for k, v in made.test.items()}
+    streamed = [fp.StreamedFederation.from_arrays(examples, rows)] * config.seeds
+    entries = {n: e._replace(federations=streamed) for n, e in made.entries.items()}
+    return replace(made, entries=entries)
+'''
+
+
+def test_a_streamed_federation_is_refused_before_training(tmp_path, capsys):
+    file, folder = tmp_path / "streamed.py", tmp_path / "never"
+    file.write_text(STREAMED)
+    grid = ["--grid", "rounds=1,2", "--algorithms", "fed_avg"]
+    assert sweep.main([str(file), *grid, "--output", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: federation: fed_avg trains on a StreamedFederation")
+    assert error.count("\n") == 1
+    assert not folder.exists()
+    alone = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1", "--output", str(folder)]
+    assert run.main([str(file), *alone]) == 0

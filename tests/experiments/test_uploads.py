@@ -19,8 +19,8 @@ def folder(accuracies, means, every=2, **settings):
     evaluations = [
         Evaluation(
             every * (i + 1),
-            np.array([accuracy]),
-            *[NOTHING] * 3,
+            {"accuracy": np.array([accuracy])},
+            *[NOTHING] * 2,
             {} if mean is None else {"exchanges": np.array([mean])},
             1.0,
         )

@@ -1,0 +1,95 @@
+"""When an algorithm has trained enough: a metric reached a value, or stopped improving."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpriv.engine.history import Evaluation
+from fedpriv.models.score import better_higher, is_fraction, shown
+
+
+class Target(NamedTuple):
+    """A metric, and the value at which it is good enough."""
+
+    metric: str
+    value: float
+
+
+def target(text: str) -> Target:
+    """Of NAME=VALUE.
+
+    Raises:
+      ValueError: it is none.
+    """
+    name, equals, value = text.partition("=")
+    try:
+        reached = float(value)
+    except ValueError:
+        reached = math.nan
+    if not (name and equals and math.isfinite(reached)):
+        raise ValueError(f"stop_at: {text!r} is not NAME=VALUE, such as accuracy=0.8")
+    if is_fraction(name) and not 0 <= reached <= 1:
+        raise ValueError(f"stop_at: {text!r}: an accuracy is in [0, 1], so 80 % is {name}=0.8")
+    return Target(name, reached)
+
+
+class Stopping(NamedTuple):
+    """When to stop; it depends on the evaluations alone, so that a run that goes on stops where it would have.
+
+    Attributes:
+      target: to be reached by the mean over the seeds; None: none.
+      patience: evaluations without a better mean over the seeds than before, after which to stop; None: no end.
+      metric: which patience looks at.
+      higher: metrics that are better when higher, beside accuracies.
+    """
+
+    target: Target | None
+    patience: int | None
+    metric: str
+    higher: Collection[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        stop_at: str | None,
+        patience: int | None,
+        metric: str | None,
+        names: Sequence[str],
+        higher: Collection[str],
+    ) -> Stopping:
+        """Of a run's settings, for a score with metrics of these names.
+
+        Raises:
+          ValueError: the score has no such metric.
+        """
+        wanted = target(stop_at) if stop_at is not None else None
+        if wanted and wanted.metric not in names:
+            raise ValueError(
+                f"stop_at: there is no {wanted.metric!r}; the score gives {', '.join(names)}"
+            )
+        return cls(wanted, patience, shown(names, metric), tuple(higher))
+
+    def why(self, evaluations: Sequence[Evaluation]) -> str | None:
+        """What ends the run at the last of the evaluations, in words; None: nothing, it goes on."""
+        if not evaluations:
+            return None
+        at = f"stopped at round {evaluations[-1].round}"
+        if wanted := self.target:
+            sign = 1 if better_higher(wanted.metric, self.higher) else -1
+            if sign * _means(evaluations[-1:], wanted.metric)[0] >= sign * wanted.value:
+                return f"{at}: {wanted.metric} reached {wanted.value:g}"
+        if self.patience is not None:
+            sign = 1 if better_higher(self.metric, self.higher) else -1
+            since = len(evaluations) - 1 - int(np.argmax(sign * _means(evaluations, self.metric)))
+            if since >= self.patience:
+                return f"{at}: {self.metric} no better for {since} evaluations"
+        return None
+
+
+def _means(evaluations: Sequence[Evaluation], metric: str) -> np.ndarray:
+    """f64[evaluations], over the seeds; of equal ones, the first counts as the best."""
+    return np.array([np.mean(e.metrics[metric], dtype=float) for e in evaluations])

@@ -1,0 +1,112 @@
+"""How evenly a model serves the clients: a metric of each one's own records. A diagnostic, not private."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.types import Key, State
+from fedpriv.data.federation import Federation
+from fedpriv.engine.simulate import Measure
+from fedpriv.engine.training_loop import ScoreFn
+from fedpriv.models.score import Score, better_higher, shown
+from fedpriv.rounds.client_shard import Shard
+from fedpriv.rounds.cohort import over_clients
+from fedpriv.rounds.samplers import Draw
+
+PREFIX = "per_client_"
+
+
+def per_client(
+    score: ScoreFn,
+    clients: int = 20,
+    metric: str | None = None,
+    bound: float | None = None,
+    on: Federation | None = None,
+) -> Measure:
+    """A `measure` for `simulate`: how a metric of the clients' own records is spread over them, each counting equally.
+
+    For accuracy, say: `per_client_accuracy_mean`, `_median`, `_worst_decile`, the mean over the tenth of the clients
+    (rounded up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020), and
+    `_below_0.5`, the fraction of clients worse than the bound (`_above_` where lower is better).
+
+    Args:
+      score: as `simulate`'s.
+      clients: how many are evaluated, the same ones every time: drawn once without replacement, all if there are fewer.
+      metric: by default accuracy, else loss, else the first.
+      bound: by default 0.5 for an accuracy, none for others.
+      on: clients with other records, such as held-out ones; by default those that train, with their training records.
+
+    Raises:
+      ValueError: clients below 1; when it is called, no such metric.
+    """
+    if clients < 1:
+        raise ValueError(f"clients: {clients} is not at least 1")
+    scored = Score.of(score)
+
+    def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
+        of = on if on is not None else federation
+        name = shown(scored.names(state.params, of.examples), metric)
+        values = _each(scored, name, state, of, clients)
+        return _spread(values, name, better_higher(name, scored.higher), bound)
+
+    return measure
+
+
+def _each(score: Score, name: str, state: State, of: Federation, clients: int) -> jax.Array:
+    """f32[clients evaluated]; NaN where a client's records have no weight."""
+    total = of.num_clients
+    chosen = np.random.default_rng(0).choice(total, min(clients, total), replace=False)
+    drawn = Draw(jnp.asarray(np.sort(chosen), jnp.int32), jnp.ones(len(chosen), bool))
+
+    def client(key: Key, shard: Shard) -> tuple[tuple, jax.Array]:
+        each = jax.vmap(score, in_axes=(None, 0))(state.params, shard.examples)
+        sums = jax.tree.map(lambda s: jnp.sum(jnp.where(shard.mask, s, 0.0)), each)
+        return (), score.metrics(sums)[name]
+
+    return over_clients(client, jax.random.key(0), drawn, of)[1]
+
+
+def _spread(
+    values: jax.Array, metric: str, higher: bool, bound: float | None
+) -> dict[str, jax.Array]:
+    name, worst = PREFIX + metric, math.ceil(len(values) / 10)
+    ordered = jnp.sort(values)
+    found = {
+        f"{name}_mean": jnp.mean(values),
+        f"{name}_median": jnp.median(values),
+        f"{name}_worst_decile": jnp.mean(ordered[:worst] if higher else ordered[-worst:]),
+    }
+    if bound is None and metric == "accuracy":
+        bound = 0.5
+    if bound is not None:
+        beyond = values < bound if higher else values > bound
+        found[f"{name}_{'below' if higher else 'above'}_{bound:g}"] = jnp.mean(beyond, dtype=float)
+    return found
+
+
+def labelled(names: Collection[str]) -> tuple[str, dict[str, str]]:
+    """The metric of the numbers with these names, and by label which is which, in the order of `per_client`."""
+    (mean,) = (name for name in names if name.endswith("_mean"))
+    stem = mean.removesuffix("mean")
+    ends = ["mean", "median", "worst_decile"]
+    ends += sorted({name.removeprefix(stem) for name in names} - set(ends))
+    metric = stem.removeprefix(PREFIX).removesuffix("_")
+    return metric, {end.replace("_", " "): stem + end for end in ends}
+
+
+def together(*measures: Measure) -> Measure:
+    """One `measure` of several, with the numbers of all."""
+
+    def measure(state: State, federation: Federation) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for each in measures:
+            found |= each(state, federation)
+        return found
+
+    return measure

@@ -1,0 +1,6 @@
+"""Further numbers of every evaluation: each makes a `measure` for `simulate`. For whoever experiments; not private."""
+
+from fedpriv.engine.client_metrics import per_client, together
+from fedpriv.engine.heterogeneity import heterogeneity, minimum_of, objective
+
+__all__ = ["heterogeneity", "minimum_of", "objective", "per_client", "together"]

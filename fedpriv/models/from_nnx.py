@@ -1,0 +1,57 @@
+"""Networks of flax.nnx as models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from fedpriv.core.types import Key, Params, PyTree
+from fedpriv.models.networks import NO_BATCH_NORM, Model, from_apply
+
+
+def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
+    """A `Model`, as `from_apply`, of the module that `make(rngs: nnx.Rngs)` makes; its parameters are nested dicts.
+
+    In training its dropout gets a key of its own for each record; elsewhere it is off (`module.eval()`).
+
+    Args:
+      make: such as `lambda rngs: Net(784, 10, rngs=rngs)`. The module gives the logits f32[classes] of ONE input.
+      inputs: the part of an example that goes in.
+
+    Raises:
+      ValueError: the module has batch normalisation.
+    """
+    from flax import nnx
+
+    def parts(key: Key) -> Any:
+        return nnx.split(make(nnx.Rngs(key)), nnx.Param, ...)
+
+    graph, _, rest = parts(jax.random.key(0))
+    kinds = jax.tree.leaves(rest, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
+    if any(isinstance(kind, nnx.BatchStat) for kind in kinds):
+        raise ValueError(NO_BATCH_NORM)
+    streams = {kind.tag for kind in kinds if isinstance(kind, nnx.RngKey)}
+
+    def module(params: Params) -> Any:
+        state = nnx.eval_shape(lambda: parts(jax.random.key(0))[1])
+        nnx.replace_by_pure_dict(state, params)
+        return nnx.merge(graph, state, rest, copy=True)  # its own, in this trace
+
+    def apply(params: Params, x: PyTree) -> PyTree:
+        made = module(params)
+        made.eval()
+        return made(x)
+
+    def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
+        if key is None:
+            return apply(params, x)
+        made = module(params)
+        made.train()
+        of_streams = zip(sorted(streams), jax.random.split(key, len(streams)), strict=True)
+        nnx.reseed(made, **dict(of_streams))
+        return made(x)
+
+    init = jax.jit(lambda key: nnx.to_pure_dict(parts(key)[1]))
+    return from_apply(init, random_apply if streams else apply, inputs)

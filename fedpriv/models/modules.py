@@ -1,0 +1,150 @@
+"""The papers' networks as modules of flax.linen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.trees import as_float
+from fedpriv.core.types import Key
+from fedpriv.models.conv import conv_general_dilated
+from fedpriv.models.dense import dot_general
+from fedpriv.models.pooling import max_pool_2x2
+
+Weights: TypeAlias = Literal["flax", "pytorch"]
+"""Whose default initial weights; see `initializers`."""
+
+
+class LogisticRegression(nn.Module):
+    """Multinomial logistic regression on the flattened input.
+
+    Attributes:
+      classes: number of outputs, the logits.
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        return nn.Dense(self.classes)(as_float(x).reshape(-1))
+
+
+class MLP(nn.Module):
+    """Dense layers with ReLU on the flattened input.
+
+    Attributes:
+      hidden: width of each hidden layer.
+      classes: number of outputs, the logits.
+    """
+
+    hidden: Sequence[int]
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        x = as_float(x).reshape(-1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        return nn.Dense(self.classes)(x)
+
+
+class CNN(nn.Module):
+    """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
+
+    `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters).
+
+    Attributes:
+      filters: number of each convolution's.
+      hidden: width of each hidden dense layer.
+      classes: number of outputs, the logits.
+      weights: whose default initial weights, see `initializers`.
+    """
+
+    filters: Sequence[int]
+    hidden: Sequence[int]
+    classes: int
+    weights: Weights = "flax"
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        x = as_float(x)[None]
+        for features in self.filters:
+            initial = initializers(self.weights, 25 * x.shape[-1])
+            conv = nn.Conv(features, (5, 5), conv_general_dilated=conv_general_dilated, **initial)
+            x = nn.relu(max_pool_2x2(conv(x)))
+        x = x.reshape(-1)
+        for width in self.hidden:
+            initial = initializers(self.weights, x.size)
+            x = nn.relu(nn.Dense(width, dot_general=dot_general, **initial)(x))
+        return nn.Dense(self.classes, **initializers(self.weights, x.size))(x)
+
+
+def initializers(weights: Weights, fan_in: int) -> dict[str, Any]:
+    """How a layer with `fan_in` inputs per output starts.
+
+    By flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
+    +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).
+    """
+    if weights == "flax":
+        return {}
+    bound = fan_in**-0.5
+
+    def uniform(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return {"kernel_init": uniform, "bias_init": uniform}
+
+
+class SigmoidLeNet(nn.Module):
+    """The network on which gradients are inverted: three 5 x 5 convolutions of 12 filters with sigmoids, a dense layer.
+
+    L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
+    uniform in +-1/2, so that gradients have second derivatives everywhere.
+
+    Attributes:
+      classes: number of outputs, the logits.
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
+        x = as_float(x)[None]
+        initial: dict[str, Any] = {"kernel_init": _within_half, "bias_init": _within_half}
+        for stride in (2, 2, 1):
+            x = nn.sigmoid(nn.Conv(12, (5, 5), stride, padding=2, **initial)(x))
+        return nn.Dense(self.classes, **initial)(x.reshape(-1))
+
+
+def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
+
+
+class CharacterLSTM(nn.Module):
+    """Embedding, two LSTM layers, a linear output at every position.
+
+    Attributes:
+      vocabulary: number of characters, in and out.
+      embedding: numbers per character.
+      hidden: width of the LSTM layers.
+    """
+
+    vocabulary: int
+    embedding: int
+    hidden: int
+
+    @nn.compact
+    def __call__(self, characters: jax.Array) -> jax.Array:
+        """f32[length, vocabulary], the logits at every position of one text, ids [length]."""
+        x = nn.Embed(self.vocabulary, self.embedding)(characters.astype(jnp.int32))
+        for _ in range(2):
+            x = nn.RNN(nn.OptimizedLSTMCell(self.hidden))(x)
+        return nn.Dense(self.vocabulary)(x)

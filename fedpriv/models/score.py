@@ -1,0 +1,111 @@
+"""What evaluation computes: sums over examples, metrics from them, and which way each metric is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.types import Example, Params
+
+WEIGHT = "weight"
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """A score with more metrics than means over the examples. A plain function of its kind needs none of this.
+
+    Attributes:
+      function: (params, example) -> {name: f32[]} for ONE example. A metric is the sum over the examples divided by
+        that of "weight" (1 for each example where the score has none).
+      derived: name -> function of the metrics (name -> array) in jax.numpy: a metric that is no mean, such as
+        perplexity, `lambda means: jnp.exp(means["loss"])`.
+      higher: names that are better when higher, beside all that end in "accuracy"; the others are better when lower.
+    """
+
+    function: Callable[[Params, Example], dict[str, jax.Array]]
+    derived: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
+    higher: Collection[str] = ()
+
+    def __call__(self, params: Params, example: Example) -> dict[str, jax.Array]:
+        """{name: f32[]}, with a weight."""
+        return {WEIGHT: jnp.ones(()), **self.function(params, example)}
+
+    @classmethod
+    def of(cls, score: Callable[[Params, Example], dict[str, jax.Array]]) -> Score:
+        """`score` itself, if it is one."""
+        return score if isinstance(score, cls) else cls(score)
+
+    def metrics(self, sums: Mapping[str, Any]) -> dict[str, Any]:
+        """Name -> array like the sums."""
+        found = {name: each / sums[WEIGHT] for name, each in sums.items() if name != WEIGHT}
+        return found | {name: derive(found) for name, derive in self.derived.items()}
+
+    def names(self, params: Params, examples: Example) -> list[str]:
+        """Of the metrics, by tracing alone.
+
+        Args:
+          params: or their shapes.
+          examples: leaves [n, ...].
+
+        Raises:
+          ValueError: the score gives no numbers with names.
+        """
+
+        def first(params: Params, examples: Example) -> Any:
+            return self.function(params, jax.tree.map(lambda leaf: leaf[0], examples))
+
+        given = jax.eval_shape(first, params, examples)
+        if not isinstance(given, dict) or not set(given) - {WEIGHT}:
+            what = f"{sorted(given)} alone" if isinstance(given, dict) else type(given).__name__
+            raise ValueError(
+                f'score: gives {what} for an example; return a dict with a number for each metric, {{"loss": ...}}'
+            )
+        for name, leaf in given.items():
+            if getattr(leaf, "shape", None) != ():
+                shape = list(getattr(leaf, "shape", ())) or type(leaf).__name__
+                raise ValueError(
+                    f"score: {name} is {shape} for an example, not a number; sum over it, with the count as weight"
+                )
+        sums = {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32), **given}
+        try:
+            return list(jax.eval_shape(self.metrics, sums))
+        except KeyError as missing:
+            raise ValueError(f"score: derived asks for {missing}, which is no metric") from None
+
+
+def better_higher(name: str, higher: Collection[str] = ()) -> bool:
+    """Whether a larger value of the metric is the better one."""
+    return is_fraction(name) or name in higher
+
+
+def is_fraction(name: str) -> bool:
+    """Whether the metric is in 0..1 and shown in percent."""
+    return name.endswith("accuracy")
+
+
+def shown(names: Sequence[str], wanted: str | None = None) -> str:
+    """The metric that stands for the others: the one that is wanted, else accuracy, else loss, else the first.
+
+    Raises:
+      ValueError: there is no such metric.
+    """
+    if wanted is None:
+        return next((name for name in ("accuracy", "loss") if name in names), names[0])
+    if wanted not in names:
+        raise no_metric(wanted, names)
+    return wanted
+
+
+def no_metric(name: str, names: Collection[str]) -> ValueError:
+    """The complaint about a metric that is not there."""
+    return ValueError(f"metric: there is no {name!r}; the score gives {', '.join(names)}")
+
+
+def best(values: np.ndarray, name: str, higher: Collection[str] = ()) -> np.ndarray:
+    """Of f64[evaluations, ...], the best along the first axis."""
+    return values.max(0) if better_higher(name, higher) else values.min(0)

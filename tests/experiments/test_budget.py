@@ -1,0 +1,141 @@
+"""--target-epsilon: every private algorithm gets the noise of one certified epsilon, in runs and in sweeps."""
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+import fedpriv as fp
+from configs import mspdq_mnist, quickstart
+from experiments import budget, run, sweep
+from experiments import config as configuration
+from experiments.records import Summary
+from experiments.runs import read
+from fedpriv.privacy import VIEWS
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CONFIG = replace(quickstart.config, clients=30, cohort=6, rounds=4, target_epsilon=2.0)
+SMALL = ["--clients", "30", "--cohort", "6", "--local.epochs", "1", "--seeds", "2", "--every", "2"]
+SMALL += ["--rounds", "4", "--algorithms", "fed_avg", "dp_fed_avg", "rand_k"]
+
+
+def by_hand(config, view="third_party"):
+    """fp.calibrate_noise on a DP-FedAvg of the same cohorts that knows nothing of the experiment."""
+    model = quickstart.MODEL
+    rate = config.cohort / config.clients
+
+    def make(sigma):
+        return fp.dp_fed_avg(
+            model.loss,
+            sampler=fp.poisson(config.clients, rate, fp.capacity_for(config.cohort, rate)),
+            optimizer=config.local.optimizer,
+            batches=fp.full_batch(),
+            clip_norm=0.3,
+            noise_multiplier=sigma,
+        )
+
+    example = configuration.image(8, 8, 1)
+    shapes = model.init, fp.Federation.blank(example, config.clients, 3)
+    target = {"epsilon": config.target_epsilon, "delta": config.clients**-1.1, "view": view}
+    return fp.calibrate_noise(make, *shapes, rounds=config.rounds, **target)
+
+
+@pytest.mark.parametrize("view", [pytest.param("third_party", marks=pytest.mark.slow), "server"])
+def test_every_private_algorithm_gets_the_noise_of_fp_calibrate_noise(view):
+    config = replace(CONFIG, view=view, algorithms=("fed_avg", "rand_k", "top_k"))
+    noise = budget.solved(quickstart, config)
+    assert noise == dict.fromkeys(("rand_k", "top_k"), by_hand(config, view))
+    ledger = budget.made(partial(configuration.ledger_of, quickstart), config, noise)
+    assert list(ledger.entries) == ["fed_avg", "rand_k", "top_k"]
+    for name in noise:
+        assert 2 * (1 - 1e-3) < ledger.certify(name, 4, view=view).epsilon <= 2
+        assert ledger.entries[name].solved == {"noise_multiplier": noise[name]}
+    assert ledger.entries["fed_avg"].solved == {}
+
+
+@pytest.mark.slow
+def test_noise_of_another_name_and_no_noise_at_all():
+    """MSPDQ's rivals have an epsilon of a message to turn; nothing gives MSP-FL one."""
+    config = replace(mspdq_mnist.config, rounds=2, target_epsilon=40.0)
+    config = replace(config, algorithms=("msp_fl", "ldp_fed_avg"))
+    noise = budget.solved(mspdq_mnist, config)
+    assert list(noise) == ["ldp_fed_avg"]
+    ledger = budget.made(partial(configuration.ledger_of, mspdq_mnist), config, noise)
+    (said,) = ledger.entries["ldp_fed_avg"].solved.items()
+    assert said == ("ldp.epsilon", 1 / noise["ldp_fed_avg"])
+    assert 40 * (1 - 1e-3) < ledger.certify("ldp_fed_avg", 2).epsilon <= 40
+    one = replace(config, algorithms=("ldp_fed_avg",), target_epsilon=1e-6)
+    with pytest.raises(ValueError, match=r"target_epsilon: 1e-06 cannot be had by ldp_fed_avg \("):
+        budget.solved(mspdq_mnist, one)
+
+
+@dataclass(frozen=True)
+class Quiet(configuration.Run):
+    """A config of one's own that says nothing of noise."""
+
+
+def test_what_cannot_be_is_refused_in_one_line():
+    own = SimpleNamespace(ledger=lambda config: quickstart.ledger(CONFIG))
+    with pytest.raises(ValueError, match=r"target_epsilon: .* no field noise_multiplier for fed"):
+        budget.solved(own, Quiet(target_epsilon=1.0))
+    with pytest.raises(ValueError, match=r"stop_at_epsilon: 1\.0 ends training early"):
+        replace(CONFIG, stop_at_epsilon=1.0)
+    with pytest.raises(ValueError, match=r"target_epsilon: -1\.0 is not above 0"):
+        replace(CONFIG, target_epsilon=-1.0)
+
+
+def test_noise_that_was_solved_for_other_clients_is_refused():
+    noise = {"rand_k": 0.8}
+    fewer = quickstart.ledger(
+        replace(CONFIG, clients=8, algorithms=("rand_k",), noise_multiplier=noise["rand_k"])
+    )
+    with pytest.raises(ValueError, match="other clients than the data has, with whom rand_k costs"):
+        budget.check_reached(fewer, CONFIG, noise)
+
+
+@pytest.mark.slow
+def test_a_run_records_its_noise_and_goes_on_with_it(tmp_path, monkeypatch, capsys):
+    given = ["quickstart", *SMALL, "--target-epsilon", "2", "--output", str(tmp_path / "r")]
+    assert run.main(given) == 0
+    shown = capsys.readouterr()
+    summary = read(tmp_path / "r").results
+    assert isinstance(summary, Summary)
+    noise = by_hand(CONFIG)
+    private = {"dp_fed_avg": noise, "rand_k": noise}
+    assert summary.solved == {n: {"noise_multiplier": s} for n, s in private.items()}
+    assert json.loads((tmp_path / "r" / "config.json").read_text())["noise"] == private
+    for name in private:
+        assert summary.algorithm_settings[name] == {"noise_multiplier": noise}
+        assert 2 * (1 - 1e-3) < summary.privacy[name].certified["third_party"].epsilon <= 2
+    assert f"{noise:.4g}" in shown.out
+    assert "noise_multiplier, solved for eps 2 (third_party)" in shown.out
+    whole = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+
+    (tmp_path / "r" / "summary.json").unlink()  # as if it had been killed in the last algorithm
+    (tmp_path / "r" / "metrics.jsonl").write_text("\n".join(whole[:4]) + "\n")
+    monkeypatch.setattr(budget, "noise_for", None)  # what was solved is not solved again
+    assert run.main(["--resume", str(tmp_path / "r")]) == 0
+    again = read(tmp_path / "r").results
+    assert (again.solved, again.final) == (summary.solved, summary.final)
+
+
+@pytest.mark.slow
+def test_a_sweep_over_budgets_is_accuracy_against_epsilon(tmp_path):
+    grid = ["--grid", "target-epsilon=1,4", "--output", str(tmp_path / "s")]
+    assert sweep.main(["quickstart", *SMALL, *grid]) == 0
+    ours = {e: read(tmp_path / "s" / f"target_epsilon={e}").results for e in (1, 4)}
+    for target, summary in ours.items():
+        for name in ("dp_fed_avg", "rand_k"):
+            epsilon = summary.privacy[name].certified["third_party"].epsilon
+            assert target * (1 - 1e-3) < epsilon <= target
+    assert ours[4].reused_from == {"fed_avg": "target_epsilon=1"}
+    noises = [ours[e].solved["rand_k"]["noise_multiplier"] for e in (1, 4)]
+    assert noises == [by_hand(replace(CONFIG, target_epsilon=float(e))) for e in (1, 4)]
+    assert "compiled programs: 3 for 5 trainings" in (tmp_path / "s" / "table.md").read_text()
+
+
+def test_the_views_are_those_of_a_certificate():
+    assert configuration.View.__args__ == VIEWS

@@ -1,0 +1,168 @@
+"""What a run shows: a table that fits, lines of a training, what the epsilon of a stopped one counts."""
+
+import io
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reported
+
+from experiments import config as configuration
+from experiments import progress
+from experiments.plain import typed
+from experiments.records import Summary
+from experiments.show import NAMES, NO_TERMINAL, label, table
+from fedpriv.engine.history import Evaluation
+from fedpriv.privacy import Certificate
+
+OWN = "an_algorithm_of_ones_own_whose_name_is_longer_than_any_column"
+SOLVED = {"top_k": {"noise_multiplier": 1.23456789}, "dp_fed_avg": {"noise_multiplier": 1.5}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("shown") / "run"
+    small = {"clients": 30, "cohort": 6, "every": 5, "rounds": (20, 40)}
+    reported.record(made, status="interrupted", **small)
+    return made
+
+
+def read(folder, names=None, solved=None, **settings):
+    """The summary; its fields by algorithm are those of top_k for each of `names`."""
+    found = json.loads((folder / "summary.json").read_text())
+    found["settings"] |= settings
+    found |= {"solved": SOLVED} if solved else {}
+
+    def renamed(value):
+        if not isinstance(value, dict):
+            return value
+        if "top_k" in value and names:
+            return dict.fromkeys(names, value["top_k"])
+        return {k: renamed(v) for k, v in value.items()}
+
+    return typed(Summary, renamed(found))
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+@pytest.mark.parametrize("views", ["one", "all"])
+@pytest.mark.parametrize("target", [None, 1.0])
+def test_the_table_fits_whatever_the_algorithms(folder, views, target):
+    shipped = {a for n in configuration.names() for a in configuration.load(n).config.algorithms}
+    assert shipped <= set(NAMES)
+    for names in ([*NAMES], [OWN]):
+        summary = read(folder, names, target, views=views, target_epsilon=target)
+        narrow, wide = table(summary, 100), table(summary, NO_TERMINAL)
+        assert widest(narrow) <= 100
+        assert widest(narrow.partition("\n\n")[0]) > 60
+        for name in names:
+            assert label(name) in narrow
+        for column in ("best acc.", "final acc.", "MB up", "MB down", "rounds/s"):
+            assert column in wide.splitlines()[0]
+            assert column in narrow  # if only among what is not shown
+        assert ("noise" in narrow.splitlines()[0]) == (target is not None)
+
+
+def test_the_chosen_view_has_the_column(folder):
+    certified = read(folder).privacy["top_k"].certified
+    for view in ("third_party", "server"):
+        head, _, *rows = table(read(folder, view=view)).splitlines()
+        at = head.index("eps")
+        assert head.split().count("eps") == 1
+        (row,) = (r for r in rows if r.startswith("Fed-SMP top_k  "))
+        assert row[at:].split()[0] == f"{certified[view].epsilon:.4g}"
+        (row,) = (r for r in rows if r.startswith("FedAvg  "))
+        assert row[at:].startswith("not private")
+    rows = table(read(folder, views="all")).splitlines()
+    (row,) = (r for r in rows if r.startswith("Fed-SMP top_k  "))
+    assert all(f"{c.epsilon:.4g}" in row.split() for c in certified.values())
+
+
+def test_unit_and_delta_once_and_notes_elsewhere(folder):
+    shown = " ".join(table(read(folder)).split())
+    means = "DP-FedAvg, Fed-SMP rand_k, Fed-SMP top_k: client level, delta 0.0237; third_party:"
+    assert shown.count(means) == 1
+    assert "tuned without privacy" not in shown  # in summary.json
+    assert read(folder).privacy_notes == ("tuned without privacy",)
+    assert "summary.json" in shown
+
+
+def test_a_stop_says_which_rounds_its_epsilon_counts(folder):
+    shown = " ".join(table(read(folder)).split())
+    assert (
+        "not to the end: DP-FedAvg 40 of 400 rounds; its epsilon counts 45 rounds: the 40 evaluated and up to 5 that "
+        "may have run since" in shown
+    )
+    done = read(folder, stop_at_epsilon=2.0)
+    done = replace(done, rounds_planned=dict(done.rounds), settings=done.settings | {"rounds": 60})
+    done = replace(done, privacy={n: replace(p, rounds=40) for n, p in done.privacy.items()})
+    shown = " ".join(table(done).split())
+    assert "DP-FedAvg 40 of 60 rounds; its epsilon counts these 40" in shown
+    assert "FedAvg 40 of 60 rounds: not private, so that no budget applies" in shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+EPSILON = Certificate(
+    0.7512,
+    1e-3,
+    "third_party",
+    "client",
+    "add_or_remove",
+    "",
+    "PLD",
+    "upper",
+    (),
+    basis="constructed",
+)
+
+
+def trained(monkeypatch, stream, name="dp_fed_avg", certificate=EPSILON):
+    """What is shown of an algorithm with two evaluations."""
+    monkeypatch.setattr("sys.stderr", stream)
+    shown = progress.Progress(name, 60, certificate, None, {"noise_multiplier": 2.345678})
+    assert shown.timed(lambda fn, args, donated: fn)("program", (), [0]) == "program"
+    for t, accuracy in ((35, 0.7034), (60, 0.75)):
+        e = Evaluation(t, {"accuracy": np.full(3, accuracy)}, np.ones(3), np.ones(3), {}, 0.0)
+        shown.update(e, certificate)
+    shown.close()
+    return stream.getvalue()
+
+
+def test_without_a_terminal_every_evaluation_is_a_short_line(monkeypatch):
+    said = trained(monkeypatch, io.StringIO())
+    assert "\r" not in said
+    head, rest, compiling, compiled, *lines = said.splitlines()
+    assert " ".join(f"{head} {rest}".split()) == (
+        "DP-FedAvg: 60 rounds, noise_multiplier 2.346; eps: client level, third_party, add-or-remove adjacency, "
+        "delta 0.001, constructed"
+    )
+    assert compiling == "DP-FedAvg compiling"
+    assert compiled.startswith("DP-FedAvg compiled in ")
+    assert lines == [
+        "DP-FedAvg 35/60 accuracy 70.3 % eps 0.75",
+        "DP-FedAvg 60/60 accuracy 75.0 % eps 0.75",
+    ]
+
+
+def test_a_terminal_of_100_columns_is_not_left(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("dp_fed_avg", "dp_fed_avg_wav_sound", OWN):
+        said = trained(monkeypatch, Terminal(), name)
+        assert max(len(part) for line in said.split("\n") for part in line.split("\r")) <= 100
+        assert "compiling" in said
+        assert "accuracy 75.0 % eps 0.75" in said
+
+
+def test_no_epsilon_where_nothing_is_claimed(monkeypatch):
+    nothing = replace(EPSILON, epsilon=math.inf)
+    said = trained(monkeypatch, io.StringIO(), "fed_avg", nothing)
+    assert "eps" not in said
+    assert "FedAvg 60/60 accuracy 75.0 % not private" in said

@@ -1,0 +1,156 @@
+"""Training that ends before its last round, because a metric is good enough or no better."""
+
+import json
+
+import numpy as np
+import pytest
+from resumed import OFTEN, SMALL, assert_same, launch, lines
+from small import assert_identical, regression, squared, start
+
+import fedpriv as fp
+from experiments.run import main
+from experiments.stopping import Stopping, target
+from fedpriv.engine.history import Evaluation
+
+CLIENTS = 4
+FEDERATION = regression([3] * CLIENTS)
+RUN = [*SMALL, *OFTEN, "--algorithms", "fed_avg", "rand_k", "--rounds", "6", "--every", "2"]
+
+
+def run(stop_at=None, **options):
+    """FedSGD for seven rounds, evaluated after 2, 4, 6 and 7, and the rounds at which it called back."""
+    called = []
+
+    def on_evaluation(e):
+        called.append(e.round)
+        return np.bool_(e.round >= stop_at) if stop_at else e.loss
+
+    history = fp.simulate(
+        fp.fed_sgd(squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
+        start(),
+        FEDERATION,
+        FEDERATION.examples,
+        score=lambda params, example: {"loss": squared(params, example)},
+        rounds=options.pop("rounds", 7),
+        every=2,
+        on_evaluation=on_evaluation,
+        **options,
+    )
+    return history, called
+
+
+def test_true_ends_the_run_and_the_checkpoint_says_so(tmp_path):
+    """With the state and the evaluations so far; the same call trains no further."""
+    checkpoints = fp.Checkpoints(tmp_path / "c")
+    history, called = run(4, checkpoints=checkpoints)
+    assert called == [2, 4]
+    assert list(history.rounds) == [2, 4]
+    assert_identical(history.state, run(rounds=4)[0].state)
+    assert int(history.state.round[0]) == 4
+    again, called = run(4, checkpoints=checkpoints)
+    assert called == []
+    assert_identical(again.state, history.state)
+    np.testing.assert_array_equal(again.loss, history.loss)
+
+
+def test_what_is_not_true_goes_on():
+    """Such as an array, or a list that `append` of something returns."""
+    assert run()[1] == [2, 4, 6, 7]
+
+
+def evaluations(*means, metric="accuracy"):
+    return [
+        Evaluation(5 * i, {metric: np.array([m - 0.1, m + 0.1])}, *[np.zeros(2)] * 2, {}, 0.0)
+        for i, m in enumerate(means, 1)
+    ]
+
+
+def first(stopping, found):
+    """After how many evaluations it stops, and why."""
+    said = ((i, stopping.why(found[:i])) for i in range(len(found) + 1))
+    return next(((i, why) for i, why in said if why), None)
+
+
+def test_a_target_is_reached_by_the_mean_over_the_seeds_in_its_direction():
+    up = Stopping.of("accuracy=0.6", None, None, ["accuracy", "loss"], ())
+    assert first(up, evaluations(0.4, 0.55, 0.7, 0.5)) == (
+        3,
+        "stopped at round 15: accuracy reached 0.6",
+    )
+    down = Stopping.of("mse=0.5", None, None, ["mse"], ())
+    assert first(down, evaluations(0.9, 0.4, metric="mse"))[0] == 2
+    score = Stopping.of("f1=0.5", None, None, ["f1"], ("f1",))
+    assert first(score, evaluations(0.4, 0.9, metric="f1"))[0] == 2
+    assert first(up, evaluations(0.1, 0.2, 0.3)) is None
+
+
+def test_patience_counts_evaluations_without_a_better_one():
+    wait = Stopping.of(None, 2, None, ["accuracy"], ())
+    assert first(wait, evaluations(0.1, 0.5, 0.4, 0.6, 0.6, 0.3, 0.9)) == (
+        6,
+        "stopped at round 30: accuracy no better for 2 evaluations",
+    )
+    lower = Stopping.of(None, 2, None, ["loss"], ())
+    assert first(lower, evaluations(0.5, 0.4, 0.6, 0.5, metric="loss"))[0] == 4
+
+
+@pytest.mark.parametrize("text", ["accuracy", "accuracy=", "=0.5", "accuracy=x", "loss=nan"])
+def test_a_target_that_is_none(text):
+    with pytest.raises(ValueError, match=r"stop_at: .* is not NAME=VALUE, such as accuracy=0\.8"):
+        target(text)
+
+
+def test_a_target_in_percent_or_of_no_metric():
+    with pytest.raises(ValueError, match=r"80 % is accuracy=0\.8"):
+        target("accuracy=80")
+    with pytest.raises(ValueError, match="there is no 'f1'; the score gives accuracy, loss"):
+        Stopping.of("f1=0.8", None, None, ["accuracy", "loss"], ())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+def test_a_run_that_stops_early_is_complete_and_goes_on_where_it_was(tmp_path, capsys):
+    """FedAvg stops at its second evaluation; killed in the next algorithm, the run ends as an undisturbed one."""
+    bar = [*RUN, "--stop-at", "loss=2.4", "--per-client", "3", "--seeds", "2"]
+    assert launch(*bar, "--output", tmp_path / "whole") == 0
+    told = capsys.readouterr().out
+    assert "FedAvg stopped at round 2: loss reached 2.4" in told
+    assert "not private: no epsilon covers publishing these numbers" in told
+    found = json.loads((tmp_path / "whole" / "summary.json").read_text())
+    assert found["status"] == "complete"
+    assert found["rounds"]["fed_avg"] == 2
+    assert found["rounds_planned"]["fed_avg"] == 6
+    for name, report in found["privacy"].items():
+        assert report["rounds"] == found["rounds"][name]
+    last = [x for x in lines(tmp_path / "whole") if x["algorithm"] == "rand_k"][-1]
+    shown = found["per_client_not_private"]["rand_k"]
+    assert shown["per_client_accuracy_mean"]["mean"] == pytest.approx(
+        last["diagnostics_not_private"]["per_client_accuracy_mean"]["mean"]
+    )
+
+    class Kill:
+        def write(self, record):
+            if record["algorithm"] == "rand_k":
+                raise SystemExit
+
+    with pytest.raises(SystemExit):
+        main([*bar, "--output", str(tmp_path / "cut")], sinks=[Kill()])
+    assert launch("--resume", tmp_path / "cut") == 0
+    assert_same(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--stop-at", "f1=0.8"], "stop_at: there is no 'f1'; the score gives accuracy, loss"),
+        (["--stop-at", "accuracy"], "stop_at: 'accuracy' is not NAME=VALUE"),
+        (["--metric", "f1"], "metric: there is no 'f1'; the score gives accuracy, loss"),
+        (["--patience", "0"], "patience: 0 is not at least 1"),
+        (["--per-client", "0"], "per_client: 0 is not at least 1"),
+        (["--bound", "0.5"], "bound: 0.5 has no use without per_client"),
+    ],
+)
+def test_what_the_launcher_refuses(args, said, tmp_path, capsys):
+    assert launch(*RUN, *args, "--output", tmp_path / "r") == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
