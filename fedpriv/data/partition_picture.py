@@ -50,11 +50,13 @@ def picture(
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     table = counts(clients, labels)
     number, classes = table.shape
     figure = Figure((6.4, min(1.6 + 0.16 * number, 12)), layout="constrained")
     axes = figure.add_subplot(xlabel="records", ylabel="client", ylim=(number - 0.5, -0.5))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     few = colormaps["tab10" if classes <= 10 else "tab20"]
     many = colormaps["viridis"].resampled(classes)
     for c in range(classes):
