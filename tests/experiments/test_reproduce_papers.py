@@ -126,9 +126,12 @@ def test_every_table_and_figure_is_listed(tmp_path, capsys):
     for paper, items in PAPERS.items():
         assert sorted(item.name for item in items) == sorted(CAPTIONS[paper].split())
         part = out.split(f"{paper}\n")[1].split("\n\n")[0]
-        rows = [re.split(r"\s{2,}", line, maxsplit=2) for line in part.splitlines()[2:]]
+        rows = [re.split(r"\s{2,}", line, maxsplit=3) for line in part.splitlines()[2:]]
         nothing = {True: "nothing to measure", False: "not yet"}
-        assert rows == [[i.name, nothing[i.illustration], i.title] for i in items]
+        left = {True: "?", False: "-"}  # nothing was trained on this machine
+        assert rows == [
+            [i.name, nothing[i.illustration], left[bool(i.needs)], i.title] for i in items
+        ]
 
 
 def test_cells_and_trainings_are_told_apart():
@@ -189,7 +192,7 @@ def test_the_launcher_gets_the_papers_settings(tmp_path):
     work = next(w for w in ITEMS["fed_smp", "table1"].needs if "top_k p=0.005" in w.title)
     assert " ".join(arguments(work, Scale(), tmp_path)) == (
         "fed_smp_fashion_mnist --algorithms top_k --p 0.005 --noise-multiplier 1.4 --train-loss-examples 10000 "
-        f"--rounds 180 --seeds 5 --every 5 --data-dir {tmp_path}"
+        f"--rounds 180 --seeds 5 --every 5 --no-keep-model --data-dir {tmp_path}"
     )
     scaled = arguments(work, Scale(0.05), None)
     assert scaled[9:15] == ["--rounds", "9", "--seeds", "1", "--every", "1"]
