@@ -15,6 +15,7 @@ import configs
 import fedpriv as fp
 from experiments import config as configuration
 from experiments import privacy, sweep
+from experiments.command_line import parse
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -67,10 +68,17 @@ def test_the_model_of_every_algorithm_and_seed_is_kept(finished):
             assert right == pytest.approx(summary["final"][name]["accuracy"]["per_seed"][seed])
 
 
-@pytest.mark.parametrize("spelt", [["--keep-model", "false"], ["--keep_model=False"]])
-def test_it_may_be_left_out(spelt, tmp_path):
-    few = ["--algorithms", "fed_avg", "--rounds", 1]
-    assert launch("quickstart", *SMALL, *few, *spelt, "--output", tmp_path / "run") == 0
+@pytest.mark.parametrize(
+    "spelt", [["--keep-model", "false"], ["--keep_model=False"], ["--no-keep-model"]]
+)
+def test_yes_or_no_is_understood(spelt):
+    assert not parse(configuration.load("quickstart"), "quickstart", spelt).keep_model
+
+
+@pytest.mark.slow
+def test_models_may_be_left_out(tmp_path):
+    few = ["--algorithms", "fed_avg", "--rounds", 1, "--keep-model", "false"]
+    assert launch("quickstart", *SMALL, *few, "--output", tmp_path / "run") == 0
     assert not (tmp_path / "run" / "model").exists()
     with pytest.raises(ValueError, match=r"it has none \(--keep-model false"):
         fp.load_model(tmp_path / "run", "fed_avg")

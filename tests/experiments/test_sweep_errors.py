@@ -239,5 +239,11 @@ def test_a_streamed_federation_is_refused_before_training(tmp_path, capsys):
     assert error.startswith("error: federation: fed_avg trains on a StreamedFederation")
     assert error.count("\n") == 1
     assert not folder.exists()
-    alone = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1", "--output", str(folder)]
-    assert run.main([str(file), *alone]) == 0
+
+
+@pytest.mark.slow
+def test_a_run_trains_on_a_streamed_federation(tmp_path):
+    file = tmp_path / "streamed.py"
+    file.write_text(STREAMED)
+    alone = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1"]
+    assert run.main([str(file), *alone, "--output", str(tmp_path / "run")]) == 0
