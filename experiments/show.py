@@ -100,12 +100,13 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     if not found:
         return []
     metric, names = labelled(next(iter(found.values())))
+    said = percent if is_fraction(metric) else number
     rows = [["algorithm", *names]]
     for algorithm, spreads in found.items():
-        rows.append([label(algorithm), *(number(spreads[name]) for name in names.values())])
+        rows.append([label(algorithm), *(said(spreads[name]) for name in names.values())])
     about = (
-        f"{metric} of single clients on their own training records, after the last round; worst decile: mean of the "
-        "tenth that fares worst; not private: no epsilon covers publishing these numbers"
+        f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last round; "
+        "worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these numbers"
     )
     return [*columns(rows), "", wrapped(about, most), ""]
 
