@@ -105,8 +105,9 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     for algorithm, spreads in found.items():
         rows.append([label(algorithm), *(said(spreads[name]) for name in names.values())])
     about = (
-        f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last round; "
-        "worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these numbers"
+        f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
+        "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
+        "numbers"
     )
     return [*columns(rows), "", wrapped(about, most), ""]
 
