@@ -1,25 +1,40 @@
-"""python -m experiments.compare FOLDER ... [--output PICTURE [--metrics NAME ...] [--together]]: runs side by side.
+"""python -m experiments.compare FOLDER [FOLDER ...] [--output FILE ... or DIR]: side by side, for the eye and a paper.
 
-Prints a Markdown table with a line per run and algorithm: the settings in which the runs differ, accuracy, and the
-epsilons with their unit, view and adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. With
---output it draws a row of panels per metric (of the score, or anything under "diagnostics_not_private") and a column
-per run, or one for all with --together. Exit code 2: something given was wrong.
+Prints a Markdown table with a line per run and algorithm: accuracy, and the epsilons with their unit, view and
+adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. Runs are named by the settings in which they
+differ, by their folders where these are many.
+
+--output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
+folder gets all of them. The picture has a row of panels per metric (of the score, or anything under
+"diagnostics_not_private") and a column per run, or one for all with --together. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-import textwrap
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from experiments.command_line import Parser, command, one_line
-from experiments.records import Report, Summary
-from experiments.runs import RunFolder, names, read_all, titles
-from experiments.show import NAMES, claimed, curve, epsilon, hyphenated, markdown, metric_cell
+from experiments.command_line import Parser, command
+from experiments.files import replacing, write_text
+from experiments.paper_figure import AXES, SUFFIXES, WIDTHS, columns, picture
+from experiments.paper_table import (
+    SHOWN,
+    Row,
+    as_markdown,
+    latex,
+    metrics,
+    records,
+    rows,
+    write_csv,
+)
+from experiments.runs import RunFolder, read_all
+from fedpriv.privacy import VIEWS
 
-EPSILONS = ["unit", "delta", "claimed", "certified, third party", "certified, server"]
+TABLES = (".tex", ".csv", ".md")
+ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
 
 @command
@@ -28,19 +43,108 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m experiments.compare", description=details)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a run")
     parser.add_argument(
+        "--output", type=Path, nargs="+", metavar="FILE", help="files, or one folder, to write"
+    )
+    parser.add_argument(
         "--metrics", nargs="+", metavar="NAME", help="to draw (default: the runs' own)"
     )
-    parser.add_argument("--output", type=Path, metavar="PICTURE", help="file to draw")
     parser.add_argument("--together", action="store_true", help="one column for all folders")
+    parser.add_argument("--width", choices=WIDTHS, help="of the picture: 3.3 or 6.8 inches")
+    parser.add_argument(
+        "--views",
+        nargs="+",
+        choices=VIEWS,
+        help=f"with an epsilon in the LaTeX table (default: {' '.join(SHOWN)})",
+    )
     args = parser.parse_args(argv)
-    for option, value in (("--metrics", args.metrics), ("--together", args.together)):
-        if value and not args.output:
-            raise ValueError(f"{option}: there is no picture to draw in; give --output")
+    paths = _paths(args.output or [])
+    drawn = [path for path in paths if path.suffix in SUFFIXES]
+    for option in ("metrics", "together", "width"):
+        if getattr(args, option) and not drawn:
+            raise ValueError(f"--{option}: there is no picture to draw in; give --output")
+    if args.views and not any(path.suffix == ".tex" for path in paths):
+        raise ValueError("--views: there is no LaTeX table; give --output table.tex")
     runs = evaluated(args.folders)
-    if args.output:
-        picture(columns(runs, args.together), args.metrics or metrics(runs), args.output)
-    print(table(runs))
+    found = rows(runs)
+    write(runs, found, paths, args)
+    print(as_markdown(found))
     return 0
+
+
+def _paths(given: Sequence[Path]) -> list[Path]:
+    """The files to write; a folder stands for all kinds.
+
+    Raises:
+      ValueError: a suffix that says no kind, or a folder that cannot be made.
+    """
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir() or not path.suffix:
+            _folder(path, "--output")
+            found += [path / name for name in ALL]
+        elif path.suffix in (*TABLES, *SUFFIXES):
+            found.append(path)
+        else:
+            known = ", ".join((*TABLES, *SUFFIXES))
+            raise ValueError(
+                f"--output: cannot write {path}: give a file that ends in one of {known}, or a folder"
+            )
+    return found
+
+
+def write(
+    runs: Sequence[RunFolder], found: Sequence[Row], paths: Sequence[Path], args: Namespace
+) -> None:
+    if drawn := [path for path in paths if path.suffix in SUFFIXES]:
+        picture(columns(runs, args.together), args.metrics or metrics(found), drawn, args.width)
+    for path in paths:
+        write_table(path, found, args.views or SHOWN)
+
+
+def for_paper(runs: Sequence[RunFolder], folder: Path) -> None:
+    """The table in all formats, and a picture by round, by uplink and, where anything is private, by epsilon.
+
+    Raises:
+      ValueError: nothing is evaluated yet, or the folder cannot be written.
+    """
+    found = rows(runs)
+    if not found:
+        raise ValueError(f"--paper: {runs[0].path} has no evaluation yet; leave it out")
+    _folder(folder, "--paper")
+    for kind in TABLES:
+        write_table(folder / f"table{kind}", found)
+    private = any(
+        math.isfinite(r.summary.privacy[r.algorithm].certified["third_party"].epsilon)
+        for r in found
+    )
+    for x in AXES if private else [x for x in AXES if x != "epsilon"]:
+        paths = [folder / f"by_{x}{kind}" for kind in (".pdf", ".png")]
+        picture(columns(runs, len(runs) > 3), metrics(found), paths, x=x)
+
+
+def _folder(path: Path, option: str) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{option}: cannot make {path} ({error.strerror})") from None
+
+
+def write_table(path: Path, found: Sequence[Row], views: Sequence[str] = SHOWN) -> None:
+    """In the format of the suffix; of none of `TABLES` nothing.
+
+    Raises:
+      ValueError: it cannot be written.
+    """
+    try:
+        if path.suffix == ".tex":
+            write_text(path, latex(found, views))
+        elif path.suffix == ".md":
+            write_text(path, as_markdown(found) + "\n")
+        elif path.suffix == ".csv":
+            with replacing(path) as unfinished:
+                write_csv(unfinished, records(found))
+    except OSError as error:
+        raise ValueError(f"--output: cannot write {path} ({error.strerror})") from None
 
 
 def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
@@ -50,142 +154,6 @@ def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
         if not run.results.rounds:
             raise ValueError(f"FOLDER: {run.path} has no evaluation yet; leave it out")
     return runs
-
-
-def table(runs: Sequence[RunFolder]) -> str:
-    """Markdown; what every epsilon means stands in its row and below."""
-    shown = metrics(runs)
-    rows, notes = [["settings", *head(shown)]], dict[str, None]()
-    for run, title in zip(runs, titles(runs), strict=True):
-        summary = run.results
-        if summary.status != "complete":
-            title += f" ({summary.status})"
-        rows += [[title, *cells(summary, name, shown)] for name in summary.rounds]
-        notes |= dict.fromkeys(summary.privacy_notes)
-    return markdown(rows, notes)
-
-
-def metrics(runs: Sequence[RunFolder]) -> list[str]:
-    """Those that the runs show."""
-    return list(dict.fromkeys(run.results.metric for run in runs))
-
-
-def head(metrics: Sequence[str]) -> list[str]:
-    """A row of `cells`, named."""
-    pairs = [name for metric in metrics for name in (f"{metric}, last", "best")]
-    return ["algorithm", "rounds", *pairs, *EPSILONS]
-
-
-def cells(summary: Summary, name: str, metrics: Sequence[str]) -> list[str]:
-    """An algorithm's line, below `head`."""
-    privacy = summary.privacy[name]
-    third_party = privacy.certified["third_party"]
-    return [
-        NAMES.get(name, name),
-        str(summary.rounds[name]),
-        *(
-            metric_cell(metric, of[name]) if metric in of[name] else "-"
-            for metric in metrics
-            for of in (summary.final, summary.best)
-        ),
-        third_party.unit,
-        f"{third_party.delta:.3g}",
-        _claimed(privacy),
-        *(_certified(privacy, view) for view in ("third_party", "server")),
-    ]
-
-
-def _claimed(privacy: Report) -> str:
-    claim = privacy.claimed
-    if claim is None:
-        return "-"
-    doubt = "" if claim.sound else ", not proved"
-    return f"{claimed(privacy)} ({hyphenated(claim.relation)}){doubt}"
-
-
-def _certified(privacy: Report, view: str) -> str:
-    number = privacy.certified.get(view)  # a run that has not ended has one for a third party alone
-    if number is None:
-        return "-"
-    return f"{epsilon(number.epsilon)} ({hyphenated(number.relation)}, {number.basis})"
-
-
-class Curve(NamedTuple):
-    """An algorithm of a run, and how it is drawn."""
-
-    run: RunFolder
-    algorithm: str
-    look: dict[str, Any]
-
-
-def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]:
-    """Title of a column -> its curves: one for each run, or one for all."""
-    said = titles(runs) if together else names(runs)
-    every = [(run, t, n) for run, t in zip(runs, said, strict=True) for n in run.results.rounds]
-    algorithms = list(dict.fromkeys(name for *_, name in every))
-    found: dict[str, list[Curve]] = {}
-    for number, (run, title, name) in enumerate(every):
-        label = NAMES.get(name, name)
-        if together:
-            label = ", ".join(filter(None, (label, title)))
-            style = "-" if number < 10 else "--"
-            look = {"color": f"C{number % 10}", "linestyle": style}
-        else:
-            look = {"color": f"C{algorithms.index(name) % 10}"}
-        found.setdefault("" if together else title, []).append(
-            Curve(run, name, look | {"label": label})
-        )
-    return found
-
-
-def picture(columns: dict[str, list[Curve]], metrics: Sequence[str], path: Path) -> None:
-    """A row of panels for each metric, by round.
-
-    Raises:
-      ValueError: no run has the metric, or the file cannot be written.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    wide, tall = (3.4, 2.8) if len(columns) > 1 else (6.4, 3.8)
-    size = (wide * len(columns) + 0.6, tall * len(metrics) + 0.4)
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    shape = len(metrics), len(columns)
-    panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
-    for metric, row in zip(metrics, panels, strict=True):
-        for axes, curves in zip(row, columns.values(), strict=True):
-            for one in curves:
-                draw(axes, one, metric)
-        if not any(axes.lines for axes in row):
-            known = _metrics([one.run for curves in columns.values() for one in curves])
-            raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(known)}")
-        row[0].set_ylabel(metric)
-    for axes, title in zip(panels[0], columns, strict=True):
-        axes.set_title(textwrap.fill(title, 44), fontsize="small")
-    for axes in panels[-1]:
-        axes.set_xlabel("round")
-    handles = {line.get_label(): line for axes in panels.flat for line in axes.lines}
-    side = "outside right upper" if len(columns) == 1 else "outside lower center"
-    wrapped = [textwrap.fill(label, 40) for label in handles]
-    many = 1 if len(columns) == 1 else len(handles)
-    figure.legend(handles.values(), wrapped, loc=side, ncols=many, fontsize="small")
-    try:
-        figure.savefig(path, dpi=90)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--output: cannot write {path} ({one_line(error)})") from None
-
-
-def _metrics(runs: Sequence[RunFolder]) -> list[str]:
-    lines = [line for run in runs for of in run.lines.values() for line in of]
-    own = dict.fromkeys(n for x in lines for n in x.metrics)
-    return [*own, *sorted({n for x in lines for n in x.diagnostics_not_private})]
-
-
-def draw(axes: Any, one: Curve, metric: str) -> None:
-    found = [(x.round, x.metric(metric)) for x in one.run.lines.get(one.algorithm, ())]
-    points = [(t, s) for t, s in found if s]
-    curve(axes, [t for t, _ in points], [s for _, s in points], **one.look)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from experiments.records import Begun, Environment, Line, Summary, so_far
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 UNENDED = "running, or ended from outside (no summary.json)"
 UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
-LONGEST_NAME = 60  # of a run, in characters, from the settings in which it differs
+# A run is named by the settings in which it differs where they are few, and short in characters.
+MOST_SETTINGS, LONGEST_NAME = 3, 40
 T = TypeVar("T")
 
 
@@ -199,10 +200,15 @@ def _natural(path: Path) -> list[Any]:
 
 def titles(runs: Sequence[RunFolder]) -> list[str]:
     """The settings in which the runs differ, one title per run."""
+    return [", ".join(parts) for parts in _differences(runs)]
+
+
+def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
+    """One "field value" for each setting in which the runs differ, per run."""
     settings = [{"config": run.config} | _interesting(run) for run in runs]
     names = {name: None for of in settings for name in of}
     differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
-    return [", ".join(f"{n} {of[n]}" for n in differing if n in of) for of in settings]
+    return [[f"{n} {of[n]}" for n in differing if n in of] for of in settings]
 
 
 def _interesting(run: RunFolder) -> dict[str, Any]:
@@ -212,10 +218,12 @@ def _interesting(run: RunFolder) -> dict[str, Any]:
 
 def names(runs: Sequence[RunFolder]) -> list[str]:
     """What tells each run from the others: a few settings; else its folder, with as many of those above as it takes."""
-    said, parts = titles(runs), [run.path.resolve().parts for run in runs]
+    said, parts = _differences(runs), [run.path.resolve().parts for run in runs]
     found = []
-    for title, own in zip(said, parts, strict=True):
-        if title and said.count(title) == 1 and len(title) <= LONGEST_NAME:
+    for differences, own in zip(said, parts, strict=True):
+        title = ", ".join(differences)
+        short = len(differences) <= MOST_SETTINGS and len(title) <= LONGEST_NAME
+        if title and short and said.count(differences) == 1:
             found.append(title)
             continue
         many = next(

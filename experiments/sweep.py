@@ -5,7 +5,7 @@ whose programs are the same up to numbers are compiled once; what has the same p
 once.
 
 The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
-algorithm, in DIR/table.md and table.csv, too.
+algorithm, in DIR/table.md, table.csv and table.tex, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments import budget, compilation_cache, ending, sweep_table
+from experiments import budget, compilation_cache, ending, paper_table, sweep_table
 from experiments import config as configuration
 from experiments.command_line import (
     checked,
@@ -31,6 +31,7 @@ from experiments.command_line import (
     parse,
 )
 from experiments.config import Experiment
+from experiments.files import write_text
 from experiments.interned import Interned
 from experiments.plain import plain
 from experiments.run import built
@@ -210,7 +211,9 @@ def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None
     """The table, on the disk and on the screen."""
     found = sweep_table.summaries(folder, planned.every)
     rows = sweep_table.records(found)
-    sweep_table.write_csv(folder / "table.csv", rows)
+    paper_table.write_csv(folder / "table.csv", rows)
+    if any(summary.rounds for _, summary in found):
+        write_text(folder / "table.tex", sweep_table.paper(found))
     cost = (
         f"compiled programs: {sweep.compilations} for {sweep.trained} trainings ({sweep.seconds:.1f} s with tracing)"
         f"; trainings whose result is another point's: {sweep.reused} (both since the command was last started)"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import cells, head
-from experiments.plain import plain
+from experiments.paper_table import Row, cells, head, latex, measured, record
 from experiments.records import Summary
 from experiments.runs import read
 from experiments.show import NAMES
 from experiments.show import markdown as table
 from experiments.sweep_grid import Point
-from fedpriv.privacy import VIEWS
 
 NOTES = (
     "metrics on the test set, accuracies in %: mean +- standard deviation over the seeds; best over the evaluations, "
@@ -75,42 +72,14 @@ def _cells(summary: Summary, name: str, metrics: Sequence[str]) -> list[str]:
 
 def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
     """A flat record per point and algorithm; None where there is no number."""
-    metrics = list(
-        dict.fromkeys(m for _, summary in found for of in summary.final.values() for m in of)
-    )
+    metrics = measured(summary for _, summary in found)
     return [
-        {**point.values, **_record(summary, name, metrics), "folder": point.name}
+        {**point.values, **record(summary, name, metrics), "folder": point.name}
         for point, summary in found
         for name in algorithms(summary)
     ]
 
 
-def _record(summary: Summary, name: str, metrics: Sequence[str]) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "algorithm": name,
-        "status": "diverged" if name in summary.diverged else "complete",
-        "rounds": summary.rounds.get(name, 0),
-    }
-    for metric in metrics:
-        for which, spreads in (("final", summary.final), ("best", summary.best)):
-            for part in ("mean", "std"):
-                of = spreads.get(name, {}).get(metric)
-                record[f"{metric}_{which}_{part}"] = plain(getattr(of, part, None))
-    privacy = summary.privacy.get(name)
-    epsilons: dict[str, Any] = {"claimed": privacy and privacy.claimed}
-    epsilons |= {f"certified_{v}": privacy and privacy.certified.get(v) for v in VIEWS}
-    for kind, number in epsilons.items():
-        for part in ("epsilon", "delta", "unit", "relation"):
-            record[f"{kind}_{part}"] = plain(getattr(number, part, None))
-    record["claimed_view"] = getattr(epsilons["claimed"], "view", None)
-    record["claimed_sound"] = getattr(epsilons["claimed"], "sound", None)
-    record["rounds_per_second"] = plain(summary.rounds_per_second.get(name))
-    record["compile_seconds"] = summary.compile_seconds.get(name)
-    return record | {"reused_from": summary.reused_from.get(name)}
-
-
-def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+def paper(found: Sequence[tuple[Point, Summary]]) -> str:
+    """The table in LaTeX; what diverged before its first evaluation is left out."""
+    return latex([Row(p.title, name, s) for p, s in found for name in s.rounds])

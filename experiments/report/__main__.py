@@ -1,9 +1,9 @@
-"""python -m experiments.report RUN [RUN ...] [--output FILE]: what was recorded, as one HTML page, no network.
+"""python -m experiments.report RUN [RUN ...] [--output FILE] [--paper DIR]: what was recorded, as one HTML page.
 
 RUN is a run folder, ended or not, or a folder of such, as experiments.sweep leaves it. The page has curves (mean and
 band over the seeds) by round, by uplink and by certified epsilon, a table, the ledger by view, what the configs differ
-in, and where the numbers come from. It is written to report.html, in RUN if there is one, else in the current folder.
-Exit code 2: something given was wrong.
+in, and where the numbers come from; it needs no network. It is written to report.html, in RUN if there is one, else in
+the current folder. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from string import Template
 
 from experiments.command_line import Parser, command
+from experiments.compare import for_paper
 from experiments.files import write_text
 from experiments.report import charts, tables
 from experiments.report.ledger import ledger
@@ -32,8 +33,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "folders", type=Path, nargs="+", metavar="RUN", help="run folder, or a folder of such"
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html")
+    parser.add_argument(
+        "--paper",
+        type=Path,
+        metavar="DIR",
+        help="also write the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi), into it",
+    )
     args = parser.parse_args(argv)
     runs, remarks = read_all(args.folders)
+    if args.paper:
+        for_paper(runs, args.paper)
     path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
     try:
         write_text(path, page(runs, remarks))

@@ -1,15 +1,19 @@
 """Runs side by side: the table, the picture, wrong input."""
 
+import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 from reported import record
 
-from experiments import compare
-from experiments.runs import read
+from experiments import compare, paper_figure
+from experiments.report import __main__ as report
+from experiments.runs import names, read
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,7 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
     folders, histories = recorded
     assert compare.main(folders) == 0
     head, _, *lines = capsys.readouterr().out.splitlines()
-    assert head.startswith("| settings | algorithm |")
+    assert head.startswith("| run | algorithm |")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:4]]
     names = ["DP-SCAFFOLD", "DP-FedAvg"]
     assert [row[1] for row in rows] == names * 2
@@ -49,15 +53,16 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
 def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_path):
     folders, histories = recorded
     runs = compare.evaluated([Path(folder) for folder in folders])
-    apart, together = (compare.columns(runs, one) for one in (False, True))
+    apart, together = (paper_figure.columns(runs, one) for one in (False, True))
     assert [len(curves) for curves in apart.values()] == [2, 2]
     (curves,) = together.values()
     labels = [one.look["label"] for one in curves]
     assert [label.partition(",")[0] for label in labels] == ["DP-SCAFFOLD", "DP-FedAvg"] * 2
     assert "beta 5.0" in labels[2]
-    assert len({one.look["color"] for one in curves}) == 4
+    looks = {(one.look["color"], str(one.look["linestyle"]), one.look["marker"]) for one in curves}
+    assert len(looks) == 4
     axes = Figure().subplots()
-    compare.draw(axes, curves[0], "log_gap")
+    paper_figure.draw(axes, curves[0], "log_gap")
     (line,) = axes.lines
     expected = [e.measures["log_gap"].mean() for e in histories["dp_scaffold"].evaluations]
     np.testing.assert_allclose(line.get_xydata(), np.stack([[20, 40], expected], 1))
@@ -80,6 +85,8 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
             "--metrics: no 'height'; there are accuracy",
         ),
         (["--output", "p.nonsense"], "--output: cannot write"),
+        (["--output", "config.json/x.tex"], "--output: cannot write"),
+        (["--views", "server", "--output", "p.png"], "--views: there is no LaTeX table"),
         (["--outptu", "p.png"], "unrecognized arguments"),
     ],
 )
@@ -119,3 +126,101 @@ def test_the_folder_of_a_sweep_is_all_its_points(tmp_path, capsys):
     assert compare.main([str(tmp_path)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| p ")]
     assert [line.split()[2] for line in lines] == ["0.5"] * 4 + ["0.1"] * 4
+
+
+def cells_of(line):
+    """Of a row of LaTeX, at the ampersands that are not escaped."""
+    return re.split(r"(?<!\\)&", line.removesuffix(r"\\"))
+
+
+def test_latex_is_well_formed_whatever_the_names(tmp_path):
+    nasty = r"a_b & 100% #1 $x$ {y} ^~\\ <é>"
+    record(tmp_path / nasty, rounds=(5, 10), seeds=2)
+    record(tmp_path / "plain", rounds=(5, 10), seeds=3, seed=1)
+    folders = [str(tmp_path / nasty), str(tmp_path / "plain")]
+    assert compare.main([*folders, "--output", str(tmp_path / "o")]) == 0
+    text = (tmp_path / "o" / "table.tex").read_text()
+    bare = re.sub(r"\\[\\{}$&%#_]", "", text)  # what is escaped does not count
+    depth = 0
+    for c in bare:
+        depth += (c == "{") - (c == "}")
+        assert depth >= 0
+    assert depth == 0
+    assert bare.count("$") % 2 == 0
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    head = text.split(r"\toprule")[1].split(r"\midrule")[0].strip()
+    (columns,) = re.findall(r"begin{tabular}{(\w+)}", text)
+    assert {len(cells_of(line)) for line in [head, *body]} == {len(columns)}
+    assert len(body) == 8
+    caption = text.split(r"\caption{")[1].split(r"\begin{tabular}")[0]
+    for word in (
+        "client level",
+        "third party",
+        "adjacency",
+        r"\delta = ",
+        "certified (constructed)",
+        "standard deviation",
+    ):
+        assert word in caption
+    assert sum("not private" in line for line in body) == 2
+
+
+def test_csv_has_the_numbers_of_the_summary(tmp_path):
+    record(tmp_path / "run", rounds=(5, 10), seeds=2)
+    assert compare.main([str(tmp_path / "run"), "--output", str(tmp_path / "t.csv")]) == 0
+    summary = read(tmp_path / "run").summary
+    with (tmp_path / "t.csv").open(encoding="utf-8") as file:
+        rows = {row["algorithm"]: row for row in csv.DictReader(file)}
+    assert set(rows) == set(summary.rounds)
+    for name, row in rows.items():
+        spread = summary.final[name]["accuracy"]
+        assert float(row["accuracy_final_mean"]) == spread.mean
+        assert float(row["accuracy_final_std"]) == spread.std
+        for view, certificate in summary.privacy[name].certified.items():
+            assert float(row[f"certified_{view}_epsilon"]) == certificate.epsilon
+            said = [
+                row[f"certified_{view}_{part}"] for part in ("unit", "view", "relation", "basis")
+            ]
+            assert said == [certificate.unit, view, certificate.relation, certificate.basis]
+            assert float(row[f"certified_{view}_delta"]) == certificate.delta
+
+
+def test_pictures_are_fit_for_print(recorded, tmp_path):
+    """300 dots per inch; TrueType fonts; the legend beside no curve."""
+    folders, _ = recorded
+    paths = [str(tmp_path / name) for name in ("p.png", "p.pdf")]
+    assert compare.main([*folders, "--together", "--output", *paths]) == 0
+    with Image.open(paths[0]) as picture:
+        assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+        assert picture.size[0] == pytest.approx(3.3 * 300, abs=1)
+    content = Path(paths[1]).read_bytes()
+    assert b"/FontType 42" in content or b"/TrueType" in content or b"/CIDFontType2" in content
+    assert b"/Type3" not in content
+    drawn = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper_figure, "save", lambda figure, paths: drawn.update(figure=figure))
+        runs = compare.evaluated([Path(folder) for folder in folders])
+        paper_figure.picture(paper_figure.columns(runs, True), ["accuracy"], [])
+    figure = drawn["figure"]
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert not any(legend.get_window_extent().overlaps(box) for box in boxes)
+
+
+def test_a_curve_is_named_by_few_settings_or_by_its_folder(tmp_path):
+    record(tmp_path / "one", rounds=(5,), seeds=1)
+    record(tmp_path / "two", rounds=(5,), seeds=1, p=0.3)
+    many = {"p": 0.2, "clip_norm": 2.0, "noise_multiplier": 3.0, "clients": 50}
+    record(tmp_path / "three", rounds=(5,), seeds=1, **many)
+    pair = [read(tmp_path / name) for name in ("one", "two")]
+    assert [name.split()[0] for name in names(pair)] == ["p", "p"]
+    assert names([*pair, read(tmp_path / "three")]) == ["one", "two", "three"]
+
+
+def test_a_report_writes_what_a_paper_needs(tmp_path, capsys):
+    record(tmp_path / "run", rounds=(5, 10), seeds=2)
+    page, folder = str(tmp_path / "r.html"), tmp_path / "paper"
+    assert report.main([str(tmp_path / "run"), "--output", page, "--paper", str(folder)]) == 0
+    pictures = {f"by_{x}.{kind}" for x in ("round", "uplink", "epsilon") for kind in ("pdf", "png")}
+    assert {f.name for f in folder.iterdir()} == {"table.tex", "table.csv", "table.md"} | pictures

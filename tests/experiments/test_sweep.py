@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedpriv as fp
-from experiments import compare, run, runs, sweep, sweep_train
+from experiments import compare, paper_table, run, runs, sweep, sweep_train
 from experiments.sweep_grid import ended
 from fedpriv import privacy
 from fedpriv.devices import memory as device_memory
@@ -122,7 +122,7 @@ def test_one_compilation_for_each_algorithm_and_a_table(finished):
     for row in rows[2:]:
         summary = runs.read(finished / point(row[0], row[1])).summary
         name = {"FedAvg": "fed_avg", "DP-FedAvg": "dp_fed_avg"}[row[2]]
-        assert row[3:] == compare.cells(summary, name, ["accuracy"])[1:]
+        assert row[3:] == paper_table.cells(summary, name, ["accuracy"])[1:]
         assert "+-" in row[4]
     assert "of ONE model released alone" in text
 
