@@ -178,8 +178,9 @@ class Recorder:
         done, entries = so_far(self._begun, self._lines, status), experiment.entries
         stopped = self._stopped(histories, experiment, done.rounds)
         planned = {n: planned[n] for n in done.rounds}
-        most = planned | {n: done.rounds[n] for n in stopped}  # nothing was trained after the stop
-        spent = {n: min(self._spent(n, t, status), most[n]) for n, t in done.rounds.items()}
+        # When to stop was for the models to say, and so for the records: what holds is what all rounds would cost.
+        reached = {n: planned[n] if n in stopped else t for n, t in done.rounds.items()}
+        spent = {n: min(self._spent(n, t, status), planned[n]) for n, t in reached.items()}
         made = replace(
             done,
             algorithm_settings={n: {**entries[n].settings, **entries[n].solved} for n in spent},

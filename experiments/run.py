@@ -167,7 +167,7 @@ def prepared(
         split_cpu(config.layout.devices)
         compilation_cache.enable()
         strategy = configuration.strategy(config.layout)
-        noise = found.about.get("noise", {}) if found else _solved(module, config, joined)
+        noise = _recorded_noise(found, config) if found else _solved(module, config, joined)
         experiment = built(module, config, noise, Interned())
         planned = budget.planned_rounds(experiment.ledger, config)
         about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
@@ -212,6 +212,21 @@ def _solved(module: ModuleType, config: Run, joined: Processes) -> dict[str, flo
     if config.target_epsilon and joined.first:
         print(f"solving the noise for epsilon {config.target_epsilon:g}", file=sys.stderr)
     return budget.solved(module, config)
+
+
+def _recorded_noise(found: Earlier, config: Run) -> dict[str, float]:
+    """What was solved when the run was begun.
+
+    Raises:
+      ValueError: it is not there.
+    """
+    noise = found.about.get("noise")
+    if config.target_epsilon is not None and noise is None:
+        raise ValueError(
+            f"{found.folder}: config.json does not say the noise for target_epsilon {config.target_epsilon:g}; restore "
+            "it, or begin again"
+        )
+    return noise or {}
 
 
 def built(

@@ -242,9 +242,14 @@ def _unfinished(summary: Summary) -> list[str]:
     lines = [f"{label(name)} {why}" for name, why in summary.stopped.items()]
     if lines:
         lines.append(
-            "stopped by the test set: its metrics are optimistic; epsilon counts the rounds trained, and covers none "
-            "of the test records"
+            "stopped by the test set: its metrics are optimistic, and no epsilon covers its records; epsilon is that "
+            "of all rounds planned, as the models, and so the training records, chose when to stop"
         )
+        if summary.settings["seeds"] > 1:
+            lines.append(
+                "the seeds stopped together, so that the round tells of all of them, which no epsilon here covers: "
+                "release a model of a run with --seeds 1"
+            )
     for name, done in summary.rounds.items():
         planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
         if done < planned and name not in summary.stopped:

@@ -40,11 +40,11 @@ def ordered_subset(population: int, size: int) -> Callable[[Key], jax.Array]:
         return jnp.zeros(size, jnp.int32).at[slot].set(ids, mode="drop"), rank[-1] >= size
 
     def draw(key: Key) -> jax.Array:
-        def again(state: tuple) -> tuple:
-            key = jax.random.fold_in(state[0], 1)
-            return key, *attempt(key)
+        def once(key: Key) -> tuple:
+            own, others = jax.random.split(key)
+            return others, *attempt(own)
 
-        return lax.while_loop(lambda s: ~s[2], again, (key, *attempt(key)))[1]
+        return lax.while_loop(lambda s: ~s[2], lambda s: once(s[0]), once(key))[1]
 
     return draw
 
