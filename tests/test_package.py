@@ -246,7 +246,7 @@ def test_it_trains_where_only_its_four_packages_are_and_says_what_else_it_would_
     assert said == [
         "No module named 'dp_accounting'",
         "sklearn is not installed; pip install scikit-learn",
-        "No module named 'tensorflow_datasets'",
+        "tensorflow_datasets is not installed; pip install tensorflow-datasets",
         "sklearn is not installed; pip install scikit-learn",
     ]
 

@@ -146,7 +146,8 @@ def _sizes(population: int, rate: float, slots: int) -> tuple[jax.Array, jax.Arr
             one *= odds * (population - k) / (k + 1)
             below += one
     edges = np.array(reached, np.uint64)
-    return jnp.asarray(edges >> 32, jnp.uint32), jnp.asarray(edges & 0xFFFFFFFF, jnp.uint32)
+    high, low = (part.astype(np.uint32) for part in (edges >> 32, edges & 0xFFFFFFFF))
+    return jnp.asarray(high), jnp.asarray(low)
 
 
 def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:

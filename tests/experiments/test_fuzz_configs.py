@@ -35,7 +35,7 @@ TYPED = """
 OPTIONS = TYPED.split()
 
 
-class RanError(Exception):
+class RanError(BaseException):
     """A command was about to train."""
 
 

@@ -263,6 +263,7 @@ def test_a_budget_ends_training(tmp_path, capsys):
     spent = summary["privacy"]["rand_k"]["certified"]["third_party"]
     assert spent["epsilon"] <= 1.0
     assert spent["epsilons"]["PLD"] == spent["epsilon"]
+    shown = " ".join(shown.split())
     assert f"{done} of 20 rounds" in shown
     assert "no budget applies" in shown
     same = dp_fed_avg(fp.poisson(30, 0.2, 20), 1.5)

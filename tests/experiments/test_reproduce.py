@@ -32,7 +32,7 @@ def status(output, capsys):
     """Of each item of the tiny paper, as --list has it."""
     capsys.readouterr()
     assert reproduce.main(["--list", "--output", str(output)]) == 0
-    lines = capsys.readouterr().out.split("tiny\n")[1].splitlines()[2:]
+    lines = capsys.readouterr().out.split("tiny\n")[1].split("\n\n")[0].splitlines()[2:]
     return {line.split()[0]: line[8:].split("  ")[0].strip() for line in lines}
 
 
@@ -103,6 +103,7 @@ def test_its_trainings_are_ordinary_run_folders(finished):
         seeds=2,
         every=2,
         algorithms=("dp_fed_avg",),
+        keep_model=False,
         clients=20,
         cohort=3,
         sampling="fixed_size",
