@@ -24,6 +24,7 @@ def snippet(word: str) -> str:
     return next(text for text in snippets("fedpriv/README.md") if word in text)
 
 
+@pytest.mark.slow
 def test_the_examples_run(capsys, tmp_path, monkeypatch):
     names: dict = {}
     exec(snippet("history ="), names)

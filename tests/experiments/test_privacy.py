@@ -148,6 +148,7 @@ def test_noise_can_be_solved_for_where_there_is_none_yet(capsys):
     assert 0 < answer["solved"]["value"] < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimed", [[], ["--claimed"]])
 def test_solve_noise(capsys, claimed):
     target = ["--solve", "noise", "--target-epsilon", "2", "--sampling", "poisson"]

@@ -180,6 +180,7 @@ def test_wandb_has_a_run_per_algorithm_that_a_resume_goes_on_with(wandb, tmp_pat
             assert values | {"seconds": 0} == known | {"seconds": 0}
 
 
+@pytest.mark.slow
 def test_a_sink_that_fails_does_not_end_the_run(tmp_path, monkeypatch, capsys):
     """And libraries that are not asked for are not imported."""
     imported = builtins.__import__
