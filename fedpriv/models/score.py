@@ -61,7 +61,8 @@ class Score:
 
         given = jax.eval_shape(first, params, examples)
         if not isinstance(given, dict) or not set(given) - {WEIGHT}:
-            what = f"{sorted(given)} alone" if isinstance(given, dict) else type(given).__name__
+            kind = "an array" if hasattr(given, "shape") else f"a {type(given).__name__}"
+            what = f"{sorted(given)} alone" if isinstance(given, dict) else kind
             raise ValueError(
                 f'score: gives {what} for an example; return a dict with a number for each metric, {{"loss": ...}}'
             )
