@@ -106,7 +106,7 @@ def test_which_way_is_better_and_which_metric_is_shown():
 @pytest.mark.parametrize(
     ("score", "said"),
     [
-        (lambda w, e: None, "score: gives NoneType for an example; return a dict"),
+        (lambda w, e: None, "score: gives a NoneType for an example; return a dict"),
         (lambda w, e: {}, "score: gives .* alone for an example"),
         (lambda w, e: {"weight": 1.0}, r"score: gives \['weight'\] alone for an example"),
         (lambda w, e: {"loss": w}, r"score: loss is \[3\] for an example, not a number"),

@@ -82,8 +82,8 @@ def _prepared(name: str, data_dir: Path, known: Sequence[str]) -> Any:
     try:
         builder = tfds.builder(name, data_dir=str(data_dir))
     except tfds.core.DatasetNotFoundError:
-        known = {*known, *tfds.list_builders(with_community_datasets=False)}
-        near = difflib.get_close_matches(name, sorted(known), 3)
+        every = {*known, *tfds.list_builders(with_community_datasets=False)}
+        near = difflib.get_close_matches(name, sorted(every), 3)
         raise ValueError(
             f"name={name!r} is not a known dataset; "
             + (f"did you mean {' or '.join(near)}? " if near else "")
