@@ -148,6 +148,17 @@ def test_a_damaged_description_is_refused_in_one_line(name, kept):
     assert "\n" not in str(caught.value)
 
 
+def test_a_pipe_or_a_description_without_end_is_not_read(kept):
+    file = model_folder(kept, "a", 0) / NETWORK
+    file.write_bytes(b" " * 2**21)
+    with pytest.raises(ValueError, match="not a file of at most"):
+        fp.load_model(kept, "a")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ValueError, match="not a file of at most"):
+        fp.load_model(kept, "a")
+
+
 def test_a_class_that_the_package_has_not_is_not_looked_for(kept):
     about = described(network="os.system", fields={"command": f"touch {kept}/ran"})
     (model_folder(kept, "a", 0) / NETWORK).write_text(json.dumps(about))

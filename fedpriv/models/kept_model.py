@@ -27,6 +27,7 @@ NETWORKS: dict[str, Any] = {
 }
 """What a file may name."""
 PARAMETERS, NETWORK = "model.safetensors", "model.json"
+MOST_BYTES = 2**20  # of the description: a pipe, or one without end, would be read for ever
 
 
 class Trained(NamedTuple):
@@ -159,6 +160,8 @@ def _described(built: Built | None) -> dict[str, Any]:
 
 def _about(file: Path) -> dict[str, Any]:
     try:
+        if not file.is_file() or file.stat().st_size > MOST_BYTES:
+            raise ValueError(f"not a file of at most {MOST_BYTES} bytes")
         found = json.loads(file.read_bytes())
         return {"network": str(found["network"]), **found}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
