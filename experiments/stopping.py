@@ -84,7 +84,8 @@ class Stopping(NamedTuple):
                 return f"{at}: {wanted.metric} reached {wanted.value:g}"
         if self.patience is not None:
             sign = 1 if better_higher(self.metric, self.higher) else -1
-            since = len(evaluations) - 1 - int(np.argmax(sign * _means(evaluations, self.metric)))
+            good = sign * _means(evaluations, self.metric)
+            since = len(good) - 1 - int(np.argmax(np.where(np.isnan(good), -np.inf, good)))
             if since >= self.patience:
                 return f"{at}: {self.metric} no better for {since} evaluations"
         return None

@@ -207,9 +207,11 @@ def train_one(
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
+        if stopping and stopping.why(history.evaluations):  # alike in all processes
+            return True
         if joined:
             joined.meet()
-        return bool(stopping and stopping.why(history.evaluations))
+        return False
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
         history.evaluations.extend(evaluations)

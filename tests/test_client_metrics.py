@@ -6,6 +6,7 @@ import pytest
 from small import records, regression, squared, start
 
 import fedpriv as fp
+from fedpriv.engine.client_metrics import _spread
 
 CLIENTS = 24
 FEDERATION = regression([1 + i % 4 for i in range(CLIENTS)])
@@ -82,6 +83,16 @@ def test_several_measures_are_evaluated_together_in_a_run():
     chosen = np.random.default_rng(0).choice(CLIENTS, 20, replace=False)
     mean = expected(FEDERATION)[1][chosen].mean()
     np.testing.assert_allclose(history.metric("per_client_loss_mean"), mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("metric", "higher"), [("accuracy", True), ("loss", False)])
+def test_a_client_without_weight_does_not_count(metric, higher):
+    values = np.array([0.1, np.nan, 0.9, 0.4], np.float32)
+    found = _spread(jnp.asarray(values), metric, higher, 0.5)
+    there = values[~np.isnan(values)]
+    worst, beyond = (0.1, 2 / 3) if higher else (0.9, 1 / 3)
+    expected = [there.mean(), np.median(there), worst, beyond]
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-6)
 
 
 def test_wrong_input():

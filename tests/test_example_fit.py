@@ -1,5 +1,6 @@
 """Data that a model cannot take are refused before training, in one line that says what and why."""
 
+import flax.linen as nn
 import jax
 import numpy as np
 import optax
@@ -60,7 +61,16 @@ def test_wrong_names_and_tuples(part):
     assert "example: a tuple; this model reads" in refused(**{part: (IMAGE, LABEL)})
 
 
-@pytest.mark.parametrize("module", [fp.models.LogisticRegression(3), fp.models.CNN((2,), (3,), 3)])
+class Dropped(nn.Module):
+    @nn.compact
+    def __call__(self, x, train):
+        x = nn.Dropout(0.5, deterministic=not train)(x.reshape(-1) / 255)
+        return nn.Dense(3)(x)
+
+
+@pytest.mark.parametrize(
+    "module", [fp.models.LogisticRegression(3), fp.models.CNN((2,), (3,), 3), Dropped()]
+)
 def test_images_of_another_shape(module):
     model = fp.models.classifier(module, (4, 4, 1))
     functions = {"model": model, "loss": model.loss, "score": model.score}

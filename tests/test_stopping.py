@@ -90,6 +90,8 @@ def test_patience_counts_evaluations_without_a_better_one():
         6,
         "stopped at round 30: accuracy no better for 2 evaluations",
     )
+    nothing_yet = evaluations(np.nan, 0.1, 0.5, 0.4, 0.3)
+    assert first(wait, nothing_yet)[0] == 5
     lower = Stopping.of(None, 2, None, ["loss"], ())
     assert first(lower, evaluations(0.5, 0.4, 0.6, 0.5, metric="loss"))[0] == 4
 

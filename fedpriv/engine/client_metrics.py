@@ -33,7 +33,8 @@ def per_client(
 
     For accuracy, say: `per_client_accuracy_mean`, `_median`, `_worst_decile`, the mean over the tenth of the clients
     (rounded up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020), and
-    `_below_0.5`, the fraction of clients worse than the bound (`_above_` where lower is better).
+    `_below_0.5`, the fraction of clients worse than the bound (`_above_` where lower is better). A client whose records
+    have no weight does not count.
 
     Args:
       score: as `simulate`'s.
@@ -75,18 +76,17 @@ def _each(score: Score, name: str, state: State, of: Federation, clients: int) -
 def _spread(
     values: jax.Array, metric: str, higher: bool, bound: float | None
 ) -> dict[str, jax.Array]:
-    name, worst = PREFIX + metric, math.ceil(len(values) / 10)
-    ordered = jnp.sort(values)
+    name, worst, sign = PREFIX + metric, math.ceil(len(values) / 10), 1 if higher else -1
     found = {
-        f"{name}_mean": jnp.mean(values),
-        f"{name}_median": jnp.median(values),
-        f"{name}_worst_decile": jnp.mean(ordered[:worst] if higher else ordered[-worst:]),
+        f"{name}_mean": jnp.nanmean(values),
+        f"{name}_median": jnp.nanmedian(values),
+        f"{name}_worst_decile": sign * jnp.nanmean(jnp.sort(sign * values)[:worst]),  # NaN is last
     }
     if bound is None and metric == "accuracy":
         bound = 0.5
     if bound is not None:
-        beyond = values < bound if higher else values > bound
-        found[f"{name}_{'below' if higher else 'above'}_{bound:g}"] = jnp.mean(beyond, dtype=float)
+        beyond = jnp.where(jnp.isnan(values), jnp.nan, sign * values < sign * bound)
+        found[f"{name}_{'below' if higher else 'above'}_{bound:g}"] = jnp.nanmean(beyond)
     return found
 
 

@@ -163,7 +163,7 @@ def _about(file: Path) -> dict[str, Any]:
         if not file.is_file() or file.stat().st_size > MOST_BYTES:
             raise ValueError(f"not a file of at most {MOST_BYTES} bytes")
         found = json.loads(file.read_bytes())
-        return {"network": str(found["network"]), **found}
+        return {**found, "network": str(found["network"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(_damaged(file, error)) from None
 

@@ -109,9 +109,10 @@ def classifier(
     random = "train" in inspect.signature(type(module).__call__).parameters
     evaluating: dict[str, Any] = {"train": False} if random else {}
 
-    def apply(params: Params, x: PyTree) -> PyTree:
+    def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
+        training: dict[str, Any] = {"train": True, "rngs": {"dropout": key}}
         try:
-            return module.apply(params, x, **evaluating)
+            return module.apply(params, x, **(evaluating if key is None else training))
         except ScopeParamShapeError:
             raise wrong_input(inputs, x, like.shape) from None
         except InvalidRngError as error:
@@ -120,10 +121,8 @@ def classifier(
                 "__call__ a parameter `train`, and nn.Dropout deterministic=not train"
             ) from None
 
-    def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
-        if key is None:
-            return apply(params, x)
-        return module.apply(params, x, train=True, rngs={"dropout": key})
+    def apply(params: Params, x: PyTree) -> PyTree:
+        return random_apply(params, x)
 
     def initial(key: Key) -> Params:
         return _parameters(module.init(key, jnp.zeros(like.shape, like.dtype), **evaluating))
