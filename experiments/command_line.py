@@ -82,7 +82,7 @@ def explained(error: Exception) -> tuple[str, int]:
     if _whole.get() or isinstance(error, BrokenPipeError):  # whoever read has what he wanted
         raise error
     if isinstance(error, OSError):
-        return one_line(error), 1 if error.errno in ending.FULL else 2
+        return one_line(error), 2
     if ending.outside(error):
         raise error
     line = user_line(error)

@@ -40,9 +40,10 @@ _watched = False  # whether a thread ends this process when it is asked again
 _heard = False  # whether Python has got to a request
 
 SPACE = "free some space or choose another folder"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REMEDIES = {
-    **dict.fromkeys(FULL, SPACE),
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EFBIG: SPACE,
     errno.EACCES: "choose another folder or file, or change its permissions",
     errno.EPERM: "choose another folder or file, or change its permissions",
     errno.EROFS: "choose another folder",

@@ -187,7 +187,7 @@ def test_a_full_standard_output():
     with open("/dev/full", "w") as full:
         process = start("--list", stdout=full)
         err = process.communicate(timeout=60)[1]
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert err.startswith("error: ")
     assert "No space left on device; free some space" in err
     assert err.count("\n") == 1
