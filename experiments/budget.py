@@ -109,7 +109,8 @@ def made(make: Callable[[Any], Made], config: Run, noise: Mapping[str, float]) -
         for name in members:
             said = turned(config, name, noise[name]) if name in noise else {}
             entries[name] = parts[-1].entries[name]._replace(solved=said)
-    return replace(parts[0], entries={name: entries[name] for name in names})
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+    return replace(parts[0], entries={name: entries[name] for name in names}, notes=notes)
 
 
 def _alike(

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.config import Ledger
+from experiments.formats import NAMES, columns, epsilon
 from experiments.plain import plain
-from experiments.show import NAMES, columns, epsilon
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from experiments.command_line import one_line
 from experiments.files import replacing
+from experiments.formats import NAMES, hyphenated
 from experiments.records import Line, Spread
 from experiments.runs import RunFolder, names
-from experiments.show import NAMES, curve, hyphenated
 from fedpriv.models.score import is_fraction
 
 if TYPE_CHECKING:
@@ -194,6 +196,16 @@ def _metrics(runs: Sequence[RunFolder]) -> list[str]:
     lines = [line for run in runs for of in run.lines.values() for line in of]
     own = dict.fromkeys(n for x in lines for n in x.metrics)
     return [*own, *sorted({n for x in lines for n in x.diagnostics_not_private})]
+
+
+def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
+    """Mean over the seeds, band of one standard deviation; what is not finite is left out."""
+    found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
+    points = [point for point in found if math.isfinite(point[1])]
+    if points:
+        at, mean, std = np.array(points, float).T
+        (line,) = axes.plot(at, mean, **look)
+        axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
 
 
 def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:

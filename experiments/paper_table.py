@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.formats import NAMES, epsilon, hyphenated, markdown, metric_cell
 from experiments.plain import plain
 from experiments.records import Report, Spread, Summary
 from experiments.runs import RunFolder, names
-from experiments.show import NAMES, claimed, epsilon, hyphenated, markdown, metric_cell
+from experiments.show import claimed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import VIEWS, Certificate, Claim
 

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from experiments.formats import PROSE, brief, epsilon_means, label, short, width, wrapped
 from experiments.remaining import OFTEN, SHORT, span
-from experiments.show import PROSE, brief, epsilon_means, label, not_private, short, width, wrapped
+from experiments.show import not_private
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.training_loop import Compiler
-from fedpriv.models.score import shown
+from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
 
 
@@ -23,7 +24,7 @@ class Progress:
       certified: of so many rounds; unit, view, adjacency and delta stand in the heading alone.
       claim: the paper's of as many.
       solved: the noise that was found for it.
-      metric: to show, see `shown`.
+      metric: to show, see `main_metric`.
       others: algorithms that are trained after it.
 
     Attributes:
@@ -69,7 +70,7 @@ class Progress:
         whole = seconds + each * self._rounds * self._others
         # A bar says what is left by itself.
         left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
-        metric = shown([*e.metrics], self._metric)
+        metric = main_metric([*e.metrics], self._metric)
         self._show(f"{brief(metric, e.metrics[metric])} {eps}{left}", e.round)
         if whole > OFTEN and self._others and not self._forecast:
             self._note(

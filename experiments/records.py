@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpriv.engine.client_metrics import PREFIX
 from fedpriv.engine.history import Evaluation
-from fedpriv.models.score import best, shown
+from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -247,7 +247,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         status,
         rounds,
         {},
-        shown(names, begun.settings.get("metric")) if names else "",
+        main_metric(names, begun.settings.get("metric")) if names else "",
         {name: {metric: _best(begun, lines[name], metric) for metric in names} for name in last},
         {name: line.metrics for name, line in last.items()},
         {name: line.uplink_mb_per_client for name, line in last.items()},

@@ -21,7 +21,7 @@ from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 from fedpriv.models.kept_model import is_kept
 
-FREE = ("output", "data_dir", "checkpoint", "record", "keep_model", "views")  # change no results
+FREE = ("output", "data_dir", "checkpoint", "record", "views")  # change no results
 CHECKPOINTS = "checkpoints"
 
 

@@ -45,7 +45,7 @@ from experiments.training import Job, train
 from fedpriv import distributed
 from fedpriv.devices.layout import split_cpu
 from fedpriv.models.kept_model import model_folder
-from fedpriv.models.score import shown
+from fedpriv.models.score import main_metric
 
 
 @command
@@ -248,7 +248,7 @@ def check(experiment: Experiment, config: Run) -> None:
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.looked(name)
-    shown(experiment.metrics, config.metric)
+    main_metric(experiment.metrics, config.metric)
     experiment.stopping(config)
 
 

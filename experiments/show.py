@@ -1,82 +1,32 @@
-"""What a run shows in the end: a table and a picture."""
+"""What a run shows in the end: a table, and what its numbers mean."""
 
 from __future__ import annotations
 
 import math
-import shutil
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TextIO
 
-import numpy as np
-
-from experiments.files import replacing
-from experiments.records import Report, Spread, Summary
+from experiments.formats import (
+    PROSE,
+    columns,
+    epsilon,
+    epsilon_means,
+    heading,
+    hyphenated,
+    label,
+    metric_cell,
+    number,
+    percent,
+    wrapped,
+)
+from experiments.records import Report, Summary
 from fedpriv.engine.client_metrics import labelled
-from fedpriv.engine.history import History
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
-NAMES = {
-    "fed_avg": "FedAvg",
-    "fed_avg_rand_k": "FedAvg-rand_k",
-    "fed_avg_top_k": "FedAvg-top_k",
-    "dp_fed_avg": "DP-FedAvg",
-    "rand_k": "Fed-SMP rand_k",
-    "top_k": "Fed-SMP top_k",
-    "fed_sgd": "FedSGD",
-    "dp_fed_sgd": "DP-FedSGD",
-    "scaffold": "SCAFFOLD",
-    "dp_scaffold": "DP-SCAFFOLD",
-    "dp_sgd": "DP-SGD",
-    "dyn_dp_sgd": "Dyn-DP-SGD",
-    "dp_sgd_wav": "DP-SGD-WAV",
-    "dp_sgd_wav_sound": "DP-SGD-WAV, sound",
-    "dp_adam": "DP-Adam",
-    "dp_adam_wav": "DP-Adam-WAV",
-    "dp_adagrad": "DP-AdaGrad",
-    "dp_adagrad_wav": "DP-AdaGrad-WAV",
-    "dyn_dp_fed_avg": "Dyn-DP-FedAvg",
-    "dp_fed_avg_wav": "DP-FedAvg-WAV",
-    "dp_fed_avg_wav_sound": "DP-FedAvg-WAV, sound",
-    "dp_fed_avg_adaptive": "DP-FedAvg, adaptive",
-    "fed_avg_qsgd": "FedAvg, QSGD",
-    "msp_fl": "MSP-FL",
-    "msp_laplace": "MSP + Lap",
-    "msp_gaussian": "MSP + Gauss",
-    "mspdq_fl": "MSPDQ-FL",
-    "ldp_fed_avg": "FedAvg + LDP",
-    "jopeq": "JoPEQ",
-}
-
-
 WEAK = 10.0  # beyond it an epsilon has a word beside it
-
-
 DROPPED = ("rounds/s", "MB down", "best", "MB up")
 """Columns that a narrow terminal does not get, the first of these first."""
-LONGEST = 32  # of an algorithm's name, in characters
-LONGEST_METRIC = 12
-NO_TERMINAL = 10_000
-PROSE = 100  # characters of a line that is read, however wide the terminal
-
-
-def label(algorithm: str) -> str:
-    """The algorithm's name for people."""
-    name = NAMES.get(algorithm, algorithm)
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
-
-
-def width(stream: TextIO) -> int:
-    """Columns of the terminal that `stream` writes to; more than anything needs where it is none."""
-    return shutil.get_terminal_size((PROSE, 24)).columns if stream.isatty() else NO_TERMINAL
-
-
-def wrapped(text: str, most: int) -> str:
-    """On lines of at most so many columns."""
-    return textwrap.fill(text, min(most, PROSE), subsequent_indent="    ", break_on_hyphens=False)
 
 
 def table(summary: Summary, most: int = PROSE) -> str:
@@ -124,14 +74,6 @@ def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[st
     return rows, left_out
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the cells of each column below each other, and a rule below the first row."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
-    lines.insert(1, "  ".join("-" * w for w in widths))
-    return [line.rstrip() for line in lines]
-
-
 def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     certified, claim = summary.privacy[name].certified, summary.privacy[name].claimed
     private = not not_private(certified.values(), claim)
@@ -152,15 +94,6 @@ def not_private(certified: Iterable[Certificate], claim: Claim | None) -> bool:
     """Whether nothing is claimed or certified."""
     epsilons = [c.epsilon for c in certified] + ([claim.epsilon] if claim else [])
     return all(math.isinf(e) for e in epsilons)
-
-
-def epsilon_means(number: Certificate | Claim) -> str:
-    """What an epsilon needs beside it, but for the view of a claim's source."""
-    basis = f", {number.basis}" if isinstance(number, Certificate) else ""
-    return (
-        f"{number.unit} level, {number.view}, {hyphenated(number.relation)} adjacency, "
-        f"delta {number.delta:.3g}{basis}"
-    )
 
 
 def claimed(privacy: Report) -> str:
@@ -197,7 +130,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         )
     if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
         lines.append("  epsilons of different adjacency do not compare")
-    lines += [*_claims(summary), *_solved(summary), *_unfinished(summary), *_stopped(summary)]
+    lines += [*_claims(summary), *_solved(summary), *_unfinished(summary), *_budget(summary)]
     if means:
         lines.append(
             "what the epsilons assume and leave out, and why a claim is not proved: summary.json (privacy, "
@@ -268,7 +201,7 @@ def counted(evaluated: int, spent: int) -> str:
     )
 
 
-def _stopped(summary: Summary) -> list[str]:
+def _budget(summary: Summary) -> list[str]:
     """Where a budget ended training, and where it could not."""
     budget, view = summary.settings["stop_at_epsilon"], summary.settings["view"]
     if budget is None:
@@ -282,79 +215,3 @@ def _stopped(summary: Summary) -> list[str]:
             text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
         lines.append(f"stop at certified eps {budget:g} ({view}): {label(name)} {text}")
     return lines
-
-
-def heading(metric: str) -> str:
-    """In a table's head."""
-    return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
-
-
-def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
-    """Mean and deviation of a metric, a fraction's in percent."""
-    s = spreads[metric]
-    return percent(s) if is_fraction(metric) else number(s)
-
-
-def brief(metric: str, values: np.ndarray) -> str:
-    """A metric while training: its mean over the seeds."""
-    mean = values.mean()
-    return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
-
-
-def number(s: Spread) -> str:
-    return f"{s.mean:.4g}" + ("" if s.std is None else f" +- {s.std:.2g}")
-
-
-def percent(s: Spread) -> str:
-    return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" +- {100 * s.std:.2f}")
-
-
-def epsilon(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
-
-
-def short(value: float) -> str:
-    """An epsilon while training."""
-    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
-
-
-def hyphenated(relation: str) -> str:
-    return relation.replace("_", "-")
-
-
-def markdown(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
-    """A table whose first row is its head, and a list below."""
-    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
-    rule = "| " + " | ".join(["---"] * len(rows[0])) + " |"
-    return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
-
-
-def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
-    """Mean over the seeds, band of one standard deviation; what is not finite is left out."""
-    found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
-    points = [point for point in found if math.isfinite(point[1])]
-    if points:
-        at, mean, std = np.array(points, float).T
-        (line,) = axes.plot(at, mean, **look)
-        axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
-
-
-def picture(histories: dict[str, History], metric: str, path: Path) -> None:
-    """A metric on the test set by round and by uplink: mean over the seeds, band of one standard deviation."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    by_round, by_uplink = figure.subplots(1, 2, sharey=True)
-    for name, history in histories.items():
-        if history.evaluations:
-            values = [Spread.of(each) for each in history.metric(metric)]
-            curve(by_round, history.rounds, values, label=NAMES.get(name, name))
-            curve(by_uplink, history.uplink_mb.mean(1), values)
-    by_round.set(xlabel="round", ylabel=f"test {metric}")
-    by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
-    if by_round.lines:
-        by_round.legend()
-    with replacing(path) as unfinished:
-        figure.savefig(unfinished, dpi=100, format="png")

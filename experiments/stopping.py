@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.engine.history import Evaluation
-from fedpriv.models.score import better_higher, is_fraction, shown
+from fedpriv.models.score import better_higher, is_fraction, main_metric
 
 
 class Target(NamedTuple):
@@ -71,7 +71,7 @@ class Stopping(NamedTuple):
             raise ValueError(
                 f"stop_at: there is no {wanted.metric!r}; the score gives {', '.join(names)}"
             )
-        return cls(wanted, patience, shown(names, metric), tuple(higher))
+        return cls(wanted, patience, main_metric(names, metric), tuple(higher))
 
     def why(self, evaluations: Sequence[Evaluation]) -> str | None:
         """What ends the run at the last of the evaluations, in words; None: nothing, it goes on."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.formats import NAMES
+from experiments.formats import markdown as table
 from experiments.paper_table import Row, cells, head, latex, measured, record
 from experiments.records import Summary
 from experiments.runs import read
-from experiments.show import NAMES
-from experiments.show import markdown as table
 from experiments.sweep_grid import Point
 
 NOTES = (

@@ -16,11 +16,13 @@ from typing import Any
 from experiments import ending
 from experiments.command_line import one_line
 from experiments.config import Experiment, Run
+from experiments.formats import label, short, width
 from experiments.processes import Processes
 from experiments.progress import Progress
 from experiments.recorder import Privacy, Recorder
 from experiments.resume import CHECKPOINTS, fixed
-from experiments.show import label, picture, short, table, width
+from experiments.run_picture import picture
+from experiments.show import table
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
 from fedpriv.engine.history import DivergedError, Evaluation, History

@@ -1,10 +1,10 @@
 """python -m experiments.tune CONFIG [--values V ...] [--folds F] [--field value ...]: which step size is best?
 
 Every algorithm of CONFIG is trained with each eta_0 of --values, for the config's rounds, on all but one fold of every
-client's training records, and tested on that fold; the mean accuracy over folds and seeds decides (DP-SCAFFOLD,
-Appendix D.1: ten values, five folds, at the lowest heterogeneity; the best is kept for all other data). --folds counts
-the folds that are used of the five. It looks at the data without privacy, as the paper does. --json prints one JSON
-object.
+client's training records, and tested on that fold; the mean over folds and seeds of accuracy, or of --metric, decides
+(DP-SCAFFOLD, Appendix D.1: ten values, five folds, at the lowest heterogeneity; the best is kept for all other data).
+--folds counts the folds that are used of the five. It looks at the data without privacy, as the paper does. --json
+prints one JSON object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,9 +32,29 @@ from experiments.training import simulated
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine.history import DivergedError
+from fedpriv.models.score import better_higher, is_fraction, main_metric
 
 VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5
+
+
+class Tuned(NamedTuple):
+    """What was found.
+
+    Attributes:
+      metric: that decides.
+      higher: whether it is better when higher.
+      found: algorithm -> eta_0 -> the metric's mean; None where training diverged.
+    """
+
+    metric: str
+    higher: bool
+    found: dict[str, dict[float, float | None]]
+
+    def best(self, name: str) -> float | None:
+        """The algorithm's best mean."""
+        known = [x for x in self.found[name].values() if x is not None]
+        return (max if self.higher else min)(known, default=None)
 
 
 @command
@@ -53,9 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     _require(config, options.values, options.folds)
     split_cpu(config.layout.devices)
     compilation_cache.enable()
-    found = tune(module, config, options.values, options.folds)
+    tuned = tune(module, config, options.values, options.folds)
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
-    print(json.dumps(answer | {"accuracy": found}) if options.json else table(found))
+    print(json.dumps(answer | {tuned.metric: tuned.found}) if options.json else table(tuned))
     return 0
 
 
@@ -102,13 +122,12 @@ def _require(config: Any, values: Sequence[float], folds: int) -> None:
             raise ValueError(f"{name}: {getattr(config, name)} has no use here; leave it out")
 
 
-def tune(
-    module: ModuleType, config: Any, values: Sequence[float], folds: int
-) -> dict[str, dict[float, float | None]]:
-    """Algorithm -> eta_0 -> mean accuracy; None where training diverged."""
+def tune(module: ModuleType, config: Any, values: Sequence[float], folds: int) -> Tuned:
     strategy = configuration.strategy(config.layout)
     parts = list(_folds(module.load(config), folds))
     smaller = replace(config, records=config.training_records)  # a fifth of which is the fold
+    any_one = module.on(replace(smaller, algorithms=config.algorithms[:1]), parts[0])
+    metric = main_metric(any_one.metrics, config.metric)
     found: dict[str, dict[float, float | None]] = {name: {} for name in config.algorithms}
     remaining = Remaining("trainings", len(values) * len(config.algorithms) * folds)
     for value in values:
@@ -116,12 +135,14 @@ def tune(
             one = replace(smaller, algorithms=(name,), eta_0=value)
             each = []
             for part in parts:
-                each.append(_accuracy(module, one, part, strategy))
+                each.append(_tested(module, one, part, strategy, metric))
                 remaining.advance()
             known = [a for a in each if a is not None]
             found[name][value] = statistics.mean(known) if len(known) == folds else None
-            print(f"{name}, eta_0 = {value:g}: {_percent(found[name][value])}", file=sys.stderr)
-    return found
+            print(
+                f"{name}, eta_0 = {value:g}: {_cell(metric, found[name][value])}", file=sys.stderr
+            )
+    return Tuned(metric, better_higher(metric, any_one.higher), found)
 
 
 def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
@@ -140,8 +161,10 @@ def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
         )
 
 
-def _accuracy(module: ModuleType, config: Run, data: Dataset, strategy: Strategy) -> float | None:
-    """At the last round, the mean over seeds."""
+def _tested(
+    module: ModuleType, config: Run, data: Dataset, strategy: Strategy, metric: str
+) -> float | None:
+    """The metric at the last round, the mean over seeds."""
     experiment = module.on(config, data)
     check(experiment, config)
     (name,) = experiment.entries
@@ -150,25 +173,23 @@ def _accuracy(module: ModuleType, config: Run, data: Dataset, strategy: Strategy
         history = simulated(name, replace(experiment, measure=None), once, strategy)
     except DivergedError:
         return None
-    return float(np.mean(history.evaluations[-1].accuracy))
+    return float(np.mean(history.evaluations[-1].metrics[metric]))
 
 
-def _percent(accuracy: float | None) -> str:
-    return "diverged" if accuracy is None else f"{100 * accuracy:.2f}"
+def _cell(metric: str, mean: float | None) -> str:
+    if mean is None:
+        return "diverged"
+    return f"{100 * mean:.2f}" if is_fraction(metric) else f"{mean:.4g}"
 
 
-def table(found: dict[str, dict[float, float | None]]) -> str:
+def table(tuned: Tuned) -> str:
     """A line per value, a column per algorithm; the best of each column has a star."""
-    values = list(next(iter(found.values())))
+    found = tuned.found
     lines = ["eta_0".ljust(8) + "".join(name.rjust(14) for name in found)]
-    best = {
-        name: max((a for a in of.values() if a is not None), default=None)
-        for name, of in found.items()
-    }
-    for value in values:
+    for value in next(iter(found.values())):
         cells = [
-            _percent(of[value])
-            + ("*" if of[value] is not None and of[value] == best[name] else " ")
+            _cell(tuned.metric, of[value])
+            + ("*" if of[value] is not None and of[value] == tuned.best(name) else " ")
             for name, of in found.items()
         ]
         lines.append(f"{value:<8g}" + "".join(cell.rjust(14) for cell in cells))

@@ -15,9 +15,9 @@ from typing import Any
 
 from experiments.command_line import Parser, command
 from experiments.compare import evaluated
+from experiments.formats import NAMES, markdown
 from experiments.records import Line
 from experiments.runs import RunFolder, titles
-from experiments.show import NAMES, markdown
 from fedpriv.algorithms.msp import uploads_bound
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fedpriv as fp
-from fedpriv.models.score import best, shown
+from fedpriv.models.score import best, main_metric
 
 RATE, ROUNDS = 0.1, 6
 
@@ -97,10 +97,10 @@ def test_which_way_is_better_and_which_metric_is_shown():
     np.testing.assert_array_equal(best(values, "top5_accuracy"), [0.4, 0.9])
     np.testing.assert_array_equal(best(values, "perplexity"), [0.2, 0.5])
     np.testing.assert_array_equal(best(values, "f1", ["f1"]), [0.4, 0.9])
-    assert shown(["auc", "loss", "accuracy"]) == "accuracy"
-    assert shown(["auc", "loss"]) == "loss"
-    assert shown(["mse", "auc"]) == "mse"
-    assert shown(["auc", "loss"], "auc") == "auc"
+    assert main_metric(["auc", "loss", "accuracy"]) == "accuracy"
+    assert main_metric(["auc", "loss"]) == "loss"
+    assert main_metric(["mse", "auc"]) == "mse"
+    assert main_metric(["auc", "loss"], "auc") == "auc"
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,15 @@ def test_batch_normalisation_is_refused_in_one_line(make):
     assert "\n" not in str(caught.value)
 
 
+def test_other_state_of_nnx_is_refused_and_constants_are_not():
+    class Counting(nnx.Module):
+        def __init__(self, rngs):
+            self.dense, self.calls = nnx.Linear(3, 2, rngs=rngs), nnx.Variable(jnp.zeros(()))
+
+    with pytest.raises(ValueError, match=r"module: it has state .*\(Variable\)"):
+        models.from_nnx(lambda rngs: Counting(rngs))
+
+
 def test_other_normalisation_is_not_refused():
     assert dimension(of_linen(nn.LayerNorm)) == 23
 

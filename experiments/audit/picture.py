@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from experiments.show import NAMES
+from experiments.formats import NAMES
 
 TITLES = {
     "mechanisms": "mechanism, drawn in its worst direction",

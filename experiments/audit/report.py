@@ -11,9 +11,9 @@ import numpy as np
 
 from experiments.audit.row import Row, Unaudited
 from experiments.audit.training import Inferred
+from experiments.formats import NAMES, columns, epsilon
 from experiments.ledger import claimed
 from experiments.plain import plain
-from experiments.show import NAMES, columns, epsilon
 
 SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
 

@@ -22,11 +22,11 @@ import numpy as np
 import fedpriv as fp
 from experiments import compilation_cache
 from experiments.command_line import Parser, command
+from experiments.formats import epsilon
 from experiments.inversion.attack import Attacked, attacker, views
 from experiments.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
 from experiments.plain import plain
 from experiments.remaining import Remaining
-from experiments.show import epsilon
 
 DELTA = 1e-5
 DATA = ("fashion_mnist", "mnist", "digits")

@@ -18,11 +18,11 @@ from string import Template
 from experiments.command_line import Parser, command
 from experiments.compare import for_paper
 from experiments.files import write_text
+from experiments.formats import NAMES
 from experiments.report import charts, tables
 from experiments.report.ledger import ledger
 from experiments.report.markup import Element, clean, element, listing, written
 from experiments.runs import RunFolder, names, read_all
-from experiments.show import NAMES
 
 
 @command

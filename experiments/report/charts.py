@@ -12,19 +12,17 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from experiments.paper_figure import COLOURS, DASHES
 from experiments.records import Line
 from experiments.report.markup import clean, element, listing
 from experiments.report.tables import Result, measured, named
 from fedpriv.models.score import is_fraction
 
-# Okabe and Ito's palette for all kinds of colour vision, without its yellow and black, which one of the two
-# backgrounds would hide. The page's style sheet has lighter ones, by the same numbers, where it is dark.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0528c", "#b8860b", "#56b4e9", "#5f5f5f")
 TEXT, RULE = "#1b1b1b", "#d9d9d9"
+# The page's style sheet has lighter colours, by the same numbers, where it is dark.
 VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(COLOURS)}
 VARIABLES |= {TEXT: "var(--text)", RULE: "var(--rule)"}
 MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "p": "⬟"}
-DASHES = ((), (4, 2), (1, 1.5), (6, 2, 1, 2), (9, 3), (3, 1, 1, 1, 1, 1))
 STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # what files say is no formula

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from experiments import config as configuration
 from experiments.command_line import parse
+from experiments.formats import NAMES
 from experiments.plain import flat, plain
 from experiments.records import Line, Spread, Summary
 from experiments.report.markup import Content, Element, element, folded, table, words
 from experiments.resume import flags
 from experiments.runs import RunFolder
-from experiments.show import NAMES
 from fedpriv.engine.client_metrics import PREFIX, labelled
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate

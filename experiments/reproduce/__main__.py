@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.command_line import Parser, command
+from experiments.formats import columns
 from experiments.reproduce import page
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.cost import Cost, Speeds, left_of, time_rounds
 from experiments.reproduce.item import Item, Scale, Training, Work
 from experiments.reproduce.work import Shelf, perform, status
-from experiments.show import columns
 from fedpriv.devices.distributed import slurm_step
 
 DEFAULT_OUTPUT = Path("runs/reproduce")

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from experiments.formats import NAMES
 from experiments.reproduce.accounting import accounted, allowed_rounds, epsilon
 from experiments.reproduce.item import Cell, Item, Paper, Read, Training, Value
 from experiments.reproduce.picture import Curves, panels
 from experiments.reproduce.reading import change, claim, final_accuracy, last, last_tenth
-from experiments.show import NAMES
 
 PAPER = Paper("dp_scaffold")
 DATA = PAPER.said["data"]

@@ -7,12 +7,12 @@ from typing import Any
 
 from experiments import config as configuration
 from experiments.config import Ledger
+from experiments.formats import NAMES
 from experiments.papers.fed_smp import FedSMP
 from experiments.reproduce.accounting import claimed, ledger_for
 from experiments.reproduce.item import Cell, Item, Paper, Training, Value
 from experiments.reproduce.picture import Curves, Points, panels
 from experiments.reproduce.reading import best_accuracy, last, saved_uplink, uplink_mb
-from experiments.show import NAMES
 
 PAPER = Paper("fed_smp")
 ACCURACY, COST = "accuracy (%)", "uplink per client (MB)"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.files import replacing, write_text
+from experiments.formats import NAMES, epsilon
 from experiments.plain import plain
 from experiments.recorder import device, git_revision, versions
 from experiments.records import Report
@@ -16,7 +17,6 @@ from experiments.reproduce.reading import summary
 from experiments.reproduce.table import MISSING, Filled, fill, scaled
 from experiments.reproduce.work import UNFINISHED
 from experiments.runs import RunFolder
-from experiments.show import NAMES, epsilon
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 PRIVACY = ["trained", "rounds", "unit", "delta", "claimed by the paper's formula"]

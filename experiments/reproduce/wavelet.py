@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from experiments.formats import NAMES
 from experiments.reproduce.accounting import accounted, epsilon
 from experiments.reproduce.item import (
     Cell,
@@ -24,7 +25,6 @@ from experiments.reproduce.item import (
 )
 from experiments.reproduce.picture import Curves, panels
 from experiments.reproduce.reading import claim, final_accuracy
-from experiments.show import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -36,13 +36,22 @@ def with_keys(key: Key, examples: Example) -> Keyed:
 
 
 def takes_key(fn: Callable[..., Any]) -> bool:
-    """Whether a loss or an `apply` is random: its third parameter is called `key`."""
+    """Whether a loss or an `apply` is random: its third parameter is called `key`.
+
+    Raises:
+      ValueError: a third parameter is needed that is called otherwise.
+    """
     try:
         named = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # a builtin
         return False
-    positional = [p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
-    return positional[2:3] == ["key"]
+    third = [p for p in named if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][2:3]
+    if third and third[0].name != "key" and third[0].default is inspect.Parameter.empty:
+        raise ValueError(
+            f"{getattr(fn, '__name__', 'loss')}: its third parameter is called {third[0].name!r}; call it `key` if it "
+            "is for random numbers, or leave it out"
+        )
+    return [p.name for p in third] == ["key"]
 
 
 def of_one(loss: LossFn) -> LossFn:

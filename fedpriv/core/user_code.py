@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import linecache
+import re
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ R = TypeVar("R")
 _ROOT = Path(__file__).resolve().parents[2]
 _OURS = tuple(f"{_ROOT / name}/" for name in ("fedpriv", "experiments"))
 _PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
+_INSTALLED = re.compile(r"/(site|dist)-packages/")  # of any environment
 _LIBRARIES = (*(f"{sysconfig.get_path(name)}/" for name in _PATHS), "<frozen", "<string")
 
 
@@ -28,7 +30,7 @@ def is_ours(frame: FrameType) -> bool:
 
 def _is_users(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return not (name.startswith((*_OURS, *_LIBRARIES)) or "-packages/" in name)
+    return not (name.startswith((*_OURS, *_LIBRARIES)) or _INSTALLED.search(name))
 
 
 def last_frames(error: BaseException) -> list[TracebackType]:

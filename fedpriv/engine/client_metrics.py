@@ -10,16 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.types import Key, State
+from fedpriv.core.types import State
 from fedpriv.data.federation import Federation
+from fedpriv.devices.layout import sum_over
 from fedpriv.engine.simulate import Measure
 from fedpriv.engine.training_loop import ScoreFn
-from fedpriv.models.score import Score, better_higher, shown
-from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import over_clients
-from fedpriv.rounds.samplers import Draw
+from fedpriv.models.score import Score, better_higher, main_metric
 
 PREFIX = "per_client_"
+BATCH = 250  # records at a time, if a client has not more
 
 
 def per_client(
@@ -52,7 +51,7 @@ def per_client(
 
     def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
         of = on if on is not None else federation
-        name = shown(scored.names(state.params, of.examples), metric)
+        name = main_metric(scored.names(state.params, of.examples), metric)
         values = _each(scored, name, state, of, clients)
         return _spread(values, name, better_higher(name, scored.higher), bound)
 
@@ -62,15 +61,20 @@ def per_client(
 def _each(score: Score, name: str, state: State, of: Federation, clients: int) -> jax.Array:
     """f32[clients evaluated]; NaN where a client's records have no weight."""
     total = of.num_clients
-    chosen = np.random.default_rng(0).choice(total, min(clients, total), replace=False)
-    drawn = Draw(jnp.asarray(np.sort(chosen), jnp.int32), jnp.ones(len(chosen), bool))
+    count = min(clients, total)
+    chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
+    together = max(1, BATCH // of.capacity)
+    ids = np.resize(chosen, (-(-count // together), together)).astype(np.int32)
 
-    def client(key: Key, shard: Shard) -> tuple[tuple, jax.Array]:
-        each = jax.vmap(score, in_axes=(None, 0))(state.params, shard.examples)
-        sums = jax.tree.map(lambda s: jnp.sum(jnp.where(shard.mask, s, 0.0)), each)
-        return (), score.metrics(sums)[name]
+    def client(i: jax.Array) -> jax.Array:
+        examples = jax.tree.map(lambda leaf: leaf[of.rows[i]], of.examples)
+        each = jax.vmap(score, in_axes=(None, 0))(state.params, examples)
+        there = jnp.arange(of.capacity) < of.size[i]
+        return score.metrics(jax.tree.map(lambda s: jnp.sum(jnp.where(there, s, 0.0)), each))[name]
 
-    return over_clients(client, jax.random.key(0), drawn, of)[1]
+    every = jnp.ones(len(ids), bool)
+    values = sum_over(lambda some: ((), jax.vmap(client)(some)), every, jnp.asarray(ids))[1]
+    return jnp.asarray(values).reshape(-1)[:count]
 
 
 def _spread(

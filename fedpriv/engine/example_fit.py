@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from fedpriv.core.types import Example, Params
 from fedpriv.data.validation import check_lengths, name_of
 from fedpriv.engine.training_loop import ScoreFn
 from fedpriv.models.example_checks import ExampleError
+from fedpriv.models.score import Score
 
 
 def check_examples(score: ScoreFn, params: Params, test: Example, train: Example | None) -> None:
@@ -46,14 +48,13 @@ def check_examples(score: ScoreFn, params: Params, test: Example, train: Example
 
 
 def _trace(score: ScoreFn, params: Params, test: Example, label: Any, whose: str) -> None:
-    shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf)[1:], jnp.result_type(leaf)), test
+    scored = Score.of(score)
+    known = {} if label is None else {"label": jnp.asarray(label)}
+    looked = replace(
+        scored, function=lambda p, x: scored.function(p, {**x, **known} if known else x)
     )
-    if label is not None:
-        shapes = {name: leaf for name, leaf in shapes.items() if name != "label"}
-        label = {"label": jnp.asarray(label)}
     try:
-        jax.eval_shape(lambda p, x: score(p, x | label if label else x), params, shapes)
+        looked.names(params, test)
     except ExampleError as error:
         raise ValueError(f"{whose}: {error}") from None
 

@@ -17,7 +17,6 @@ from fedpriv.engine.history import (
     divergence,
     means,
 )
-from fedpriv.models.score import Score
 
 
 class Snapshot(NamedTuple):
@@ -41,7 +40,7 @@ class Snapshot(NamedTuple):
     stopped: bool = False
 
 
-class Progress:
+class RunState:
     """Collects what `simulate` fetches from the device.
 
     Attributes:
@@ -49,10 +48,7 @@ class Progress:
       history: the evaluations so far.
     """
 
-    def __init__(
-        self, score: Score, seeds: Sequence[int], num_clients: int, earlier: Snapshot | None = None
-    ):
-        self._score = score
+    def __init__(self, seeds: Sequence[int], num_clients: int, earlier: Snapshot | None = None):
         self.round = earlier.round if earlier else 0
         self.history = History(tuple(seeds), [*earlier.evaluations] if earlier else [])
         self._sent = [*earlier.sent] if earlier else [0] * len(seeds)
@@ -80,7 +76,7 @@ class Progress:
         add_traffic(self._received, "downlink", metrics, rounds)
         evaluation = Evaluation(
             end,
-            {name: np.asarray(value) for name, value in self._score.metrics(scores).items()},
+            scores,
             np.array(self._sent) / self._bits_per_mb,
             np.array(self._received) / self._bits_per_mb,
             means(metrics.get("diagnostics", {}), rounds),

@@ -25,7 +25,7 @@ from fedpriv.engine.example_fit import check_examples
 from fedpriv.engine.fingerprint import identity, records_of
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
-from fedpriv.engine.run_state import Progress, Snapshot
+from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.engine.training_loop import (
     Compiler,
@@ -39,7 +39,6 @@ from fedpriv.engine.training_loop import (
     rounds_of_seeds,
 )
 from fedpriv.models.networks import Model
-from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
 
 
@@ -77,10 +76,8 @@ def simulate(
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
 
     Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1), `fold_in(root, 0)`
-    that
-    of the initial parameters. With several processes (`fedpriv.distributed`) all call it with the same arguments, and
-    all
-    get the results.
+    that of the initial parameters. With several processes (`fedpriv.distributed`) all call it with the same arguments,
+    and all get the results.
 
     Args:
       algorithm: what to train.
@@ -116,7 +113,6 @@ def simulate(
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, looked.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
-        Score.of(score).names(jax.eval_shape(_first_seed, state).params, test)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations)
@@ -128,17 +124,15 @@ def simulate(
             given = identity(training, looked, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(given))
             saved = _begun(keeper, state)
-        progress = Progress(Score.of(score), seeds, _num_clients(federations), saved)
+        run = RunState(seeds, _num_clients(federations), saved)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
-                progress.history.state = to_device(saved.state, state)
-                return progress.history
-        chunks = cleanup.enter_context(
-            _chunks(training, state, strategy, progress, saved, compiler)
-        )
-        _train(training, chunks, progress, keeper, on_evaluation)
-    return progress.history
+                run.history.state = to_device(saved.state, state)
+                return run.history
+        chunks = cleanup.enter_context(_chunks(training, state, strategy, run, saved, compiler))
+        _train(training, chunks, run, keeper, on_evaluation)
+    return run.history
 
 
 def _check(params: Any, score: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
@@ -161,7 +155,7 @@ def _check(params: Any, score: Any, test: Any, seeds: Any, rounds: int, every: i
 def _train(
     training: Training,
     chunks: Chunks,
-    progress: Progress,
+    run: RunState,
     keeper: Keeper | None,
     on_evaluation: Callable[[Evaluation], object] | None,
 ) -> None:
@@ -169,15 +163,15 @@ def _train(
     state, rounds, every = chunks.state, training.rounds, training.every
 
     def snapshot() -> Snapshot:
-        return progress.snapshot(to_host(_whole(state)), chunks.layout(), stopped)
+        return run.snapshot(to_host(_whole(state)), chunks.layout(), stopped)
 
     stopped = False
-    while progress.round < rounds and not stopped:
-        began, start = time.perf_counter(), progress.round
+    while run.round < rounds and not stopped:
+        began, start = time.perf_counter(), run.round
         state, seen = chunks.run(state, start)
         seen = jax.device_get(seen)
         end = min(start + every, rounds)
-        evaluation = progress.add(seen, end, time.perf_counter() - began)
+        evaluation = run.add(seen, end, time.perf_counter() - began)
         try:
             answer = on_evaluation(evaluation) if on_evaluation else None
             stopped = _in_any_process(answer, chunks.layout())
@@ -187,7 +181,7 @@ def _train(
             raise
         if keeper:
             keeper.offer(end, snapshot, now=stopped)
-    progress.history.state = _whole(state)
+    run.history.state = _whole(state)
 
 
 def _in_any_process(answer: object, layout: Strategy) -> bool:
@@ -207,7 +201,7 @@ def _chunks(
     training: Training,
     state: State,
     strategy: Strategy,
-    progress: Progress,
+    run: RunState,
     saved: Snapshot | None,
     compiler: Compiler,
 ) -> Iterator[Chunks]:
@@ -224,7 +218,7 @@ def _chunks(
         chunk, layout = compiled_chunk(
             make, (state, federation, roots, test, 0), strategy, compiler
         )
-        progress.history.compile_seconds = time.perf_counter() - began
+        run.history.compile_seconds = time.perf_counter() - began
         yield Chunks(
             first, lambda state, start: chunk(state, federation, roots, test, start), lambda: layout
         )
@@ -232,7 +226,7 @@ def _chunks(
     if measure:
         raise ValueError("measure: it would need all records; use a Federation in memory")
     states = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
-    ends = progress.round, rounds, every
+    ends = run.round, rounds, every
     with streamed_chunk(
         lambda: partial(numbered_round, algorithm),
         algorithm.sampler,
@@ -243,10 +237,6 @@ def _chunks(
         strategy.mesh,
     ) as (chunk, fitted):
         yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
-
-
-def _first_seed(state: State) -> State:
-    return jax.tree.map(lambda leaf: leaf[0], state)
 
 
 def _begun(keeper: Keeper, state: State) -> Snapshot | None:

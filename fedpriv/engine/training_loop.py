@@ -116,8 +116,8 @@ def rounds_of_seeds(
 def evaluate(
     score: ScoreFn, params: Params, examples: Example, batch_size: int = 250
 ) -> dict[str, jax.Array]:
-    """The sums of `score` over all examples (leaves [n, ...]), with a weight, in batches laid out like clients."""
-    n = jax.tree.leaves(examples)[0].shape[0]
+    """The metrics of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
+    scored, n = Score.of(score), jax.tree.leaves(examples)[0].shape[0]
     batches = -(-n // batch_size)
 
     def batched(leaf: jax.Array) -> jax.Array:
@@ -125,12 +125,12 @@ def evaluate(
         return jnp.pad(leaf, padding).reshape(batches, batch_size, *leaf.shape[1:])
 
     def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
-        sums = jax.vmap(Score.of(score), in_axes=(None, 0))(params, batch)
+        sums = jax.vmap(scored, in_axes=(None, 0))(params, batch)
         return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
 
     mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)
     batches_of = jax.tree.map(batched, examples)
-    return sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0]
+    return scored.metrics(sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0])
 
 
 def _finite(state: State) -> jax.Array:

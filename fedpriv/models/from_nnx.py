@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fedpriv.core.types import Key, Params, PyTree
-from fedpriv.models.networks import NO_BATCH_NORM, Model, from_apply
+from fedpriv.models.networks import Model, from_apply, state_beside
 
 
 def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
@@ -21,7 +21,7 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
       inputs: the part of an example that goes in.
 
     Raises:
-      ValueError: the module has batch normalisation.
+      ValueError: the module has batch normalisation, or other state beside its parameters.
     """
     from flax import nnx
 
@@ -30,8 +30,9 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
 
     graph, _, rest = parts(jax.random.key(0))
     kinds = jax.tree.leaves(rest, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
-    if any(isinstance(kind, nnx.BatchStat) for kind in kinds):
-        raise ValueError(NO_BATCH_NORM)
+    variables = [kind for kind in kinds if isinstance(kind, nnx.Variable)]
+    if beside := {type(v).__name__ for v in variables if not isinstance(v, nnx.RngState)}:
+        raise state_beside(beside)
     streams = {kind.tag for kind in kinds if isinstance(kind, nnx.RngKey)}
 
     def module(params: Params) -> Any:

@@ -27,7 +27,9 @@ NETWORKS: dict[str, Any] = {
 }
 """What a file may name."""
 PARAMETERS, NETWORK = "model.safetensors", "model.json"
-MOST_BYTES = 2**20  # of the description: a pipe, or one without end, would be read for ever
+MOST_BYTES = (
+    2**12
+)  # of the description: a pipe would be read for ever, a network of 10^5 layers never be built
 
 
 class Trained(NamedTuple):
@@ -74,8 +76,8 @@ def save_model(folder: Path | str, algorithm: str, seed: int, model: Model, para
     place = model_folder(folder, algorithm, seed)
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(params).items()}
     place.mkdir(parents=True, exist_ok=True)
-    _replace(place / NETWORK, (json.dumps(_described(model.built), indent=2) + "\n").encode())
-    _replace(place / PARAMETERS, numpy.save(arrays))
+    network = (json.dumps(_described(model.built), indent=2) + "\n").encode()
+    _replace({place / NETWORK: network, place / PARAMETERS: numpy.save(arrays)})
 
 
 def load_model(
@@ -114,8 +116,8 @@ def _unknown(network: str) -> Apply:
 
     def apply(params: Params, x: PyTree) -> PyTree:
         raise ValueError(
-            f"model: the network ({network}) is none of this package; give load_model(..., model=...) a Model with "
-            "`apply`"
+            f"model: the network ({_printable(network)}) is none of this package; give load_model(..., model=...) a "
+            "Model with `apply`"
         )
 
     return apply
@@ -128,21 +130,29 @@ def _missing(folder: Path, algorithm: str, seed: int) -> str:
 
 
 def _damaged(file: Path, error: Exception) -> str:
-    said = " ".join(str(error).split())[:200]
+    said = _printable(" ".join(str(error).split()))
     return f"{file} is damaged ({type(error).__name__}: {said}); train again, or restore it"
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Writes a file that is there as a whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
+def _printable(text: str) -> str:
+    """What a file says, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text[:200])
+
+
+def _replace(contents: Mapping[Path, bytes]) -> None:
+    """Writes files that are there as a whole or not at all: none takes its place before all are written."""
+    unfinished = {path: path.with_name(f"{path.name}.unfinished") for path in contents}
     try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        for path, content in contents.items():
+            with unfinished[path].open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, written in unfinished.items():
+            written.replace(path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        for written in unfinished.values():
+            written.unlink(missing_ok=True)
 
 
 def _described(built: Built | None) -> dict[str, Any]:
@@ -192,7 +202,7 @@ def _arrays(file: Path) -> dict[str, np.ndarray]:
     for name, array in found.items():
         if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
             raise ValueError(
-                f"{file}: {name} is {array.dtype}, which JAX would shorten; set JAX_ENABLE_X64=true"
+                f"{file}: {_printable(name)} is {array.dtype}, which JAX would shorten; set JAX_ENABLE_X64=true"
             )
     return found
 
@@ -236,8 +246,8 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
     for name in dict.fromkeys([*wanted, *there]):
         if wanted.get(name) != there.get(name):
             raise ValueError(
-                f"{place}: {name} is {there.get(name, 'nothing')} there, {wanted.get(name, 'nothing')} in the "
-                "network; give the model that was trained"
+                f"{place}: {_printable(name)} is {there.get(name, 'nothing')} there, {wanted.get(name, 'nothing')} in "
+                "the network; give the model that was trained"
             )
     leaves = [jnp.asarray(arrays[name]) for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,11 +22,6 @@ from fedpriv.models.score import Score
 
 Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
 """(params, x) -> outputs, for ONE input x."""
-
-NO_BATCH_NORM = (
-    "module: batch normalisation mixes the records of a batch, so that no gradient is one record's, and its running "
-    "statistics are private and belong to no client; take GroupNorm"
-)
 
 
 class Built(NamedTuple):
@@ -134,13 +129,21 @@ def classifier(
 
 def _parameters(variables: Any) -> Params:
     """Raises ValueError: there is more than parameters."""
-    if not set(variables) - {"params"}:
-        return variables
-    if "batch_stats" in variables:
-        raise ValueError(NO_BATCH_NORM)
-    raise ValueError(
-        f"module: it has state beside its parameters ({', '.join(sorted(set(variables) - {'params'}))}), which clients "
-        "and the server would have to agree on; take a module without"
+    if beside := set(variables) - {"params"}:
+        raise state_beside(beside)
+    return variables
+
+
+def state_beside(kinds: Collection[str]) -> ValueError:
+    """The complaint about a module with such state beside its parameters."""
+    if {"batch_stats", "BatchStat"} & set(kinds):
+        return ValueError(
+            "module: batch normalisation mixes the records of a batch, so that no gradient is one record's, and its "
+            "running statistics are private and belong to no client; take GroupNorm"
+        )
+    return ValueError(
+        f"module: it has state beside its parameters ({', '.join(sorted(kinds))}), which clients and the server would "
+        "have to agree on; take a module without"
     )
 
 
@@ -217,7 +220,7 @@ def shakespeare_lstm() -> Model:
 
     def per_character(params: Params, example: Example) -> tuple[jax.Array, jax.Array, jax.Array]:
         z: Any = module.apply(params, example["text"])
-        losses = optax.softmax_cross_entropy_with_integer_labels(z, example["label"])
+        losses = _cross_entropy(z, example["label"])
         return z, losses, example["mask"].astype(jnp.float32)
 
     def loss(params: Params, example: Example) -> jax.Array:

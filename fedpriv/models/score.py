@@ -89,7 +89,7 @@ def is_fraction(name: str) -> bool:
     return name.endswith("accuracy")
 
 
-def shown(names: Sequence[str], wanted: str | None = None) -> str:
+def main_metric(names: Sequence[str], wanted: str | None = None) -> str:
     """The metric that stands for the others: the one that is wanted, else accuracy, else loss, else the first.
 
     Raises:

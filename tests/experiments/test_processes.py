@@ -67,6 +67,17 @@ def test_only_the_first_process_speaks_and_writes(finished):
 
 
 @pytest.mark.slow
+def test_all_stop_together_before_the_last_round(tmp_path):
+    stop = ["--stop-at", "accuracy=0.001", "--rounds", "4", "--every", "2", "--seeds", "1"]
+    with started(two(tmp_path / "two", "--algorithms", "rand_k", *stop)) as processes:
+        said = ended(processes)
+    assert [process.code for process in said] == [0, 0], said
+    found = summary(tmp_path / "two")
+    assert (found["status"], found["rounds"]) == ("complete", {"rand_k": 2})
+    assert set(found["stopped"]) == {"rand_k"}
+
+
+@pytest.mark.slow
 def test_metrics_are_those_of_one_process(finished, tmp_path):
     """To the bit on two devices, up to the order of sums on one."""
     folder, _ = finished

@@ -139,6 +139,7 @@ def test_resume_or_start(tmp_path, whole, capsys):
     ("args", "said"),
     [
         (["--p", "0.2", "--local.epochs", "2"], "p 0.1 there, 0.2 here; local.epochs 1 there, 2"),
+        (["--keep-model", "false"], "keep_model True there, False here"),
         (["--rounds", "20"], "rounds 9 there, 20 here"),
         (["--algorithms", "rand_k"], "algorithms fed_avg rand_k there, rand_k here"),
         (["--stop-at-epsilon", "3"], "stop_at_epsilon None there, 3.0 here"),

@@ -11,9 +11,10 @@ import reported
 
 from experiments import config as configuration
 from experiments import progress
+from experiments.formats import NAMES, NO_TERMINAL, label
 from experiments.plain import typed
 from experiments.records import Summary
-from experiments.show import NAMES, NO_TERMINAL, label, table
+from experiments.show import table
 from fedpriv.engine.history import Evaluation
 from fedpriv.privacy import Certificate
 

@@ -3,16 +3,19 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
 import fedpriv as fp
+from configs import quickstart
 from experiments import compare, paper_table, run, runs, sweep, sweep_train
 from experiments.sweep_grid import ended
 from fedpriv import privacy
 from fedpriv.devices import memory as device_memory
+from fedpriv.models.score import Score
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -269,6 +272,20 @@ def test_what_concerns_accounting_alone_is_trained_once(tmp_path, capsys):
     found = [read(tmp_path / f"delta={delta}")[1][-1] for delta in ("1e-3", "1e-2")]
     assert found[0]["metrics"] == found[1]["metrics"]
     assert found[0]["privacy"] != found[1]["privacy"]
+
+
+def test_a_metric_that_a_setting_enters_is_not_another_points(tmp_path, capsys, monkeypatch):
+    def build(config, build=quickstart.build):
+        found = build(config)
+        derived = {"scaled": lambda means: means["loss"] * config.delta}
+        return replace(found, model=found.model._replace(score=Score(found.model.score, derived)))
+
+    monkeypatch.setattr(quickstart, "build", build)
+    args = [*PRIVATE, "--rounds", "1", "--seeds", "1"]
+    assert launch("--grid", "delta=1e-3,1e-2", *args, output=tmp_path) == 0
+    for delta in ("1e-3", "1e-2"):
+        found = read(tmp_path / f"delta={delta}")[1][-1]["metrics"]
+        assert found["scaled"]["mean"] == pytest.approx(found["loss"]["mean"] * float(delta))
 
 
 def test_points_that_diverge_are_recorded_and_the_sweep_goes_on(tmp_path, capsys):

@@ -18,6 +18,15 @@ def launch(*args):
     return tune.main(["dp_scaffold_synthetic", *SMALL, *args])
 
 
+def test_a_loss_is_best_where_it_is_least():
+    tuned = tune.Tuned("loss", False, {"scaffold": {0.1: 2.5, 1.0: 0.5, 5.0: None}})
+    assert [line.split() for line in tune.table(tuned).splitlines()[1:]] == [
+        ["0.1", "2.5"],
+        ["1", "0.5*"],
+        ["5", "diverged"],
+    ]
+
+
 @pytest.mark.slow
 def test_the_best_step_is_marked_and_neither_divergence_nor_the_test_set_counts(
     monkeypatch, capsys
@@ -40,7 +49,7 @@ def test_the_best_step_is_marked_and_neither_divergence_nor_the_test_set_counts(
         assert of["1.0"] > of["1e-09"]
         assert of["1e+38"] is None or of["1e+38"] < of["1.0"]
     nested = {name: {float(v): a for v, a in of.items()} for name, of in found.items()}
-    printed = tune.table(nested).splitlines()
+    printed = tune.table(tune.Tuned("accuracy", True, nested)).splitlines()
     assert printed[0].split() == ["eta_0", "scaffold", "fed_avg"]
     assert [line.count("*") for line in printed[1:]] == [0, 2, 0]
     config = dp_scaffold_synthetic.Synthetic(clients=4, records=50, client_rate=0.5)
