@@ -129,7 +129,9 @@ def _caller(error: ValueError) -> str:
 def _filled(text: str) -> str:
     """Each paragraph as wide as argparse makes what it fills itself."""
     width = shutil.get_terminal_size().columns - 2
-    return "\n\n".join(textwrap.fill(p, width) for p in text.strip().split("\n\n"))
+    return "\n\n".join(
+        textwrap.fill(p, width, break_on_hyphens=False) for p in text.strip().split("\n\n")
+    )
 
 
 def own_options(

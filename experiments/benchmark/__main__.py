@@ -1,4 +1,4 @@
-"""python -m experiments.benchmark [--workload B|C] [--torch] [--peers] [--json]: how fast a round is on this machine.
+"""python -m experiments.benchmark [--workload W] [--torch] [--peers] [--json]: how fast a round is on this machine.
 
 Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
 1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. Workload B: a round of
@@ -6,7 +6,9 @@ DP-SCAFFOLD with 20 of 100 clients of 4,000 records, logistic regression of 40 f
 on exact subsets of 800 records, the gradient of each record clipped, and noise. Both are set against the rate that
 JAX's own float32 matrix product reaches on the same devices. Workload C, on one device: the Haar transform of
 [256, 32768] numbers set against a copy, and DP-SGD's step with noise on Haar coefficients set against one without, a
-CNN of 28,874 parameters on 64 records.
+CNN of 28,874 parameters on 64 records. Workload D: A with that small CNN. Workload E: A with the quickstart's network
+and images, 4,810 parameters. Workload F: rounds of DP-FedAvg with 10 clients of 4 texts of 80 characters, Fed-SMP's
+LSTM of 820,522 parameters, 3 steps each.
 
 --torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C,
 where these have no such step, against jax_privacy and Opacus. Peers with pins of their own get virtual environments
@@ -18,8 +20,8 @@ comparison of one: taskset -c 1 python -m experiments.benchmark --peers.
 All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
 our speed over that of X's fastest run, in C over that of the same run, turn by turn: above 1, fedpriv is faster.
 
-In the object of --json a spread is {"median", "min", "max", "all"}. In A and B "ratio_to_X" is the median and
-"ratios_to_X" the spread; in C "ratios_to_X" has a spread for each run that X has, too, by the run's name.
+In the object of --json a spread is {"median", "min", "max", "all"}. Elsewhere than in C, "ratio_to_X" is the
+median and "ratios_to_X" the spread; in C "ratios_to_X" has a spread for each run that X has, too, by the run's name.
 
 Exit code 2 means that something given was wrong, 1 that PyTorch failed.
 """
@@ -75,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
     about, _, details = (__doc__ or "").partition("\n\n")
     parser = Parser(prog=about.split(" [")[0], description=details)
-    parser.add_argument("--workload", default="A", choices=[*WORKLOADS, "C"])
+    parser.add_argument(
+        "--workload", default="A", choices=[*WORKLOADS, "C"], metavar="W", help="A (default) to F"
+    )
     parser.add_argument(
         "--clients", type=int, metavar="N", help="a smaller cohort, for a quick look"
     )

@@ -1,4 +1,4 @@
-"""Workloads A and B: the rounds that are timed, and what work there is in them."""
+"""Workloads A, B, D, E and F: the rounds that are timed, and what work there is in them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,38 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True)
-class Images:
+class LocalSGD:
     """A DP-FedAvg round. A client's batch is all of its examples, so that it takes `epochs` steps."""
 
     clients: int = 100
-    side: int = 28
-    filters: tuple[int, ...] = (32, 64)
-    hidden: tuple[int, ...] = (512,)
     examples: int = 10
     epochs: int = 10
     rate: float = 0.125
     momentum: float = 0.5
     clip_norm: float = 1.0
     noise_multiplier: float = 1.4
+
+    def model(self) -> fedpriv.models.Model:
+        raise NotImplementedError
+
+    def algorithm(self, clients: int) -> fedpriv.Algorithm:
+        return fedpriv.dp_fed_avg(
+            self.model().loss,
+            sampler=fedpriv.everyone(clients),
+            optimizer=lambda t: optax.sgd(self.rate, self.momentum),
+            batches=fedpriv.epochs(self.epochs, self.examples),
+            clip_norm=self.clip_norm,
+            noise_multiplier=self.noise_multiplier,
+        )
+
+
+@dataclass(frozen=True)
+class Images(LocalSGD):
+    """With a CNN; of no filters, dense layers alone."""
+
+    side: int = 28
+    filters: tuple[int, ...] = (32, 64)
+    hidden: tuple[int, ...] = (512,)
 
     def model(self) -> fedpriv.models.Model:
         network = fedpriv.models.CNN(self.filters, self.hidden, 10)
@@ -57,18 +76,43 @@ class Images:
         products = [2 * kernel * use for kernel, use in zip(kernels, uses, strict=True)]
         return self.epochs * self.examples * (3 * sum(products) - products[0])
 
-    def algorithm(self, clients: int) -> fedpriv.Algorithm:
-        return fedpriv.dp_fed_avg(
-            self.model().loss,
-            sampler=fedpriv.everyone(clients),
-            optimizer=lambda t: optax.sgd(self.rate, self.momentum),
-            batches=fedpriv.epochs(self.epochs, self.examples),
-            clip_norm=self.clip_norm,
-            noise_multiplier=self.noise_multiplier,
-        )
-
     def federation(self, clients: int) -> fedpriv.Federation:
         return _federation(*examples.images(self, clients, self.examples), classes=10)
+
+
+@dataclass(frozen=True)
+class Texts(LocalSGD):
+    """With Fed-SMP's network for Shakespeare: two LSTM layers that predict the next character."""
+
+    clients: int = 10
+    examples: int = 4
+    epochs: int = 3
+    length: int = 80
+    vocabulary: int = 90
+    embedding: int = 8
+    hidden: int = 256
+
+    def model(self) -> fedpriv.models.Model:
+        return fedpriv.models.shakespeare_lstm()
+
+    def flop_per_client(self) -> int:
+        """Forward, gradient of the weights and gradient of the input, which the embedding needs, too."""
+        gates, width = 4 * self.hidden, self.hidden
+        per_character = (
+            gates * (self.embedding + width) + gates * 2 * width + width * self.vocabulary
+        )
+        return self.epochs * self.examples * self.length * 3 * 2 * per_character
+
+    def federation(self, clients: int) -> fedpriv.Federation:
+        text = examples.texts(self, clients, self.examples)
+        given = {
+            "text": text[..., :-1],
+            "label": text[..., 1:],
+            "mask": np.ones_like(text[..., 1:]),
+        }
+        flat = {name: x.reshape(-1, self.length) for name, x in given.items()}
+        rows = np.arange(clients * self.examples).reshape(clients, -1)
+        return fedpriv.Federation.from_arrays(flat, list(rows), num_classes=self.vocabulary)
 
 
 @dataclass(frozen=True)
@@ -110,7 +154,13 @@ class Records:
         return _federation(x[..., None, None], y, classes=self.classes)
 
 
-WORKLOADS: dict[str, Workload] = {"A": Images(), "B": Records()}
+WORKLOADS: dict[str, Workload] = {
+    "A": Images(),
+    "B": Records(),
+    "D": Images(filters=(8, 16), hidden=(32,)),
+    "E": Images(side=8, filters=(), hidden=(64,)),
+    "F": Texts(),
+}
 
 
 def _federation(x: np.ndarray, y: np.ndarray, classes: int) -> fedpriv.Federation:

@@ -13,6 +13,7 @@ from fedpriv.core.trees import as_float
 from fedpriv.core.types import Key
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general
+from fedpriv.models.lstm import LSTM
 from fedpriv.models.pooling import max_pool_2x2
 
 Weights: TypeAlias = Literal["flax", "pytorch"]
@@ -146,5 +147,5 @@ class CharacterLSTM(nn.Module):
         """f32[length, vocabulary], the logits at every position of one text, ids [length]."""
         x = nn.Embed(self.vocabulary, self.embedding)(characters.astype(jnp.int32))
         for _ in range(2):
-            x = nn.RNN(nn.OptimizedLSTMCell(self.hidden))(x)
+            x = LSTM(self.hidden)(x)
         return nn.Dense(self.vocabulary)(x)

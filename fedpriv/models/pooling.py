@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fedpriv.models.materialized import materialized
+
 
 @jax.custom_vjp
 def max_pool_2x2(x: jax.Array) -> jax.Array:
@@ -22,6 +24,7 @@ def max_pool_2x2(x: jax.Array) -> jax.Array:
     return _forward(x)[0]
 
 
+@materialized
 def _forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     n, h, w, c = x.shape
     rows = x.reshape(n, h // 2, 2, w // 2, 2 * c)  # the two columns of a window side by side
@@ -34,6 +37,7 @@ def _forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return y, first
 
 
+@materialized
 def _backward(first: jax.Array, dy: jax.Array) -> tuple[jax.Array]:
     n, h, w, c = dy.shape
     window = jnp.arange(4, dtype=jnp.int8).reshape(1, 1, 2, 1, 2, 1)

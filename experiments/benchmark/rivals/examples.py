@@ -14,6 +14,12 @@ def images(workload: Any, *shape: int) -> tuple[np.ndarray, np.ndarray]:
     return pixels, rng.integers(0, 10, shape, np.int32)
 
 
+def texts(workload: Any, *shape: int) -> np.ndarray:
+    """i32[*shape, length + 1] characters: each is the label of the one before it."""
+    rng = np.random.default_rng(0)
+    return rng.integers(0, workload.vocabulary, (*shape, workload.length + 1), np.int32)
+
+
 def records(workload: Any, clients: int) -> tuple[np.ndarray, np.ndarray]:
     """f32[clients, records, features] of norm 1 and i32[clients, records] labels."""
     rng = np.random.default_rng(0)

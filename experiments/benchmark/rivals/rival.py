@@ -15,12 +15,23 @@ from experiments.benchmark.rivals import child, environments
 from experiments.benchmark.rivals.child import Settings
 from experiments.benchmark.timing import medians
 
-TORCH = {"A": "torch_images", "B": "torch_records", "C": "torch_steps"}
+TORCH = {
+    "A": "torch_images",
+    "B": "torch_records",
+    "C": "torch_steps",
+    "D": "torch_images",
+    "E": "torch_images",
+    "F": "torch_texts",
+}
 
+_IMAGES = {"fedjax": "fedjax_images", "pfl": "pfl_images", "flower": "flower_images"}
 PEERS: dict[str, dict[str, str]] = {
-    "A": {"fedjax": "fedjax_images", "pfl": "pfl_images", "flower": "flower_images"},
+    "A": _IMAGES,
     "B": {"fedjax": "fedjax_records", "pfl": "pfl_records"},
     "C": {"jax_privacy": "jax_privacy_steps", "opacus": "opacus_steps"},
+    "D": _IMAGES,
+    "E": _IMAGES,
+    "F": {},
 }
 """The file of each simulator or library, by workload and name."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from experiments.benchmark.rivals.child import Settings
 
@@ -48,6 +50,40 @@ def cnn(
         layers += [nn.Linear(inputs, width), nn.ReLU()]
         inputs = width
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+def dp_fed_avg_round(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> list[Tensor]:
+    """The mean of the clipped updates, start minus end, with noise. The model stays as it is.
+
+    Args:
+      x: [clients, examples, ...], what the model takes.
+      y: i64[clients, examples, ...], labels of the logits [examples, classes, ...].
+      workload: as `experiments.benchmark.workloads.LocalSGD`.
+    """
+    theta = [p.detach().clone() for p in model.parameters()]
+    total = [torch.zeros_like(p) for p in theta]
+    for mine, labels in zip(x, y, strict=True):
+        local_training(model, mine, labels, workload)
+        with torch.no_grad():
+            delta = [s - p for s, p in zip(theta, model.parameters(), strict=True)]
+            norm = torch.stack([d.norm() for d in delta]).norm()
+            scale = (workload.clip_norm / norm).clamp(max=1.0)
+            for t, d in zip(total, delta, strict=True):
+                t.add_(d * scale)
+            for p, start in zip(model.parameters(), theta, strict=True):
+                p.copy_(start)
+    std = workload.clip_norm * workload.noise_multiplier
+    return [t.add_(torch.randn_like(t), alpha=std).div_(len(x)) for t in total]
+
+
+def local_training(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> None:
+    """A step of SGD with momentum on all of a client's examples per epoch."""
+    sgd = torch.optim.SGD(model.parameters(), workload.rate, workload.momentum)
+    for _ in range(workload.epochs):
+        order = torch.randperm(len(x), device=x.device)
+        sgd.zero_grad()
+        functional.cross_entropy(model(x[order]), y[order]).backward()
+        sgd.step()
 
 
 def size(model: nn.Module) -> int:
