@@ -19,9 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.core.materialized import materialized
+
 Form: TypeAlias = Literal["averaging", "orthonormal"]
 """The paper's, or with (a + b) / sqrt(2) and (a - b) / sqrt(2), which keeps norms and inner products."""
 
+_IN_CACHE = 2**18  # numbers: vectors that are transformed at once, of many
 _FACTORS = {"averaging": 0.5, "orthonormal": 0.5**0.5}
 
 
@@ -42,39 +45,48 @@ def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
     Raises:
       ValueError: an unknown form, or no entry.
     """
-    factor = _factor(form)
-    means, details = _padded(x), []
-    while means.shape[-1] > 2:  # two levels at a time, which spares memory traffic
-        a, b, c, d = (means[..., i::4] for i in range(4))
-        finer = factor * jnp.stack([a - b, c - d], axis=-1)
-        left, right = factor * (a + b), factor * (c + d)
-        details += [finer.reshape(*x.shape[:-1], -1), factor * (left - right)]
-        means = factor * (left + right)
-    if means.shape[-1] == 2:
-        left, right = means[..., :1], means[..., 1:]
-        details.append(factor * (left - right))
-        means = factor * (left + right)
-    return _joined([means, *reversed(details)])
+    factor, padded = _factor(form), _padded(x)
+    m = padded.shape[-1]
+    vectors, at_once = padded.reshape(-1, m), max(1, _IN_CACHE // m)
+    if len(vectors) > at_once:
+        found = lax.map(lambda v: _coefficients(v, factor), vectors, batch_size=at_once)
+    else:
+        found = _coefficients(vectors, factor)
+    return found.reshape(padded.shape)
 
 
 def haar_norm(x: jax.Array) -> jax.Array:
     """The norm over all coefficients in averaging form, f32[..., n] -> f32[...], without storing them.
 
-    Four levels at a time are a product with a 16 x 16 matrix. Every detail is computed before it is squared: taken as
-    a difference of sums of squares, the details of a nearly constant vector would be lost in rounding.
+    Every detail is computed before it is squared: taken as a difference of sums of squares, the details of a nearly
+    constant vector would be lost in rounding.
 
     Raises:
       ValueError: no entry.
     """
-    means, squares = _padded(x), jnp.zeros(x.shape[:-1], x.dtype)
-    while (m := means.shape[-1]) > 1:
-        size = min(m, 16)
-        blocks = means.reshape(*means.shape[:-1], m // size, size)
-        matrix = haar(jnp.eye(size, dtype=x.dtype))
-        details = _product(blocks, matrix[:, 1:]).reshape(*x.shape[:-1], -1)
-        squares += jnp.vecdot(details, details, precision=lax.Precision.HIGHEST)
-        means = _product(blocks, matrix[:, 0])
-    return jnp.sqrt(squares + means[..., 0] ** 2)
+    mean, details = _levels(_padded(x), _FACTORS["averaging"])
+    squares = (jnp.vecdot(each, each, precision=lax.Precision.HIGHEST) for each in details)
+    return jnp.sqrt(sum(squares, mean[..., 0] ** 2))
+
+
+def _coefficients(x: jax.Array, factor: float) -> jax.Array:
+    mean, details = _levels(x, factor)
+    return jnp.concatenate([mean, *reversed(details)], axis=-1)
+
+
+def _levels(x: jax.Array, factor: float) -> tuple[jax.Array, list[jax.Array]]:
+    """The mean f32[..., 1], and the details of each level, from fine to coarse."""
+    details = []
+    while x.shape[-1] > 1:
+        x, finer = _level(x, factor=factor)
+        details.append(finer)
+    return x, details
+
+
+@materialized
+def _level(x: jax.Array, *, factor: float) -> tuple[jax.Array, jax.Array]:
+    left, right = x[..., ::2], x[..., 1::2]
+    return factor * (left + right), factor * (left - right)
 
 
 def inverse_haar(coefficients: jax.Array, length: int, form: Form = "averaging") -> jax.Array:
@@ -132,27 +144,8 @@ def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray
 
 def _padded(x: jax.Array) -> jax.Array:
     spare = padded_length(x.shape[-1]) - x.shape[-1]
-    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, spare)])
-
-
-def _joined(parts: list[jax.Array]) -> jax.Array:
-    """`jnp.concatenate` along the last axis; with leading axes part by part.
-
-    XLA would compute all parts inside one slow loop on CPU. A single vector stays with that: `vmap` would turn the
-    updates into scatters.
-    """
-    if parts[0].ndim == 1:
-        return jnp.concatenate(parts)
-    at = sum(part.shape[-1] for part in parts)
-    out = jnp.zeros((*parts[0].shape[:-1], at), parts[0].dtype)
-    for part in reversed(parts):
-        at -= part.shape[-1]
-        out = lax.dynamic_update_slice_in_dim(out, part, at, axis=-1)
-    return out
-
-
-def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+    # Not `jnp.pad`: XLA joins concatenations, so that a contribution is copied once into the vector that is transformed.
+    return jnp.concatenate([x, jnp.zeros_like(x, shape=(*x.shape[:-1], spare))], axis=-1)
 
 
 def _factor(form: str) -> float:

@@ -18,9 +18,9 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
+from fedpriv.core.materialized import materialized
 from fedpriv.devices.layout import current
 from fedpriv.models.custom_primitive import primitive_of
-from fedpriv.models.materialized import materialized
 
 _WIDE = 32  # channels
 

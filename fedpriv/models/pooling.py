@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from fedpriv.models.materialized import materialized
+from fedpriv.core.materialized import materialized
 
 
 @jax.custom_vjp
