@@ -144,7 +144,7 @@ def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray
 
 def _padded(x: jax.Array) -> jax.Array:
     spare = padded_length(x.shape[-1]) - x.shape[-1]
-    # Not `jnp.pad`: XLA joins concatenations, so that a contribution is copied once into the vector that is transformed.
+    # Not `jnp.pad`: XLA joins concatenations, so that a contribution is copied once on its way here.
     return jnp.concatenate([x, jnp.zeros_like(x, shape=(*x.shape[:-1], spare))], axis=-1)
 
 
