@@ -27,6 +27,7 @@ SUFFIXES = (".pdf", ".png", ".svg")
 # would hide; markers and dashes tell curves apart without it.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0528c", "#b8860b", "#56b4e9", "#5f5f5f")
 MARKERS = "os^DvPX"
+FAR_ENDS = 4  # beyond it a linear axis would squeeze a whole curve
 DASHES = ((), (4, 2), (1, 1.5), (6, 2, 1, 2), (9, 3), (3, 1, 1, 1, 1, 1))
 STYLE = {
     "pdf.fonttype": 42,  # TrueType: journals refuse type 3
@@ -98,6 +99,26 @@ def sheet(width: float, height: float) -> Iterator[Figure]:
         yield figure
 
 
+def far(values: Sequence[float] | np.ndarray, ratio: float) -> bool:
+    """Whether they are positive and differ by more than this factor."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    return bool(low > 0 and high / low > ratio)
+
+
+def scale(axes: Any, which: str, log: bool, whole: bool = False) -> None:
+    """Ticks of "x" or "y" at round numbers, written as they are: `STYLE` leaves no formula to a tick."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    axis = getattr(axes, f"{which}axis")
+    if log:
+        axes.set(**{f"{which}scale": "log"})
+        axis.set_major_locator(LogLocator(subs=(1, 3), numticks=7))
+    else:
+        axis.set_major_locator(MaxNLocator(5, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
 def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
     """Colour, dashes and a marker at no more than a dozen of its points."""
     return {
@@ -158,7 +179,7 @@ def picture(
             if not any(axes.lines for axes in row):
                 known = _metrics([one.run for curves in columns.values() for one in curves])
                 raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(known)}")
-            row[0].set_ylabel(metric.replace("_", " ") + " (%)" * is_fraction(metric))
+            row[0].set_ylabel(titled(metric))
         for axes, title in zip(panels[0], columns, strict=True):
             axes.set_title(textwrap.fill(title, max(10, int(15 * of_one))))
         for axes in panels[-1]:
@@ -213,10 +234,15 @@ def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     lines = one.run.lines.get(one.algorithm, ())
     found = [(AXES[x].value(line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
-    shown = [_percent(s) if is_fraction(metric) else s for _, s in points]
+    shown = [percent(s) if is_fraction(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)
 
 
-def _percent(s: Spread) -> Spread:
+def titled(metric: str) -> str:
+    """With its unit."""
+    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
+
+
+def percent(s: Spread) -> Spread:
     std = None if s.std is None else 100 * s.std
     return Spread(100 * s.mean, std, tuple(100 * x for x in s.per_seed))

@@ -7,22 +7,41 @@ from pathlib import Path
 
 from experiments.files import replacing
 from experiments.formats import NAMES
-from experiments.paper_figure import COLOURS, WIDTHS, below, curve, look, sheet
+from experiments.paper_figure import (
+    COLOURS,
+    FAR_ENDS,
+    WIDTHS,
+    below,
+    curve,
+    far,
+    look,
+    percent,
+    scale,
+    sheet,
+    titled,
+)
 from experiments.records import Spread
 from fedpriv.engine.history import History
+from fedpriv.models.score import is_fraction
 
 
 def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
-    """The metric on the test set: mean over the seeds, band of one standard deviation."""
+    """The metric on the test set, an accuracy in %: mean over the seeds, band of one standard deviation."""
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
+        sent = []
         for i, (name, history) in enumerate(histories.items()):
             values = [Spread.of(each) for each in history.metric(metric)]
+            values = [percent(s) for s in values] if is_fraction(metric) else values
             drawn = look(i, i // len(COLOURS), len(values)) | {"label": NAMES.get(name, name)}
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
-        by_round.set(xlabel="round", ylabel=f"test {metric}")
-        by_uplink.set(xlabel="uplink per client (MB)", xscale="log")
+            sent += list(history.uplink_mb.mean(1)[-1:])
+        by_round.set(xlabel="round", ylabel=f"test {titled(metric)}")
+        scale(by_round, "x", log=False, whole=True)
+        log = bool(sent) and far(sent, FAR_ENDS)
+        scale(by_uplink, "x", log)
+        by_uplink.set_xlabel("uplink per client (MB" + ", log scale" * log + ")")
         if by_round.lines:
             below(figure, {line.get_label(): line for line in by_round.lines})
         with replacing(path) as unfinished:

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from experiments.paper_figure import COLOURS, DASHES
+from experiments.paper_figure import COLOURS, DASHES, FAR_ENDS, far, scale
 from experiments.records import Line
 from experiments.report.markup import clean, element, listing
 from experiments.report.tables import Result, measured, named
@@ -37,8 +37,7 @@ STYLE = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), TEXT),
     **dict.fromkeys(("xtick.color", "ytick.color"), TEXT),
 }
-# An axis is logarithmic where a linear one would squeeze a whole curve (x) or the ends of most (y).
-FAR_ENDS, FAR_VALUES = 4, 100
+FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
 
 
@@ -209,8 +208,8 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
         means = np.concatenate([mean for _, _, mean, _ in curves])
         values = np.concatenate([x for _, x, *_ in curves])
         by_round, percent = chart.x_label == "round", is_fraction(chart.measure)
-        _scale(axes, "x", not by_round and _far(values, 1) and _far(ends, FAR_ENDS), by_round)
-        _scale(axes, "y", not percent and _far(means, FAR_VALUES))
+        scale(axes, "x", not by_round and far(values, 1) and far(ends, FAR_ENDS), by_round)
+        scale(axes, "y", not percent and far(means, FAR_VALUES))
         for s, x, mean, std in curves:
             _curve(
                 axes, s, x, mean, std, floor=np.nanmin(means) / 3 if _log(axes.yaxis) else -np.inf
@@ -225,27 +224,8 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
     return written.getvalue()
 
 
-def _far(values: Sequence[float] | np.ndarray, ratio: float) -> bool:
-    low, high = np.nanmin(values), np.nanmax(values)
-    return bool(low > 0 and high / low > ratio)
-
-
 def _log(axis: Any) -> bool:
     return axis.get_scale() == "log"
-
-
-def _scale(axes: Any, which: str, log: bool, whole: bool = False) -> None:
-    """Ticks at round numbers, written as they are."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-    axis = getattr(axes, f"{which}axis")
-    if log:
-        axes.set(**{f"{which}scale": "log"})
-        axis.set_major_locator(LogLocator(subs=(1, 3), numticks=7))
-    else:
-        axis.set_major_locator(MaxNLocator(5, integer=whole, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _curve(

@@ -1,0 +1,79 @@
+"""The picture that a run leaves: ticks that can be read, in the table's units."""
+
+import itertools
+
+import matplotlib.text
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from reported import record
+
+from experiments import paper_figure
+from experiments.run_picture import picture
+from fedpriv.engine.history import Evaluation, History
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every figure that is saved, as it was drawn."""
+    found, save = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: found.append(f) or save(f, *a, **k))
+    return found
+
+
+def ticks(axes):
+    return [t for axis in (axes.xaxis, axes.yaxis) for t in axis.get_ticklabels(which="both")]
+
+
+def test_no_tick_is_a_formula_and_none_overlap(drawn, tmp_path):
+    histories = record(tmp_path / "run", rounds=(1, 10, 100), seeds=2)  # uplinks of 0.001 to 1 MB
+    picture(histories, "accuracy", tmp_path / "p.png")
+    (figure,) = drawn
+    figure.canvas.draw()
+    by_uplink = figure.axes[1]
+    assert by_uplink.get_xscale() == "log"
+    for axes in figure.axes:
+        said = [t.get_text() for t in ticks(axes)]
+        assert not any("$" in text or "\\" in text for text in said)
+        float_of = [float(text.replace("\N{MINUS SIGN}", "-")) for text in said if text]
+        assert len(float_of) >= 4
+    low, high = by_uplink.get_xlim()
+    seen = [t for t in by_uplink.get_xticklabels() if low <= t.get_position()[0] <= high]
+    boxes = [t.get_window_extent() for t in seen]
+    assert len(boxes) >= 3
+    assert not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
+
+
+def test_texts_of_files_are_no_formulas(drawn, tmp_path):
+    name = r"$\alpha^{2}$ of mine"
+    histories = record(tmp_path / "run", rounds=(5, 10), seeds=2)
+    picture({name: histories["top_k"]}, "accuracy", tmp_path / "p.png")
+    texts = drawn[0].findobj(matplotlib.text.Text)
+    (legend,) = [t for t in texts if t.get_text() == name]
+    assert not legend.get_parse_math()
+
+
+def test_an_accuracy_is_in_percent_as_in_the_table(drawn, tmp_path):
+    history = History((0, 1))
+    for t, accuracy in ((5, 0.25), (10, 0.75)):
+        each = np.array([accuracy - 0.1, accuracy + 0.1])
+        metrics = {"accuracy": each, "loss": each}
+        history.evaluations.append(Evaluation(t, metrics, np.ones(2) * t, np.ones(2), {}, 0.0))
+    for metric, factor in (("accuracy", 100), ("loss", 1)):
+        picture({"mine": history}, metric, tmp_path / "p.png")
+        axes = drawn[-1].axes[0]
+        np.testing.assert_allclose(axes.lines[0].get_ydata(), factor * np.array([0.25, 0.75]))
+        assert ("%" in axes.get_ylabel()) == (metric == "accuracy")
+
+
+@pytest.mark.parametrize("x", paper_figure.AXES)
+def test_ticks_of_paper_figures_are_plain(x, drawn, tmp_path):
+    from experiments import compare
+
+    record(tmp_path / "run", rounds=(1, 1000, 10**6), seeds=2)
+    runs = compare.evaluated([tmp_path / "run"])
+    paths = [tmp_path / "p.png"]
+    paper_figure.picture(paper_figure.columns(runs, False), ["accuracy", "loss"], paths, x=x)
+    said = [t.get_text() for axes in drawn[0].axes for t in ticks(axes)]
+    assert any(said)
+    assert not any("$" in text or "\\" in text for text in said)
