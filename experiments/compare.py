@@ -20,20 +20,13 @@ from pathlib import Path
 from experiments.command_line import Parser, command
 from experiments.files import replacing, write_text
 from experiments.paper_figure import AXES, SUFFIXES, WIDTHS, columns, picture
-from experiments.paper_table import (
-    SHOWN,
-    Row,
-    as_markdown,
-    latex,
-    metrics,
-    records,
-    rows,
-    write_csv,
-)
+from experiments.paper_latex import latex
+from experiments.paper_table import SHOWN, Columns, Row, as_markdown, records, rows, write_csv
 from experiments.runs import RunFolder, read_all
 from fedpriv.privacy import VIEWS
 
 TABLES = (".tex", ".csv", ".md")
+BEST = "also show the best of each metric over the evaluations, which is chosen on the test set"
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
 
@@ -54,20 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--views",
         nargs="+",
         choices=VIEWS,
-        help=f"with an epsilon in the LaTeX table (default: {' '.join(SHOWN)})",
+        help=f"with an epsilon in the table (default: {' '.join(SHOWN)}, and the runs' own --view)",
     )
+    parser.add_argument("--best", action="store_true", help=BEST)
     args = parser.parse_args(argv)
     paths = _paths(args.output or [])
     drawn = [path for path in paths if path.suffix in SUFFIXES]
     for option in ("metrics", "together", "width"):
         if getattr(args, option) and not drawn:
             raise ValueError(f"--{option}: there is no picture to draw in; give --output")
-    if args.views and not any(path.suffix == ".tex" for path in paths):
-        raise ValueError("--views: there is no LaTeX table; give --output table.tex")
     runs = evaluated(args.folders)
     found = rows(runs)
     write(runs, found, paths, args)
-    print(as_markdown(found))
+    print(as_markdown(found, args.views, args.best))
     return 0
 
 
@@ -96,13 +88,17 @@ def write(
     runs: Sequence[RunFolder], found: Sequence[Row], paths: Sequence[Path], args: Namespace
 ) -> None:
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
-        picture(columns(runs, args.together), args.metrics or metrics(found), drawn, args.width)
+        shown = args.metrics or Columns.of([r.summary for r in found]).metrics
+        picture(columns(runs, args.together), shown, drawn, args.width)
     for path in paths:
-        write_table(path, found, args.views or SHOWN)
+        write_table(path, found, args.views, args.best)
 
 
-def for_paper(runs: Sequence[RunFolder], folder: Path) -> None:
+def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> None:
     """The table in all formats, and a picture by round, by uplink and, where anything is private, by epsilon.
+
+    Args:
+      best: whether the table has the best of each metric over the evaluations, too.
 
     Raises:
       ValueError: nothing is evaluated yet, or the folder cannot be written.
@@ -112,14 +108,15 @@ def for_paper(runs: Sequence[RunFolder], folder: Path) -> None:
         raise ValueError(f"--paper: {runs[0].path} has no evaluation yet; leave it out")
     _folder(folder, "--paper")
     for kind in TABLES:
-        write_table(folder / f"table{kind}", found)
+        write_table(folder / f"table{kind}", found, best=best)
     private = any(
         math.isfinite(r.summary.privacy[r.algorithm].certified["third_party"].epsilon)
         for r in found
     )
+    metrics = Columns.of([r.summary for r in found]).metrics
     for x in AXES if private else [x for x in AXES if x != "epsilon"]:
         paths = [folder / f"by_{x}{kind}" for kind in (".pdf", ".png")]
-        picture(columns(runs, len(runs) > 3), metrics(found), paths, x=x)
+        picture(columns(runs, len(runs) > 3), metrics, paths, x=x)
 
 
 def _folder(path: Path, option: str) -> None:
@@ -129,7 +126,9 @@ def _folder(path: Path, option: str) -> None:
         raise ValueError(f"{option}: cannot make {path} ({error.strerror})") from None
 
 
-def write_table(path: Path, found: Sequence[Row], views: Sequence[str] = SHOWN) -> None:
+def write_table(
+    path: Path, found: Sequence[Row], views: Sequence[str] | None = None, best: bool = False
+) -> None:
     """In the format of the suffix; of none of `TABLES` nothing.
 
     Raises:
@@ -137,9 +136,9 @@ def write_table(path: Path, found: Sequence[Row], views: Sequence[str] = SHOWN) 
     """
     try:
         if path.suffix == ".tex":
-            write_text(path, latex(found, views))
+            write_text(path, latex(found, views, best))
         elif path.suffix == ".md":
-            write_text(path, as_markdown(found) + "\n")
+            write_text(path, as_markdown(found, views, best) + "\n")
         elif path.suffix == ".csv":
             with replacing(path) as unfinished:
                 write_csv(unfinished, records(found))

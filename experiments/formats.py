@@ -99,11 +99,11 @@ def brief(metric: str, values: np.ndarray) -> str:
 
 
 def number(s: Spread) -> str:
-    return f"{s.mean:.4g}" + ("" if s.std is None else f" +- {s.std:.2g}")
+    return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
 
 
 def percent(s: Spread) -> str:
-    return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" +- {100 * s.std:.2f}")
+    return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
 
 
 def epsilon(value: float | str) -> str:

@@ -1,28 +1,25 @@
-"""A table of results, a line per run and algorithm, as Markdown, LaTeX and CSV."""
+"""A table of results, a line per run and algorithm, as Markdown and CSV."""
 
 from __future__ import annotations
 
 import csv
-import math
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.formats import NAMES, epsilon, hyphenated, markdown, metric_cell
+from experiments.formats import NAMES, epsilon, hyphenated, label, markdown, metric_cell
 from experiments.plain import plain
-from experiments.records import Report, Spread, Summary
+from experiments.records import Report, Summary
 from experiments.runs import RunFolder, names
-from experiments.show import claimed
-from fedpriv.models.score import is_fraction
-from fedpriv.privacy import VIEWS, Certificate, Claim
+from experiments.show import claimed, counted, not_private, of_planned
+from fedpriv.privacy import VIEWS
 
-EPSILONS = ["unit", "delta", "claimed", "certified, third party", "certified, server"]
-SHOWN = ("third_party", "server")  # views with a column of their own
-TEX = {c: f"\\{c}" for c in "_%&#${}"}
-TEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
+SHOWN = (
+    "third_party",
+    "server",
+)  # views with a column of their own, beside those that the runs show
+
+NOISE = "noise_multiplier"  # the field of a config
 
 
 class Row(NamedTuple):
@@ -31,6 +28,62 @@ class Row(NamedTuple):
     title: str
     algorithm: str
     summary: Summary
+
+
+class Columns(NamedTuple):
+    """What a table has beside run, algorithm and rounds.
+
+    Attributes:
+      metrics: of the last evaluation.
+      views: with a certified epsilon.
+      best: whether also the best of each metric over the evaluations, which is chosen on the test set.
+      noise: whether there is any.
+    """
+
+    metrics: Sequence[str]
+    views: Sequence[str]
+    best: bool = False
+    noise: bool = True
+
+    @classmethod
+    def of(
+        cls, summaries: Sequence[Summary], views: Sequence[str] | None = None, best: bool = False
+    ) -> Columns:
+        """By default the views of `SHOWN`, and those that the runs show."""
+        metrics = list(dict.fromkeys(s.metric for s in summaries if s.metric))
+        noise = any(noise_of(s, name) for s in summaries for name in s.rounds)
+        chosen = {*SHOWN, *own_views(summaries)}
+        return cls(metrics, views or [v for v in VIEWS if v in chosen], best, noise)
+
+    @property
+    def spreads(self) -> list[tuple[str, str]]:
+        """Field of a summary and metric, of each column with a metric."""
+        return [(which, m) for m in self.metrics for which in ("final", *["best"][: self.best])]
+
+
+def own_views(summaries: Iterable[Summary]) -> list[str]:
+    """The views that the runs' own tables show."""
+    found = {
+        view
+        for s in summaries
+        for view in (VIEWS if s.settings.get("views") == "all" else [s.settings.get("view")])
+    }
+    return [view for view in VIEWS if view in found]
+
+
+def _noise(summary: Summary, name: str) -> dict[str, float]:
+    """The noise multiplier, or the fields that a budget was solved for; empty where nothing is private."""
+    if not_private(summary.privacy[name].certified.values(), summary.privacy[name].claimed):
+        return {}
+    own = {**summary.settings, **summary.algorithm_settings.get(name, {})}
+    found = summary.solved.get(name) or {NOISE: own.get(NOISE)}
+    return {field: x for field, x in found.items() if isinstance(x, int | float)}
+
+
+def noise_of(summary: Summary, name: str) -> str:
+    """The noise multiplier; what else was solved for stands after its name."""
+    found = _noise(summary, name)
+    return ", ".join(f"{x:.4g}" if f == NOISE else f"{f} {x:.4g}" for f, x in found.items())
 
 
 def rows(runs: Sequence[RunFolder]) -> list[Row]:
@@ -43,42 +96,62 @@ def rows(runs: Sequence[RunFolder]) -> list[Row]:
     return found
 
 
-def as_markdown(found: Sequence[Row]) -> str:
+def as_markdown(
+    found: Sequence[Row], views: Sequence[str] | None = None, best: bool = False
+) -> str:
     """What every epsilon means stands in its row and below."""
-    shown = metrics(found)
+    shown = Columns.of([r.summary for r in found], views, best)
     lines = [["run", *head(shown)]]
     lines += [[r.title, *cells(r.summary, r.algorithm, shown)] for r in found]
-    return markdown(lines, dict.fromkeys(note for r in found for note in r.summary.privacy_notes))
+    return markdown(lines, notes(found))
 
 
-def metrics(found: Sequence[Row]) -> list[str]:
-    """Those that the runs show."""
-    return list(dict.fromkeys(r.summary.metric for r in found))
-
-
-def head(metrics: Sequence[str]) -> list[str]:
+def head(shown: Columns) -> list[str]:
     """A row of `cells`, named."""
-    pairs = [name for metric in metrics for name in (f"{metric}, last", "best")]
-    return ["algorithm", "rounds", *pairs, *EPSILONS]
+    metrics = [metric if which == "final" else "best" for which, metric in shown.spreads]
+    noise = ["noise multiplier"] if shown.noise else []
+    certified = [f"certified, {view.replace('_', ' ')}" for view in shown.views]
+    parts = ["algorithm", "rounds", *noise, *metrics, "MB up", "unit", "delta", "claimed"]
+    return [*parts, *certified]
 
 
-def cells(summary: Summary, name: str, metrics: Sequence[str]) -> list[str]:
+def cells(summary: Summary, name: str, shown: Columns) -> list[str]:
     """An algorithm's line, below `head`."""
     privacy = summary.privacy[name]
     third_party = privacy.certified["third_party"]
+    found = [(metric, getattr(summary, which)[name]) for which, metric in shown.spreads]
     return [
         NAMES.get(name, name),
-        str(summary.rounds[name]),
-        *(
-            metric_cell(metric, of[name]) if metric in of[name] else "-"
-            for metric in metrics
-            for of in (summary.final, summary.best)
-        ),
+        of_planned(summary, name),
+        *[noise_of(summary, name) or "-"][: shown.noise],
+        *(metric_cell(metric, of) if metric in of else "-" for metric, of in found),
+        f"{summary.uplink_mb_per_client[name]:.4g}",
         third_party.unit,
         f"{third_party.delta:.3g}",
         _claimed(privacy),
-        *(_certified(privacy, view) for view in SHOWN),
+        *(_certified(privacy, view) for view in shown.views),
     ]
+
+
+def notes(found: Sequence[Row]) -> list[str]:
+    """What a reader of the table has to know: which rows were stopped early and what that means, what was assumed."""
+    said: list[str] = []
+    stopped = [r for r in found if r.algorithm in r.summary.stopped]
+    if stopped:
+        whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
+        said.append(
+            f'rows "n of N" rounds: stopped early, by the test set ({"; ".join(whys)}), so that their metrics are '
+            "selected on the test set and optimistic; their epsilon is of all N rounds planned, as the models chose "
+            "when to stop"
+        )
+        if any(r.summary.settings.get("seeds", 1) > 1 for r in stopped):
+            said.append("the seeds of a row stopped together, which no epsilon here covers")
+    for r in found:
+        done, planned = r.summary.rounds[r.algorithm], r.summary.rounds_planned.get(r.algorithm)
+        if planned and done < planned and r.algorithm not in r.summary.stopped:
+            of = counted(done, r.summary.privacy[r.algorithm].rounds)
+            said.append(f"{label(r.algorithm)}, {r.title}: not trained to the end; its {of}")
+    return [*said, *dict.fromkeys(note for r in found for note in r.summary.privacy_notes)]
 
 
 def _claimed(privacy: Report) -> str:
@@ -93,113 +166,9 @@ def _certified(privacy: Report, view: str) -> str:
     number = privacy.certified.get(view)  # a run that has not ended has one for a third party alone
     if number is None:
         return "-"
-    return f"{epsilon(number.epsilon)} ({hyphenated(number.relation)}, {number.basis})"
-
-
-def escaped(text: str) -> str:
-    """Text as LaTeX prints it, on one line."""
-    return "".join(_escaped(c) for c in re.sub(r"\s+", " ", text))
-
-
-def _escaped(c: str) -> str:
-    kind, _, letter = unicodedata.name(c, "").partition(" LETTER ")
-    if kind == "GREEK SMALL":
-        return rf"$\{letter.lower()}$"
-    return TEX.get(c, c)
-
-
-def latex(found: Sequence[Row], views: Sequence[str] = SHOWN) -> str:
-    """A table for a paper, which needs the package booktabs alone; a letter at each epsilon leads to what it means."""
-    letters: dict[str, str] = {}
-    claims = any(r.summary.privacy[r.algorithm].claimed for r in found)
-    shown = metrics(found)
-    head = ["Run", "Algorithm", "Rounds"]
-    for metric in shown:
-        unit = r" (\%)" if is_fraction(metric) else ""
-        head += [escaped(metric.replace("_", " ").capitalize()) + unit, f"Best{unit}"]
-    head += [r"$\varepsilon$ claimed"] if claims else []
-    head += [rf"$\varepsilon$, {escaped(view.replace('_', ' '))}" for view in views]
-    lines = [_latex_row(r, shown, views, claims, letters) for r in found]
-    body = [" & ".join(line) + r" \\" for line in lines]
-    parts = [r"% \usepackage{booktabs}", r"\begin{table}[t]", r"\centering"]
-    parts += [
-        rf"\caption{{{_caption(found, shown, letters)}}}",
-        r"\begin{tabular}{ll" + "r" * (len(head) - 2) + "}",
-    ]
-    parts += [r"\toprule", " & ".join(head) + r" \\", r"\midrule", *body, r"\bottomrule"]
-    return "\n".join([*parts, r"\end{tabular}", r"\end{table}", ""])
-
-
-def _latex_row(
-    r: Row, metrics: Sequence[str], views: Sequence[str], claims: bool, letters: dict[str, str]
-) -> list[str]:
-    of, name = r.summary, r.algorithm
-    privacy = of.privacy[name]
-    made = [escaped(r.title), escaped(NAMES.get(name, name)), str(of.rounds[name])]
-    made += [
-        _latex_spread(metric, spreads[name].get(metric))
-        for metric in metrics
-        for spreads in (of.final, of.best)
-    ]
-    made += [_latex_epsilon(privacy.claimed, letters)] if claims else []
-    return [*made, *(_latex_epsilon(privacy.certified.get(view), letters) for view in views)]
-
-
-def _latex_spread(metric: str, s: Spread | None) -> str:
-    if s is None:
-        return "--"
-    if not math.isfinite(s.mean):
-        return "not finite"
-    parts = [s.mean] if s.std is None else [s.mean, s.std]
-    said = [f"{100 * x:.2f}" if is_fraction(metric) else _scientific(x) for x in parts]
-    return "$" + r" \pm ".join(said) + "$"
-
-
-def _latex_epsilon(number: Certificate | Claim | None, letters: dict[str, str]) -> str:
-    if number is None:
-        return "--"
-    if number.epsilon == math.inf:
+    if number.epsilon == float("inf"):
         return "not private"
-    said = f"{number.unit} level, view {number.view.replace('_', ' ')}, {hyphenated(number.relation)} adjacency, "
-    said = escaped(said) + rf"$\delta = {_scientific(number.delta)}$, "
-    if isinstance(number, Certificate):
-        said += f"certified ({escaped(number.basis)})"
-    else:
-        doubt = "" if number.sound else ", not proved for this run"
-        said += f"claimed by {escaped(number.source)}{doubt}"
-    letter = letters.setdefault(said, _letter(len(letters)))
-    return rf"${_scientific(number.epsilon, 4)}$\textsuperscript{{{letter}}}"
-
-
-def _letter(number: int) -> str:
-    return (_letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
-
-
-def _scientific(x: float, digits: int = 3) -> str:
-    mantissa, _, power = f"{x:.{digits}g}".partition("e")
-    return mantissa + (rf" \times 10^{{{int(power)}}}" if power else "")
-
-
-def _caption(found: Sequence[Row], metrics: Sequence[str], letters: Mapping[str, str]) -> str:
-    configs = ", ".join(dict.fromkeys(Path(r.summary.config).stem for r in found))
-    seeds = sorted({len(r.summary.final[r.algorithm][r.summary.metric].per_seed) for r in found})
-    many = seeds[-1] > 1
-    over = " or ".join(map(str, seeds)) + (" seeds" if many else " seed")
-    spread = r"mean $\pm$ standard deviation ($n - 1$)" if many else "value"
-    said = [
-        f"{escaped(configs)}: {escaped(' and '.join(metrics))} on the test set, {spread} over {over}; Best: over the "
-        "evaluations, each seed's own, chosen on the test set."
-    ]
-    if letters:
-        meant = "; ".join(
-            rf"\textsuperscript{{{letter}}}\,{what}" for what, letter in letters.items()
-        )
-        said.append(rf"Each $\varepsilon$ is of one model released alone: {meant}.")
-    said += [
-        escaped(note[:1].upper() + note[1:]) + "."
-        for note in dict.fromkeys(n for r in found for n in r.summary.privacy_notes)
-    ]
-    return " ".join(said)
+    return f"{epsilon(number.epsilon)} ({hyphenated(number.relation)}, {number.basis})"
 
 
 def measured(summaries: Iterable[Summary]) -> list[str]:
@@ -214,6 +183,8 @@ def record(summary: Summary, name: str, metrics: Sequence[str]) -> dict[str, Any
         "algorithm": name,
         "status": _status(summary, name),
         "rounds": summary.rounds.get(name, 0),
+        "rounds_planned": summary.rounds_planned.get(name),
+        "stopped": summary.stopped.get(name),
         "seeds": final and len(final.per_seed),
     }
     for metric in metrics:
@@ -221,6 +192,8 @@ def record(summary: Summary, name: str, metrics: Sequence[str]) -> dict[str, Any
             of = spreads.get(name, {}).get(metric)
             for part in ("mean", "std"):
                 found[f"{metric}_{which}_{part}"] = plain(getattr(of, part, None))
+    noise = _noise(summary, name) if name in summary.rounds else {}
+    found["trained_noise_multiplier"] = plain(noise.get(NOISE))
     found["uplink_mb_per_client"] = plain(summary.uplink_mb_per_client.get(name))
     found["downlink_mb_per_client"] = plain(summary.downlink_mb_per_client.get(name))
     privacy = summary.privacy.get(name)

@@ -25,14 +25,14 @@ from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
-DROPPED = ("rounds/s", "MB down", "best", "MB up")
+DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
 """Columns that a narrow terminal does not get, the first of these first."""
 
 
 def table(summary: Summary, most: int = PROSE) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
     views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
-    header = ["algorithm", *(f"{which} {heading(summary.metric)}" for which in ("best", "final"))]
+    header = ["algorithm", heading(summary.metric), *["rounds"][: _cut_short(summary)]]
     header += views if len(views) > 1 else ["eps"]
     header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
@@ -66,12 +66,23 @@ def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[st
     """The columns that fit, and the names of those that do not."""
     left_out = []
     for name in DROPPED:
-        if max(map(len, columns(rows))) <= most:
+        if max(map(len, columns(rows))) <= most or name not in rows[0]:
             break
-        at = next(i for i, head in enumerate(rows[0]) if head.startswith(name))
+        at = rows[0].index(name)
         left_out.append(rows[0][at])
         rows = [row[:at] + row[at + 1 :] for row in rows]
     return rows, left_out
+
+
+def _cut_short(summary: Summary) -> bool:
+    """Whether any algorithm did fewer rounds than planned."""
+    return any(done < summary.rounds_planned.get(n, 0) for n, done in summary.rounds.items())
+
+
+def of_planned(summary: Summary, name: str) -> str:
+    """The rounds that an algorithm did, and of how many where these are more."""
+    done, planned = summary.rounds[name], summary.rounds_planned.get(name, 0)
+    return f"{done} of {planned}" if done < planned else str(done)
 
 
 def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
@@ -80,8 +91,8 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     solved = list(summary.solved.get(name, {}).values())
     return [
         label(name),
-        metric_cell(summary.metric, summary.best[name]),
         metric_cell(summary.metric, summary.final[name]),
+        *[of_planned(summary, name) + " *" * (name in summary.stopped)][: _cut_short(summary)],
         *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
         *([f"{solved[0]:.4g}" if solved else "-"] if summary.solved else []),
         f"{summary.uplink_mb_per_client[name]:.4g}",
@@ -109,10 +120,10 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     """Unit, view, adjacency and delta of every epsilon in the table, once; what is longer is elsewhere."""
     reports, metric = summary.privacy, summary.metric
     seeds = len(next(iter(summary.best.values()))[metric].per_seed)
+    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     lines = [
-        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, mean +- standard deviation over {seeds} seed(s); "
-        "best: over the evaluations, chosen on the test set, as papers do; MB: of the run, per client of the "
-        "population; rounds/s: of all seeds together, without compilation"
+        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, {over}; MB: of the run, per client "
+        "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}
     for name, of in reports.items():
@@ -172,7 +183,7 @@ def _solved(summary: Summary) -> list[str]:
 
 def _unfinished(summary: Summary) -> list[str]:
     """Which algorithms were not trained to their end, why, and what their epsilons count."""
-    lines = [f"{label(name)} {why}" for name, why in summary.stopped.items()]
+    lines = [f"* {label(name)} {why}" for name, why in summary.stopped.items()]
     if lines:
         lines.append(
             "stopped by the test set: its metrics are optimistic, and no epsilon covers its records; epsilon is that "

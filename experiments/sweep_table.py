@@ -9,14 +9,25 @@ from typing import Any
 
 from experiments.formats import NAMES
 from experiments.formats import markdown as table
-from experiments.paper_table import Row, cells, head, latex, measured, record
+from experiments.paper_latex import latex
+from experiments.paper_table import (
+    NOISE,
+    Columns,
+    Row,
+    cells,
+    head,
+    measured,
+    notes,
+    own_views,
+    record,
+)
 from experiments.records import Summary
 from experiments.runs import read
 from experiments.sweep_grid import Point
 
 NOTES = (
-    "metrics on the test set, accuracies in %: mean +- standard deviation over the seeds; best over the evaluations, "
-    "chosen on the test set as papers do",
+    "metrics on the test set, accuracies in %: mean ± standard deviation over the seeds; MB up: of the run, per client "
+    "of the population",
     "every epsilon is of ONE model released alone: choosing among the points by a metric is not covered",
 )
 
@@ -29,18 +40,20 @@ def summaries(folder: Path, points: Sequence[Point]) -> list[tuple[Point, Summar
 def markdown(found: Sequence[tuple[Point, Summary]]) -> str:
     """The table, and what its epsilons assume."""
     swept = list(found[0][0].values)
-    metrics = list(dict.fromkeys(summary.metric for _, summary in found if summary.metric))
-    rows, notes = [[*swept, *head(metrics)]], dict.fromkeys(NOTES)
+    summaries = [summary for _, summary in found]
+    shown = Columns.of(summaries, own_views(summaries))
+    shown = shown._replace(noise=shown.noise and NOISE not in swept)
+    rows, said = [[*swept, *head(shown)]], dict.fromkeys(NOTES)
+    said |= dict.fromkeys(notes([Row(p.title, name, s) for p, s in found for name in s.rounds]))
     for point, summary in found:
         for name in algorithms(summary):
-            rows.append([*point.values.values(), *_cells(summary, name, metrics)])
-        notes |= dict.fromkeys(summary.privacy_notes)
+            rows.append([*point.values.values(), *_cells(summary, name, shown)])
         if summary.diverged:
-            notes[f"{point.title}: {summary.status}"] = None
+            said[f"{point.title}: {summary.status}"] = None
         for name, source in summary.reused_from.items():
-            notes[f"{point.title}: {NAMES.get(name, name)} is the same run as in {source}"] = None
-    notes |= dict.fromkeys(origins(found))
-    return table(rows, notes)
+            said[f"{point.title}: {NAMES.get(name, name)} is the same run as in {source}"] = None
+    said |= dict.fromkeys(origins(found))
+    return table(rows, said)
 
 
 def origins(found: Sequence[tuple[Point, Summary]]) -> list[str]:
@@ -62,12 +75,11 @@ def algorithms(summary: Summary) -> list[str]:
     return list(dict.fromkeys([*summary.rounds, *summary.diverged]))
 
 
-def _cells(summary: Summary, name: str, metrics: Sequence[str]) -> list[str]:
+def _cells(summary: Summary, name: str, shown: Columns) -> list[str]:
     if name not in summary.rounds:
-        return [NAMES.get(name, name), "0", "diverged", *["-"] * (len(head(metrics)) - 3)]
-    label, rounds, last, *others = cells(summary, name, metrics)
-    last += " (diverged)" if name in summary.diverged else ""
-    return [label, rounds, last, *others]
+        return [NAMES.get(name, name), "0", "diverged", *["-"] * (len(head(shown)) - 3)]
+    label, rounds, *others = cells(summary, name, shown)
+    return [label, rounds + " (diverged)" * (name in summary.diverged), *others]
 
 
 def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
@@ -82,4 +94,5 @@ def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
 
 def paper(found: Sequence[tuple[Point, Summary]]) -> str:
     """The table in LaTeX; what diverged before its first evaluation is left out."""
-    return latex([Row(p.title, name, s) for p, s in found for name in s.rounds])
+    rows = [Row(p.title, name, s) for p, s in found for name in s.rounds]
+    return latex(rows, own_views(s for _, s in found))

@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Template
 
 from experiments.command_line import Parser, command
-from experiments.compare import for_paper
+from experiments.compare import BEST, for_paper
 from experiments.files import write_text
 from experiments.formats import NAMES
 from experiments.report import charts, tables
@@ -39,13 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help="also write the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi), into it",
     )
+    parser.add_argument("--best", action="store_true", help=BEST)
     args = parser.parse_args(argv)
     runs, remarks = read_all(args.folders)
     if args.paper:
-        for_paper(runs, args.paper)
+        for_paper(runs, args.paper, args.best)
     path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
     try:
-        write_text(path, page(runs, remarks))
+        write_text(path, page(runs, remarks, args.best))
     except OSError as error:
         raise ValueError(
             f"--output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
@@ -54,8 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def page(runs: Sequence[RunFolder], remarks: Sequence[str] = ()) -> str:
-    """HTML of everything that `runs` have recorded; `remarks` are on what could not be read."""
+def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = False) -> str:
+    """HTML of everything that `runs` have recorded.
+
+    Args:
+      remarks: on what could not be read.
+      best: whether the table has the best of the metric over the evaluations, too.
+    """
     named = names(runs)
     found = tables.results(runs, named)
     drawn = charts.series(found)
@@ -66,7 +72,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = ()) -> str:
         hiding=charts.hiding(drawn),
         summary=written(_summary(runs, found, configs), _remarks(runs, named, remarks)),
         curves=written(*_curves(drawn)),
-        results=written(*tables.results_table(found), tables.numbers(found)),
+        results=written(*tables.results_table(found, best), tables.numbers(found)),
         ledger=written(*ledger(found)),
         settings=written(*tables.settings(runs, named)),
         provenance=written(*tables.provenance(runs, named)),

@@ -3,17 +3,19 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
-from reported import record
+from reported import edit, record
 
-from experiments import compare, paper_figure
+from experiments import compare, paper_figure, paper_table, show
 from experiments.report import __main__ as report
 from experiments.runs import names, read
+from fedpriv.privacy import VIEWS
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +39,20 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
     assert all(f"beta {beta}" in rows[i][0] for i, beta in enumerate(("0.0", "0.0", "5.0", "5.0")))
     assert ["(interrupted)" in row[0] for row in rows] == [False, False, True, True]
     accuracy = 100 * histories["dp_scaffold"].accuracy[-1]
-    assert rows[0][3] == f"{accuracy.mean():.2f} +- {accuracy.std(ddof=1):.2f}"
+    assert [row[2] for row in rows] == ["40"] * 2 + ["40 of 400"] * 2
+    assert [row[3] for row in rows] == ["60"] * 4
+    assert rows[0][4] == f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}"
     privacy = read(Path(folders[0])).summary.privacy["dp_scaffold"]
     for row in rows:
-        assert row[5] == "record"
-        assert row[7].endswith("(replace-one), not proved")
-        assert row[8].endswith("(replace-one, constructed)")
-        assert float(row[7].split()[0]) > float(row[8].split()[0])
-    assert float(rows[0][8].split()[0]) == pytest.approx(
+        assert row[6] == "record"
+        assert row[8].endswith("(replace-one), not proved")
+        assert row[9].endswith("(replace-one, constructed)")
+        assert float(row[8].split()[0]) > float(row[9].split()[0])
+    assert float(rows[0][9].split()[0]) == pytest.approx(
         privacy.certified["third_party"].epsilon, rel=1e-3
     )
     assert "tuned without privacy" in "\n".join(lines[4:])
+    assert "not trained to the end; its epsilon counts" in "\n".join(lines[4:])
 
 
 def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_path):
@@ -86,7 +91,6 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
         ),
         (["--output", "p.nonsense"], "--output: cannot write"),
         (["--output", "config.json/x.tex"], "--output: cannot write"),
-        (["--views", "server", "--output", "p.png"], "--views: there is no LaTeX table"),
         (["--outptu", "p.png"], "unrecognized arguments"),
     ],
 )
@@ -224,3 +228,75 @@ def test_a_report_writes_what_a_paper_needs(tmp_path, capsys):
     assert report.main([str(tmp_path / "run"), "--output", page, "--paper", str(folder)]) == 0
     pictures = {f"by_{x}.{kind}" for x in ("round", "uplink", "epsilon") for kind in ("pdf", "png")}
     assert {f.name for f in folder.iterdir()} == {"table.tex", "table.csv", "table.md"} | pictures
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run of which one algorithm was ended by the test set, at round 10 of 20."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    record(folder, rounds=(5, 10), seeds=2)
+    of = json.loads((folder / "summary.json").read_text())
+    planned = of["rounds_planned"] | {"top_k": 20}
+    why = {"top_k": "stopped at round 10: accuracy reached 0.8"}
+    edit(folder / "summary.json", rounds_planned=planned, stopped=why)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["md", "tex", "csv"])
+def test_a_paper_says_what_was_stopped_early(kind, stopped, tmp_path):
+    path = tmp_path / f"t.{kind}"
+    assert compare.main([str(stopped), "--output", str(path)]) == 0
+    said = " ".join(path.read_text().split())
+    assert said.count("10 of 20" if kind != "csv" else "10,20,stopped at round 10") == 1
+    assert "accuracy reached 0.8" in said
+    if kind != "csv":
+        assert "selected on the test set" in said
+        assert "of all N rounds planned" in said
+
+
+def test_the_run_itself_marks_what_was_stopped(stopped):
+    lines = show.table(read(stopped).summary).splitlines()
+    (row,) = (line for line in lines if line.startswith("Fed-SMP top_k"))
+    assert "10 of 20 *" in row
+    assert sum("*" in line for line in lines[: lines.index("")]) == 1
+    assert "* Fed-SMP top_k stopped at round 10: accuracy reached 0.8" in lines
+
+
+def test_noise_and_uplink_and_best_only_where_asked(stopped, tmp_path, capsys):
+    for given in ([], ["--best"]):
+        path = tmp_path / f"{len(given)}.tex"
+        assert compare.main([str(stopped), *given, "--output", str(path)]) == 0
+        printed = capsys.readouterr().out
+        head, _, *rows = [line.split(" | ") for line in printed.splitlines() if line[:1] == "|"]
+        assert ("best" in head) == ("Best" in path.read_text()) == bool(given)
+        of = {row[1]: dict(zip(head, row, strict=True)) for row in rows}
+        summary = read(stopped).summary
+        assert of["FedAvg"]["noise multiplier"] == "-"
+        assert of["DP-FedAvg"]["noise multiplier"] == "4"
+        assert float(of["DP-FedAvg"]["MB up"]) == summary.uplink_mb_per_client["dp_fed_avg"]
+        assert of["FedAvg"]["certified, third party"] == "not private"
+        body = path.read_text().partition(r"\midrule")[2].splitlines()
+        (line,) = (line for line in body if "& DP-FedAvg &" in line)
+        cells = dict(zip(cells_of(tex_head(path)), cells_of(line), strict=True))
+        assert cells[" Noise multiplier "].strip() == "4"
+        assert cells[" Uplink (MB) "].strip() == "$0.1$"
+
+
+def tex_head(path):
+    return path.read_text().split(r"\toprule")[1].split(r"\midrule")[0].strip()
+
+
+def test_a_noise_that_was_solved_for_stands_in_the_table(stopped):
+    summary = read(stopped).summary
+    solved = replace(summary, solved={"top_k": {"noise_multiplier": 1.2345}})
+    assert paper_table.noise_of(solved, "top_k") == "1.234"
+    solved = replace(summary, solved={"top_k": {"ldp.epsilon": 0.5}})
+    assert paper_table.noise_of(solved, "top_k") == "ldp.epsilon 0.5"  # no multiplier
+
+
+def test_the_columns_follow_the_views_that_runs_show(tmp_path):
+    record(tmp_path / "run", rounds=(5,), seeds=1, view="server_secagg")
+    of = [read(tmp_path / "run").summary]
+    assert paper_table.own_views(of) == ["server_secagg"]
+    assert set(paper_table.Columns.of(of).views) == {"third_party", "server", "server_secagg"}
+    assert paper_table.own_views([replace(of[0], settings={"views": "all"})]) == list(VIEWS)

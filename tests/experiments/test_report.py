@@ -15,9 +15,9 @@ from experiments.runs import read
 RESULTS = "The last state of each"
 
 
-def report(*folders):
+def report(*folders, options=("--best",)):
     output = folders[0].parent / "page.html"
-    assert main([*map(str, folders), "--output", str(output)]) == 0
+    assert main([*map(str, folders), "--output", str(output), *options]) == 0
     return tree(output)
 
 
@@ -44,6 +44,14 @@ def account(root, name):
         e for e in with_class(root, "account") if re.split("[;·]", text(e.find("h3")))[0] == name
     ]
     return found
+
+
+def test_the_best_is_shown_where_it_is_asked_for(several):
+    base, _ = several
+    for options in ((), ("--best",)):
+        head, row, *_ = tables(report(base / "a", options=options))[RESULTS]
+        assert len(row) == len(head)
+        assert ("best accuracy (%)" in head) == bool(options)
 
 
 def test_the_tables_have_the_numbers_of_the_files(several):

@@ -62,7 +62,7 @@ def test_the_table_fits_whatever_the_algorithms(folder, views, target):
         assert widest(narrow.partition("\n\n")[0]) > 60
         for name in names:
             assert label(name) in narrow
-        for column in ("best acc.", "final acc.", "MB up", "MB down", "rounds/s"):
+        for column in ("acc.", "rounds", "MB up", "MB down", "rounds/s"):
             assert column in wide.splitlines()[0]
             assert column in narrow  # if only among what is not shown
         assert ("noise" in narrow.splitlines()[0]) == (target is not None)
