@@ -1,8 +1,8 @@
 """python -m experiments.compare FOLDER [FOLDER ...] [--output FILE ... or DIR]: side by side, for the eye and a paper.
 
 Prints a Markdown table with a line per run and algorithm: accuracy, and the epsilons with their unit, view and
-adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. Runs are named by the settings in which they
-differ, by their folders where these are many.
+adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. Runs are named by --names, else by
+the settings in which they differ, by their folders where these are many.
 
 --output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
 folder gets all of them. The picture has a row of panels per metric (of the score, or anything under
@@ -22,10 +22,11 @@ from experiments.files import replacing, write_text
 from experiments.paper_figure import AXES, SUFFIXES, WIDTHS, columns, picture
 from experiments.paper_latex import latex
 from experiments.paper_table import SHOWN, Columns, Row, as_markdown, records, rows, write_csv
-from experiments.runs import RunFolder, read_all
+from experiments.runs import RunFolder, labelled, read_all
 from fedpriv.privacy import VIEWS
 
 TABLES = (".tex", ".csv", ".md")
+NAMES = "what to call the runs in tables and figures, one each (default: the settings in which they differ)"
 BEST = "also show the best of each metric over the evaluations, which is chosen on the test set"
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         choices=VIEWS,
         help=f"with an epsilon in the table (default: {' '.join(SHOWN)}, and the runs' own --view)",
     )
+    parser.add_argument("--names", nargs="+", metavar="LABEL", help=NAMES)
     parser.add_argument("--best", action="store_true", help=BEST)
     args = parser.parse_args(argv)
     paths = _paths(args.output or [])
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for option in ("metrics", "together", "width"):
         if getattr(args, option) and not drawn:
             raise ValueError(f"--{option}: there is no picture to draw in; give --output")
-    runs = evaluated(args.folders)
+    runs = labelled(evaluated(args.folders), args.names)
     found = rows(runs)
     write(runs, found, paths, args)
     print(as_markdown(found, args.views, args.best))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -104,6 +105,25 @@ def number(s: Spread) -> str:
 
 def percent(s: Spread) -> str:
     return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
+
+
+def field_name(field: str) -> str:
+    """A config's field for people: the budget of a run is ε, which the notes of a table explain."""
+    if field == "target_epsilon":
+        return "ε"
+    return field.replace("_", " ").replace(".", " ").replace("epsilon", "ε")
+
+
+def setting(field: str, value: Any) -> str:
+    """Of a config, for people."""
+    if field == "config":
+        return Path(value).stem
+    said = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        said = f"{value:g}"
+    elif value is None or isinstance(value, bool):
+        said = said.lower()
+    return f"{field_name(field)} = {said}"
 
 
 def epsilon(value: float | str) -> str:

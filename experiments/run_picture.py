@@ -31,12 +31,14 @@ def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []
         for i, (name, history) in enumerate(histories.items()):
+            if not history.evaluations:
+                continue
             values = [Spread.of(each) for each in history.metric(metric)]
             values = [percent(s) for s in values] if is_fraction(metric) else values
             drawn = look(i, i // len(COLOURS), len(values)) | {"label": NAMES.get(name, name)}
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
-            sent += list(history.uplink_mb.mean(1)[-1:])
+            sent.append(history.uplink_mb[-1].mean())
         by_round.set(xlabel="round", ylabel=f"test {titled(metric)}")
         scale(by_round, "x", log=False, whole=True)
         log = bool(sent) and far(sent, FAR_ENDS)

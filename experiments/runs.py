@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from experiments.formats import setting
 from experiments.plain import flat, typed
 from experiments.records import Begun, Environment, Line, Summary, so_far
 
@@ -29,6 +30,7 @@ class RunFolder:
       lines: metrics.jsonl by algorithm, in the order of training; by round, each round once.
       summary: None where there is no summary.json yet.
       remarks: what is torn or missing, in words.
+      label: what it is to be called in tables and figures; "": by what tells it from the others, see `names`.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class RunFolder:
     lines: dict[str, tuple[Line, ...]]
     summary: Summary | None
     remarks: tuple[str, ...] = ()
+    label: str = ""
 
     @property
     def config(self) -> str:
@@ -198,17 +201,33 @@ def _natural(path: Path) -> list[Any]:
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
+def labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[RunFolder]:
+    """The runs with these labels, one each; None: without.
+
+    Raises:
+      ValueError: there are more or fewer, or an empty one, or one twice.
+    """
+    if labels is None:
+        return list(runs)
+    if len(labels) != len(runs) or len({*labels, ""}) <= len(labels):
+        folders = ", ".join(run.path.name for run in runs)
+        raise ValueError(
+            f"--names: {' '.join(map(repr, labels))} for {folders}; give each run a name of its own, in this order"
+        )
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+
+
 def titles(runs: Sequence[RunFolder]) -> list[str]:
     """The settings in which the runs differ, one title per run."""
     return [", ".join(parts) for parts in _differences(runs)]
 
 
 def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
-    """One "field value" for each setting in which the runs differ, per run."""
+    """One "field = value" for each setting in which the runs differ, per run."""
     settings = [{"config": run.config} | _interesting(run) for run in runs]
     names = {name: None for of in settings for name in of}
     differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
-    return [[f"{n} {of[n]}" for n in differing if n in of] for of in settings]
+    return [[setting(n, of[n]) for n in differing if n in of] for of in settings]
 
 
 def _interesting(run: RunFolder) -> dict[str, Any]:
@@ -217,10 +236,13 @@ def _interesting(run: RunFolder) -> dict[str, Any]:
 
 
 def names(runs: Sequence[RunFolder]) -> list[str]:
-    """What tells each run from the others: a few settings; else its folder, with as many of those above as it takes."""
+    """Its label, or what tells it from the others: a few settings; else its folder, with those above as it takes."""
     said, parts = _differences(runs), [run.path.resolve().parts for run in runs]
     found = []
-    for differences, own in zip(said, parts, strict=True):
+    for run, differences, own in zip(runs, said, parts, strict=True):
+        if run.label:
+            found.append(run.label)
+            continue
         title = ", ".join(differences)
         short = len(differences) <= MOST_SETTINGS and len(title) <= LONGEST_NAME
         if title and short and said.count(differences) == 1:

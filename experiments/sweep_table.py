@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.formats import NAMES
+from experiments.formats import NAMES, field_name, setting
 from experiments.formats import markdown as table
 from experiments.paper_latex import latex
 from experiments.paper_table import (
@@ -43,8 +43,8 @@ def markdown(found: Sequence[tuple[Point, Summary]]) -> str:
     summaries = [summary for _, summary in found]
     shown = Columns.of(summaries, own_views(summaries))
     shown = shown._replace(noise=shown.noise and NOISE not in swept)
-    rows, said = [[*swept, *head(shown)]], dict.fromkeys(NOTES)
-    said |= dict.fromkeys(notes([Row(p.title, name, s) for p, s in found for name in s.rounds]))
+    rows, said = [[*map(field_name, swept), *head(shown)]], dict.fromkeys(NOTES)
+    said |= dict.fromkeys(notes([Row(_title(p), name, s) for p, s in found for name in s.rounds]))
     for point, summary in found:
         for name in algorithms(summary):
             rows.append([*point.values.values(), *_cells(summary, name, shown)])
@@ -68,6 +68,10 @@ def origins(found: Sequence[tuple[Point, Summary]]) -> list[str]:
                 f"the points were not trained with the same {name}: {said} of {len(codes)}"
             )
     return lines
+
+
+def _title(point: Point) -> str:
+    return ", ".join(setting(field, value) for field, value in point.values.items())
 
 
 def algorithms(summary: Summary) -> list[str]:
@@ -94,5 +98,5 @@ def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
 
 def paper(found: Sequence[tuple[Point, Summary]]) -> str:
     """The table in LaTeX; what diverged before its first evaluation is left out."""
-    rows = [Row(p.title, name, s) for p, s in found for name in s.rounds]
+    rows = [Row(_title(p), name, s) for p, s in found for name in s.rounds]
     return latex(rows, own_views(s for _, s in found))

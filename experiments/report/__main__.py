@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
+from experiments import compare
 from experiments.command_line import Parser, command
-from experiments.compare import BEST, for_paper
 from experiments.files import write_text
 from experiments.formats import NAMES
 from experiments.report import charts, tables
 from experiments.report.ledger import ledger
 from experiments.report.markup import Element, clean, element, listing, written
-from experiments.runs import RunFolder, names, read_all
+from experiments.runs import RunFolder, labelled, names, read_all
 
 
 @command
@@ -39,11 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help="also write the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi), into it",
     )
-    parser.add_argument("--best", action="store_true", help=BEST)
+    parser.add_argument("--names", nargs="+", metavar="LABEL", help=compare.NAMES)
+    parser.add_argument("--best", action="store_true", help=compare.BEST)
     args = parser.parse_args(argv)
-    runs, remarks = read_all(args.folders)
+    found, remarks = read_all(args.folders)
+    runs = labelled(found, args.names)
     if args.paper:
-        for_paper(runs, args.paper, args.best)
+        compare.for_paper(runs, args.paper, args.best)
     path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
     try:
         write_text(path, page(runs, remarks, args.best))

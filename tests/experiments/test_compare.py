@@ -13,8 +13,10 @@ from PIL import Image
 from reported import edit, record
 
 from experiments import compare, paper_figure, paper_table, show
+from experiments.formats import setting
+from experiments.paper_latex import escaped
 from experiments.report import __main__ as report
-from experiments.runs import names, read
+from experiments.runs import labelled, names, read
 from fedpriv.privacy import VIEWS
 
 
@@ -36,7 +38,7 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:4]]
     names = ["DP-SCAFFOLD", "DP-FedAvg"]
     assert [row[1] for row in rows] == names * 2
-    assert all(f"beta {beta}" in rows[i][0] for i, beta in enumerate(("0.0", "0.0", "5.0", "5.0")))
+    assert all(f"beta = {beta}" in rows[i][0] for i, beta in enumerate("0055"))
     assert ["(interrupted)" in row[0] for row in rows] == [False, False, True, True]
     accuracy = 100 * histories["dp_scaffold"].accuracy[-1]
     assert [row[2] for row in rows] == ["40"] * 2 + ["40 of 400"] * 2
@@ -63,7 +65,7 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
     (curves,) = together.values()
     labels = [one.look["label"] for one in curves]
     assert [label.partition(",")[0] for label in labels] == ["DP-SCAFFOLD", "DP-FedAvg"] * 2
-    assert "beta 5.0" in labels[2]
+    assert "beta = 5" in labels[2]
     looks = {(one.look["color"], str(one.look["linestyle"]), one.look["marker"]) for one in curves}
     assert len(looks) == 4
     axes = Figure().subplots()
@@ -91,6 +93,8 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
         ),
         (["--output", "p.nonsense"], "--output: cannot write"),
         (["--output", "config.json/x.tex"], "--output: cannot write"),
+        (["--names", "one"], "--names: 'one' for 0, 5; give each run a name of its own"),
+        (["--names", "one", "one"], "--names: 'one' 'one' for 0, 5; give each run a name"),
         (["--outptu", "p.png"], "unrecognized arguments"),
     ],
 )
@@ -129,7 +133,7 @@ def test_the_folder_of_a_sweep_is_all_its_points(tmp_path, capsys):
     (tmp_path / "sweep.json").write_text(json.dumps({"points": points}))
     assert compare.main([str(tmp_path)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| p ")]
-    assert [line.split()[2] for line in lines] == ["0.5"] * 4 + ["0.1"] * 4
+    assert [line.split()[3] for line in lines] == ["0.5"] * 4 + ["0.1"] * 4
 
 
 def cells_of(line):
@@ -218,7 +222,7 @@ def test_a_curve_is_named_by_few_settings_or_by_its_folder(tmp_path):
     many = {"p": 0.2, "clip_norm": 2.0, "noise_multiplier": 3.0, "clients": 50}
     record(tmp_path / "three", rounds=(5,), seeds=1, **many)
     pair = [read(tmp_path / name) for name in ("one", "two")]
-    assert [name.split()[0] for name in names(pair)] == ["p", "p"]
+    assert names(pair)[1] == "p = 0.3"
     assert names([*pair, read(tmp_path / "three")]) == ["one", "two", "three"]
 
 
@@ -300,3 +304,32 @@ def test_the_columns_follow_the_views_that_runs_show(tmp_path):
     assert paper_table.own_views(of) == ["server_secagg"]
     assert set(paper_table.Columns.of(of).views) == {"third_party", "server", "server_secagg"}
     assert paper_table.own_views([replace(of[0], settings={"views": "all"})]) == list(VIEWS)
+
+
+def test_runs_are_called_as_asked(recorded, tmp_path, capsys):
+    """In the table and in the figure, whatever they differ in."""
+    folders, _ = recorded
+    labels = ["ours, $q$", "baseline"]
+    paths = [str(tmp_path / name) for name in ("t.tex", "p.svg")]
+    assert compare.main([*folders, "--names", *labels, "--output", *paths]) == 0
+    printed = capsys.readouterr().out.splitlines()[2:6]
+    assert [row.split(" | ")[0][2:] for row in printed] == [labels[0]] * 2 + [
+        f"{labels[1]} (interrupted)"
+    ] * 2
+    assert r"ours, \$q\$" in Path(paths[0]).read_text()
+    named = labelled([read(Path(folder)) for folder in folders], labels)
+    assert list(paper_figure.columns(named, False)) == labels
+    page = tmp_path / "r.html"
+    assert report.main([*folders, "--names", *labels, "--output", str(page)]) == 0
+    assert "DP-SCAFFOLD · baseline" in page.read_text()
+
+
+def test_settings_are_named_for_people(tmp_path):
+    for target in (1.0, 4.5):
+        record(tmp_path / f"{target}", rounds=(5,), seeds=1, target_epsilon=target)
+    assert names([read(tmp_path / "1.0"), read(tmp_path / "4.5")]) == ["ε = 1", "ε = 4.5"]
+    assert setting("noise_multiplier", 0.1 + 0.2) == "noise multiplier = 0.30000000000000004"
+    assert setting("local.learning_rate", [1, 2]) == "local learning rate = 1 2"
+    assert setting("flag", False) == "flag = false"
+    assert setting("seeds", 1) == "seeds = 1"
+    assert escaped("ε = 4") == r"$\varepsilon$ = 4"

@@ -146,7 +146,7 @@ def test_epsilons_of_different_meaning_are_not_drawn_together(several):
 
 def test_runs_are_named_by_what_they_differ_in(alike):
     found = tables(alike)
-    names = ["p 0.1, noise_multiplier 4.0", "p 0.05, noise_multiplier 2.0"]
+    names = ["p = 0.1, noise multiplier = 4", "p = 0.05, noise multiplier = 2"]
     assert [row[0] for row in found["Runs"][1:]] == names
     assert f"Fed-SMP top_k · {names[0]}" in text(with_class(alike, "legend")[0])
     (rows,) = [rows for caption, rows in found.items() if "in which the runs differ" in caption]

@@ -90,7 +90,7 @@ def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(tmp_path):
     (tmp_path / "sweep.json").write_text(json.dumps({"points": wanted}))
     assert main([str(tmp_path)]) == 0
     root = tree(tmp_path / "report.html")
-    assert [row[0] for row in tables(root)["Runs"][1:]] == ["p 0.2", "p 0.1", "p 0.01"]
+    assert [row[0] for row in tables(root)["Runs"][1:]] == ["p = 0.2", "p = 0.1", "p = 0.01"]
     assert "1 of 4 points of the sweep are not begun" in text(root)
     (tmp_path / "sweep.json").unlink()
     runs, remarks = read_all([tmp_path])

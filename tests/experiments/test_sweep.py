@@ -119,7 +119,7 @@ def test_one_compilation_for_each_algorithm_and_a_table(finished):
     assert "trainings whose result is another point's: 3" in text
     lines = text.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:14]]
-    assert rows[0][:3] == ["noise_multiplier", "local.learning_rate", "algorithm"]
+    assert rows[0][:3] == ["noise multiplier", "local learning rate", "algorithm"]
     expected = [[n, r, a] for n in NOISES for r in RATES for a in ("FedAvg", "DP-FedAvg")]
     assert [row[:3] for row in rows[2:]] == expected
     for row in rows[2:]:

@@ -46,7 +46,7 @@ def test_where_the_bound_says_nothing():
     found = rows(folder([0.1, 0.2], [7, 7]), folder([0.6], [10], exchanges=10))
     assert found[0][2:] == ["not in 4", "more than 96", "-"]
     assert found[1][2:] == ["2", "66", "-"]
-    assert found[0][0] == "exchanges 0"
+    assert found[0][0] == "exchanges = 0"
     assert rows(folder([0.6], [5], most_exchanges=9))[0][4].endswith("(K_t cut)")
 
 
