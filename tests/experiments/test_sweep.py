@@ -152,7 +152,7 @@ def test_the_table_is_there_for_machines_too(finished):
 def test_compare_reads_the_folders(finished, capsys):
     folders = [str(finished / point(noise, RATES[0])) for noise in NOISES]
     assert compare.main(folders) == 0
-    assert "noise_multiplier 0.5 | FedAvg" in capsys.readouterr().out
+    assert "noise multiplier = 0.5 | FedAvg" in capsys.readouterr().out
 
 
 def test_a_finished_sweep_is_not_trained_again(finished, capsys, monkeypatch):

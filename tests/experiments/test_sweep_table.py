@@ -1,0 +1,31 @@
+"""The table that a sweep ends with, of recorded points."""
+
+import pytest
+from reported import edit, record
+
+from experiments import runs, sweep_table
+from experiments.sweep_grid import Point
+from fedpriv import privacy
+
+
+@pytest.mark.parametrize("views", ["one", "all"])
+def test_a_swept_budget_shows_the_noise_it_took_the_traffic_and_the_views_asked_for(
+    views, tmp_path
+):
+    noises, found = {"1": 3.25, "4": 1.125}, []
+    for target, noise in noises.items():
+        folder = tmp_path / target
+        record(folder, rounds=(5,), seeds=1, target_epsilon=float(target), views=views)
+        edit(folder / "summary.json", solved={"top_k": {"noise_multiplier": noise}})
+        of = Point({"target_epsilon": target}, None, target)
+        found.append((of, runs.read(folder).summary))
+    lines = [line.split("|")[1:-1] for line in sweep_table.markdown(found).splitlines()[:10]]
+    head, _, *rows = [[cell.strip() for cell in line] for line in lines]
+    assert head[0] == "ε"
+    top_k = [dict(zip(head, row, strict=True)) for row in rows if "Fed-SMP top_k" in row]
+    assert [row["noise multiplier"] for row in top_k] == ["3.25", "1.125"]
+    assert [float(row["MB up"]) for row in top_k] == pytest.approx([0.005, 0.005])
+    shown = [name.partition(", ")[2] for name in head if name.startswith("certified")]
+    every = [view.replace("_", " ") for view in privacy.VIEWS]
+    assert shown == (every if views == "all" else ["third party"])
+    assert ("server" in sweep_table.paper(found)) == (views == "all")
