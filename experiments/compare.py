@@ -6,7 +6,8 @@ the settings in which they differ, by their folders where these are many.
 
 --output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
 folder gets all of them. The picture has a row of panels per metric (of the score, or anything under
-"diagnostics_not_private") and a column per run, or one for all with --together. Exit code 2: something given was wrong.
+"diagnostics_not_private") and a column per run, or one for all with --together; where the runs differ in their budget
+alone, their ends against epsilon in one panel. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 
 from experiments.command_line import Parser, command
 from experiments.files import replacing, write_text
-from experiments.paper_figure import AXES, SUFFIXES, WIDTHS, columns, picture
+from experiments.paper_figure import SUFFIXES, WIDTHS, columns, picture
 from experiments.paper_latex import latex
 from experiments.paper_table import SHOWN, Columns, Row, as_markdown, records, rows, write_csv
 from experiments.runs import RunFolder, labelled, read_all
+from experiments.swept_budget import over_budget
 from fedpriv.privacy import VIEWS
 
 TABLES = (".tex", ".csv", ".md")
@@ -42,6 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--metrics", nargs="+", metavar="NAME", help="to draw (default: the runs' own)"
     )
+    parser.add_argument(
+        "--by",
+        choices=("round", "uplink", "epsilon"),
+        help="to draw by (default: epsilon where the runs differ in their budget alone, else round)",
+    )
     parser.add_argument("--together", action="store_true", help="one column for all folders")
     parser.add_argument("--width", choices=WIDTHS, help="of the picture: 3.3 or 6.8 inches")
     parser.add_argument(
@@ -55,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     paths = _paths(args.output or [])
     drawn = [path for path in paths if path.suffix in SUFFIXES]
-    for option in ("metrics", "together", "width"):
+    for option in ("metrics", "by", "together", "width"):
         if getattr(args, option) and not drawn:
             raise ValueError(f"--{option}: there is no picture to draw in; give --output")
     runs = labelled(evaluated(args.folders), args.names)
@@ -91,9 +98,25 @@ def write(
 ) -> None:
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
         shown = args.metrics or Columns.of([r.summary for r in found]).metrics
-        picture(columns(runs, args.together), shown, drawn, args.width)
+        by = args.by or ("epsilon" if over_budget(runs) else "round")
+        draw(runs, shown, drawn, by, args.together, args.width)
     for path in paths:
         write_table(path, found, args.views, args.best)
+
+
+def draw(
+    runs: Sequence[RunFolder],
+    metrics: Sequence[str],
+    paths: Sequence[Path],
+    by: str,
+    together: bool,
+    width: str | None = None,
+) -> None:
+    """Curves of the runs; by epsilon, of runs that differ in their budget alone, one curve through their ends."""
+    merged = over_budget(runs) if by == "epsilon" else []
+    if merged:
+        runs, by, together = merged, "budget", True
+    picture(columns(runs, together), metrics, paths, width, by)
 
 
 def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> None:
@@ -116,9 +139,9 @@ def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> No
         for r in found
     )
     metrics = Columns.of([r.summary for r in found]).metrics
-    for x in AXES if private else [x for x in AXES if x != "epsilon"]:
+    for x in ("round", "uplink", *["epsilon"][:private]):
         paths = [folder / f"by_{x}{kind}" for kind in (".pdf", ".png")]
-        picture(columns(runs, len(runs) > 3), metrics, paths, x=x)
+        draw(runs, metrics, paths, x, len(runs) > 3)
 
 
 def _folder(path: Path, option: str) -> None:

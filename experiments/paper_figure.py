@@ -83,6 +83,7 @@ AXES = {
     "round": Axis(lambda line: line.round, lambda curves: "round"),
     "uplink": Axis(lambda line: line.uplink_mb_per_client, lambda curves: "uplink per client (MB)"),
     "epsilon": Axis(lambda line: line.privacy.certified.epsilon, _meaning),
+    "budget": Axis(lambda line: line.privacy.certified.epsilon, _meaning),  # of `over_budget`
 }
 
 
@@ -182,12 +183,21 @@ def picture(
             row[0].set_ylabel(titled(metric))
         for axes, title in zip(panels[0], columns, strict=True):
             axes.set_title(textwrap.fill(title, max(10, int(15 * of_one))))
+        if x == "budget":
+            _ticks_at_budgets(panels[-1], columns)
         for axes in panels[-1]:
             axes.set_xlabel(AXES[x].label([one for curves in columns.values() for one in curves]))
         runs = [one.run for curves in columns.values() for one in curves]
         figure.suptitle(", ".join(dict.fromkeys(Path(run.config).stem for run in runs)))
         below(figure, {line.get_label(): line for axes in panels.flat for line in axes.lines})
         save(figure, paths)
+
+
+def _ticks_at_budgets(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:
+    for axes, curves in zip(panels, columns.values(), strict=True):
+        ends = [x.privacy.certified.epsilon for c in curves for x in c.run.lines[c.algorithm]]
+        finite = [epsilon for epsilon in ends if math.isfinite(epsilon)]
+        scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
 
 
 def below(figure: Figure, handles: Mapping[str, Any]) -> None:
@@ -236,6 +246,20 @@ def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if is_fraction(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)
+    if x == "budget" and found and not points:
+        _level(axes, one, metric)
+
+
+def _level(axes: Any, one: Curve, metric: str) -> None:
+    """A line across the panel, for what has no epsilon."""
+    ends = [line.metric(metric) for line in one.run.lines[one.algorithm]]
+    means = [s.mean for s in ends if s and math.isfinite(s.mean)]
+    if means:
+        factor = 100 if is_fraction(metric) else 1
+        look = one.look | {"marker": "", "linestyle": ":"}
+        look["label"] = f"{look['label']} (not private)"
+        del look["markevery"]
+        axes.axhline(factor * float(np.mean(means)), **look)
 
 
 def titled(metric: str) -> str:

@@ -61,14 +61,11 @@ class Columns(NamedTuple):
         return [(which, m) for m in self.metrics for which in ("final", *["best"][: self.best])]
 
 
-def own_views(summaries: Iterable[Summary]) -> list[str]:
+def own_views(summaries: Sequence[Summary]) -> list[str]:
     """The views that the runs' own tables show."""
-    found = {
-        view
-        for s in summaries
-        for view in (VIEWS if s.settings.get("views") == "all" else [s.settings.get("view")])
-    }
-    return [view for view in VIEWS if view in found]
+    found = [s.settings.get("view") for s in summaries if s.settings.get("views") != "all"]
+    every = len(found) < len(summaries)
+    return [view for view in VIEWS if every or view in found]
 
 
 def _noise(summary: Summary, name: str) -> dict[str, float]:
@@ -144,7 +141,7 @@ def notes(found: Sequence[Row]) -> list[str]:
             "selected on the test set and optimistic; their epsilon is of all N rounds planned, as the models chose "
             "when to stop"
         )
-        if any(r.summary.settings.get("seeds", 1) > 1 for r in stopped):
+        if any(_seeds(r) > 1 for r in stopped):
             said.append("the seeds of a row stopped together, which no epsilon here covers")
     for r in found:
         done, planned = r.summary.rounds[r.algorithm], r.summary.rounds_planned.get(r.algorithm)
@@ -152,6 +149,10 @@ def notes(found: Sequence[Row]) -> list[str]:
             of = counted(done, r.summary.privacy[r.algorithm].rounds)
             said.append(f"{label(r.algorithm)}, {r.title}: not trained to the end; its {of}")
     return [*said, *dict.fromkeys(note for r in found for note in r.summary.privacy_notes)]
+
+
+def _seeds(r: Row) -> int:
+    return len(r.summary.final[r.algorithm][r.summary.metric].per_seed)
 
 
 def _claimed(privacy: Report) -> str:

@@ -224,13 +224,14 @@ def titles(runs: Sequence[RunFolder]) -> list[str]:
 
 def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
     """One "field = value" for each setting in which the runs differ, per run."""
-    settings = [{"config": run.config} | _interesting(run) for run in runs]
+    settings = [{"config": run.config} | interesting(run) for run in runs]
     names = {name: None for of in settings for name in of}
     differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
     return [[setting(n, of[n]) for n in differing if n in of] for of in settings]
 
 
-def _interesting(run: RunFolder) -> dict[str, Any]:
+def interesting(run: RunFolder) -> dict[str, Any]:
+    """The settings on which results depend, flat."""
     fields = flat(run.settings)
     return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
 

@@ -99,4 +99,4 @@ def records(found: Sequence[tuple[Point, Summary]]) -> list[dict[str, Any]]:
 def paper(found: Sequence[tuple[Point, Summary]]) -> str:
     """The table in LaTeX; what diverged before its first evaluation is left out."""
     rows = [Row(_title(p), name, s) for p, s in found for name in s.rounds]
-    return latex(rows, own_views(s for _, s in found))
+    return latex(rows, own_views([s for _, s in found]))

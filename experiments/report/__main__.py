@@ -23,6 +23,7 @@ from experiments.report import charts, tables
 from experiments.report.ledger import ledger
 from experiments.report.markup import Element, clean, element, listing, written
 from experiments.runs import RunFolder, labelled, names, read_all
+from experiments.swept_budget import over_budget
 
 
 @command
@@ -67,18 +68,26 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
     named = names(runs)
     found = tables.results(runs, named)
     drawn = charts.series(found)
+    ends = charts.series(_ends(runs), "b")
     configs = ", ".join(dict.fromkeys(Path(run.config).stem for run in runs))
     template = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=html.escape(clean(f"fedpriv: {configs}")),
-        hiding=charts.hiding(drawn),
+        hiding=charts.hiding([*drawn, *ends]),
         summary=written(_summary(runs, found, configs), _remarks(runs, named, remarks)),
-        curves=written(*_curves(drawn)),
+        curves=written(*_curves(drawn, ends)),
         results=written(*tables.results_table(found, best), tables.numbers(found)),
         ledger=written(*ledger(found)),
         settings=written(*tables.settings(runs, named)),
         provenance=written(*tables.provenance(runs, named)),
     )
+
+
+def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
+    """Of runs that differ in their budget alone, the ends."""
+    merged = over_budget(runs)
+    found = tables.results(merged, names(merged))
+    return [result._replace(label=f"{result.label}, by budget") for result in found]
 
 
 def _summary(runs: Sequence[RunFolder], found: Sequence[tables.Result], configs: str) -> Element:
@@ -114,7 +123,7 @@ def _remarks(
     return listing(said, "warn")
 
 
-def _curves(drawn: Sequence[charts.Series]) -> list[Element]:
+def _curves(drawn: Sequence[charts.Series], ends: Sequence[charts.Series]) -> list[Element]:
     if not drawn:
         return [element("p", "Nothing was evaluated yet.")]
     alone = [s.result.label for s in drawn if s.result.lines[0].seeds == 1]
@@ -124,7 +133,11 @@ def _curves(drawn: Sequence[charts.Series]) -> list[Element]:
         said += " Bands: mean ± one standard deviation (n - 1) over the seeds."
     if alone:
         said += f" No band, as there is a single seed: {'; '.join(alone)}."
-    return [element("p", said), charts.legend(drawn, bands), *charts.pictures(drawn)]
+    return [
+        element("p", said),
+        charts.legend([*drawn, *ends], bands),
+        *charts.pictures(drawn, ends),
+    ]
 
 
 if __name__ == "__main__":

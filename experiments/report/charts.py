@@ -61,7 +61,7 @@ class Chart(NamedTuple):
     caption: Sequence[str] = ()
 
 
-def series(found: Sequence[Result]) -> list[Series]:
+def series(found: Sequence[Result], key: str = "s") -> list[Series]:
     """Those that were evaluated: an algorithm keeps its colour and a run its dashes, where there are enough of both."""
     drawn = [result for result in found if result.lines]
     algorithms = list(dict.fromkeys(result.algorithm for result in drawn))
@@ -72,7 +72,7 @@ def series(found: Sequence[Result]) -> list[Series]:
         colour, dash = number % len(COLOURS), number // len(COLOURS) % len(DASHES)
         if crossed:
             colour, dash = algorithms.index(result.algorithm), runs.index(result.run.path)
-        made.append(Series(result, f"s{number}", colour, dash))
+        made.append(Series(result, f"{key}{number}", colour, dash))
     return made
 
 
@@ -108,11 +108,17 @@ def _sample(s: Series) -> Element:
     return element("span", drawn, marker, class_=f"sample c{s.colour}", aria_hidden="true")
 
 
-def pictures(drawn: Sequence[Series]) -> list[Element]:
-    """Rows of figures: metrics by round, uplink and epsilon; everything else that was recorded by round."""
+def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[Element]:
+    """Rows of figures: metrics by round, uplink and epsilon; everything else that was recorded by round.
+
+    Args:
+      budgets: of the ends of runs against their budget, which are then drawn by epsilon instead.
+    """
     metrics = measured([s.result for s in drawn])
+    ends = budgets or drawn
+    said = ["Each point is the end of a run with that budget."] if budgets else []
     rows = [
-        [_by_round(drawn, measure), _by_uplink(drawn, measure), *_by_epsilon(drawn, measure)]
+        [_by_round(drawn, measure), _by_uplink(drawn, measure), *_by_epsilon(ends, measure, said)]
         for measure in metrics
     ]
     lines = [line for s in drawn for line in s.result.lines]
@@ -137,28 +143,33 @@ def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
     return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
 
 
-def _by_epsilon(drawn: Sequence[Series], measure: str) -> Iterator[Chart]:
+def _by_epsilon(
+    drawn: Sequence[Series], measure: str, caption: Sequence[str] = ()
+) -> Iterator[Chart]:
     """One picture for each meaning that an epsilon has: numbers of different meaning do not compare."""
     meanings: dict[str, list[Series]] = {}
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for s in drawn:
         certified = [line.privacy.certified for line in s.result.lines]
         last = certified[-1]
+        view = last.view.replace("_", " ")
         if any(math.isfinite(c.epsilon) for c in certified):
             adjacency = last.relation.replace("_", "-")
-            meaning = f"{last.unit} level, {adjacency}, delta {last.delta:.3g}, {last.basis}"
+            meaning = (
+                f"{view}\n{last.unit} level, {adjacency}, delta {last.delta:.3g}, {last.basis}"
+            )
             meanings.setdefault(meaning, []).append(s)
         else:
             why = "; ".join(last.assumptions) or "no finite bound"
-            reasons.setdefault(why, []).append(s.result.label)
+            reasons.setdefault((view, why), []).append(s.result.label)
     without = [
-        f"No curve by epsilon, as the certified one (third party) is infinite: {'; '.join(names)} ({why})."
-        for why, names in reasons.items()
+        f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."
+        for (view, why), names in reasons.items()
     ]
     title = f"Test {named(measure)} by certified epsilon"
     for number, (meaning, having) in enumerate(meanings.items(), 1):
-        label = f"certified epsilon, third party\n{meaning}"
-        said = without if number == len(meanings) else ()
+        label = f"certified epsilon, {meaning}"
+        said = [*caption, *(without if number == len(meanings) else ())]
         yield Chart(title, measure, having, lambda x: x.privacy.certified.epsilon, label, said)
     if without and not meanings:
         yield Chart(title, measure, (), lambda x: x.round, "", without)

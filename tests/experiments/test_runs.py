@@ -164,7 +164,7 @@ def changed(tree, path, value):
 @pytest.mark.parametrize("name", [runs.CONFIG, runs.METRICS, runs.SUMMARY])
 def test_whatever_a_field_holds_there_is_a_page_or_one_line(name, copied, monkeypatch):
     """Every field in turn replaced by something else; the pictures, which are slow, are of numbers alone."""
-    monkeypatch.setattr(charts, "pictures", lambda drawn: [])
+    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     monkeypatch.setattr(tables, "command", lambda run: None)
     path = copied / name
     held = json.loads(

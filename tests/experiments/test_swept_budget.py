@@ -1,0 +1,69 @@
+"""Runs that differ in their budget alone: their ends against epsilon, in one panel."""
+
+import numpy as np
+import pytest
+from reported import edit, record, tables, tree, with_class
+
+from experiments import compare, paper_figure
+from experiments.report import __main__ as report
+from experiments.runs import read
+from experiments.swept_budget import over_budget
+
+TARGETS = (4.0, 1.0, 2.0)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Folders of three budgets; the noise, and with it the epsilons, follow them, and FedAvg is one training."""
+    base = tmp_path_factory.mktemp("budgets")
+    for target in TARGETS:
+        given = {"target_epsilon": target, "algorithms": ("fed_avg", "top_k")}
+        record(base / f"{target}", rounds=(5, 10), seeds=2, seed=int(target), **given)
+        path = base / f"{target}" / "summary.json"
+        privacy = read(path.parent).summary.privacy
+        of = privacy["top_k"].certified["third_party"]
+        certified = {"third_party": vars(of) | {"epsilon": target}}
+        held = {"rounds": 10, "claimed": None, "certified": certified}
+        infinite = vars(privacy["fed_avg"].certified["third_party"]) | {"epsilon": "inf"}
+        without = held | {"certified": {"third_party": infinite}}
+        edit(path, privacy={"fed_avg": without, "top_k": held})
+    return [base / f"{target}" for target in TARGETS]
+
+
+def test_one_curve_through_the_ends(swept, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(paper_figure, "save", lambda figure, paths: drawn.update(figure=figure))
+    runs = compare.evaluated(swept)
+    compare.draw(runs, ["accuracy"], [], "epsilon", False)
+    (axes,) = drawn["figure"].axes
+    level, curve = sorted(axes.lines, key=lambda line: "Fed-SMP" in line.get_label())
+    ends = {t: run.summary.final for t, run in zip(TARGETS, runs, strict=True)}
+    expected = [(t, 100 * ends[t]["top_k"]["accuracy"].mean) for t in sorted(TARGETS)]
+    np.testing.assert_allclose(curve.get_xydata(), expected)
+    assert level.get_label() == "FedAvg (not private)"
+    mean = np.mean([100 * end["fed_avg"]["accuracy"].mean for end in ends.values()])
+    np.testing.assert_allclose(level.get_ydata(), mean)
+    assert "third party" in axes.get_xlabel()
+
+
+def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
+    record(tmp_path / "other", rounds=(5,), seeds=1, p=0.3)
+    runs = [read(path) for path in (*swept, tmp_path / "other")]
+    assert len(over_budget(runs[:3])) == 1
+    assert over_budget(runs) == over_budget(runs[:1]) == []
+
+
+def test_compare_and_report_draw_it(swept, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(compare, "picture", lambda *a: asked.append(a[-1]))
+    folders = [str(path) for path in swept]
+    assert compare.main([*folders, "--output", str(tmp_path / "p.pdf")]) == 0
+    assert compare.main([*folders, "--by", "uplink", "--output", str(tmp_path / "p.pdf")]) == 0
+    page = tmp_path / "r.html"
+    assert report.main([*folders, "--paper", str(tmp_path / "d"), "--output", str(page)]) == 0
+    assert asked == ["budget", "uplink", "round", "uplink", "budget"]
+    root = tree(page)
+    assert "Fed-SMP top_k, by budget" in page.read_text()
+    points = [e for e in with_class(root, "series") if "b1" in e.get("class").split()]
+    assert len(points) == 2  # accuracy and loss, by epsilon alone
+    assert len(tables(root)["Runs"]) == 4
