@@ -76,7 +76,7 @@ def _meaning(curves: Sequence[Curve]) -> str:
         for c in found
         if math.isfinite(c.epsilon)
     )
-    return textwrap.fill(f"certified epsilon ({'; '.join(said)})", 60)
+    return f"certified epsilon ({'; '.join(said)})"
 
 
 AXES = {
@@ -186,7 +186,8 @@ def picture(
         if x == "budget":
             _ticks_at_budgets(panels[-1], columns)
         for axes in panels[-1]:
-            axes.set_xlabel(AXES[x].label([one for curves in columns.values() for one in curves]))
+            label = AXES[x].label([one for curves in columns.values() for one in curves])
+            axes.set_xlabel(textwrap.fill(label, max(10, int(13 * of_one)), break_on_hyphens=False))
         runs = [one.run for curves in columns.values() for one in curves]
         figure.suptitle(", ".join(dict.fromkeys(Path(run.config).stem for run in runs)))
         below(figure, {line.get_label(): line for axes in panels.flat for line in axes.lines})

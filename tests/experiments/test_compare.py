@@ -1,6 +1,7 @@
 """Runs side by side: the table, the picture, wrong input."""
 
 import csv
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -194,7 +195,7 @@ def test_csv_has_the_numbers_of_the_summary(tmp_path):
 
 
 def test_pictures_are_fit_for_print(recorded, tmp_path):
-    """300 dots per inch; TrueType fonts; the legend beside no curve."""
+    """300 dots per inch; TrueType fonts; the legend beside no curve; no label cut off or over another."""
     folders, _ = recorded
     paths = [str(tmp_path / name) for name in ("p.png", "p.pdf")]
     assert compare.main([*folders, "--together", "--output", *paths]) == 0
@@ -208,9 +209,15 @@ def test_pictures_are_fit_for_print(recorded, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper_figure, "save", lambda figure, paths: drawn.update(figure=figure))
         runs = compare.evaluated([Path(folder) for folder in folders])
-        paper_figure.picture(paper_figure.columns(runs, True), ["accuracy"], [])
+        paper_figure.picture(paper_figure.columns(runs, False), ["accuracy"], [], x="epsilon")
+        apart = drawn["figure"]
+        paper_figure.picture(paper_figure.columns(runs, True), ["accuracy"], [], x="epsilon")
     figure = drawn["figure"]
-    figure.canvas.draw()
+    for one in (apart, figure):
+        one.canvas.draw()
+        extents = [axes.xaxis.label.get_window_extent() for axes in one.axes]
+        assert all(box.x0 >= 0 and box.x1 <= one.bbox.width for box in extents)
+        assert not any(a.overlaps(b) for a, b in itertools.pairwise(extents))
     (legend,) = figure.legends
     boxes = [axes.get_window_extent() for axes in figure.axes]
     assert not any(legend.get_window_extent().overlaps(box) for box in boxes)

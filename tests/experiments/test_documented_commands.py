@@ -153,7 +153,12 @@ def tiny(monkeypatch):
 
 def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[str]:
     """The command on what is there, with options that make it small after its own."""
-    there = {"DIR": data_dir, "CONFIG": "quickstart", "runs/noise": trained}
+    there = {
+        "DIR": data_dir,
+        "CONFIG": "quickstart",
+        "runs/noise": trained,
+        "runs/budgets": trained,
+    }
     there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
     there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")
     there |= dict.fromkeys(["femnist_10", "femnist_100"], trained / "B")
