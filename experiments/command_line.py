@@ -66,7 +66,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
             print(f"error: {said}", file=sys.stderr)
             return code
         except KeyboardInterrupt:
-            print("error: interrupted", file=sys.stderr)
+            print("interrupted", file=sys.stderr)
             return ending.INTERRUPTED
         finally:
             _whole.reset(asked)

@@ -86,7 +86,7 @@ def _listen(pipe: int) -> None:
         _tell("stopping when what is computed now is done; ask again to stop at once")
     while os.read(pipe, 1)[0] not in ASKED:
         pass
-    _tell(f"error: interrupted{_answer.again and '; '}{_answer.again}")
+    _tell(f"interrupted{_answer.again and '; '}{_answer.again}")
     os._exit(INTERRUPTED)
 
 
@@ -173,7 +173,7 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
     if isinstance(error, BrokenPipeError):
         _leave("", PIPE_CLOSED)
     if said := outside(error):
-        _leave(said, 1)
+        _leave(f"error: {said}", 1)
     sys.__excepthook__(kind, error, trace)
 
 
@@ -184,13 +184,13 @@ def _flush() -> None:
     except BrokenPipeError:
         _leave("", PIPE_CLOSED)
     except OSError as error:
-        _leave(f"standard output: {outside(error)}", 1)
+        _leave(f"error: standard output: {outside(error)}", 1)
 
 
 def _leave(said: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # a handler may interrupt a print
         if said:
-            print(f"error: {said}", file=sys.stderr)
+            print(said, file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         _empty(stream)
     os._exit(code)

@@ -136,7 +136,7 @@ def run(
         with kept, checked():
             return train(job)
     if joined.first:
-        print(f"error: {said}", file=sys.stderr)
+        print(said if code == 130 else f"error: {said}", file=sys.stderr)
     return code
 
 

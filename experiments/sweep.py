@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _interrupted(folder: Path | None) -> int:
     hint = f"; {_goes_on(folder)}" if folder else ""
-    print(f"error: interrupted{hint}", file=sys.stderr)
+    print(f"interrupted{hint}", file=sys.stderr)
     return 130
 
 

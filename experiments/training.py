@@ -121,7 +121,8 @@ def _finish(
     for line in _unseen(job, histories) if code else ():
         print(line, file=sys.stderr)
     if problems:
-        print(f"error: {'; '.join(problems)}", file=sys.stderr)
+        said = "; ".join(problems)
+        print(said if said == "interrupted" else f"error: {said}", file=sys.stderr)
     if problems and not status.startswith("diverged"):
         print(job.goes_on, file=sys.stderr)
     print(f"run folder: {recorder.folder}")

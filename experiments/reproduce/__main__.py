@@ -156,7 +156,7 @@ def _on_this_machine(cost: Cost) -> str:
 
 
 def _interrupted() -> int:
-    print("error: interrupted; the same command goes on", file=sys.stderr)
+    print("interrupted; the same command goes on", file=sys.stderr)
     return 130
 
 

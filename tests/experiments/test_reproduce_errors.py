@@ -48,7 +48,7 @@ def test_interrupted_while_data_is_read(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "build", interrupting)
     assert launch("table1", output=tmp_path) == 130
     shown, said = capsys.readouterr()
-    assert said.splitlines()[-1] == "error: interrupted; the same command goes on"
+    assert said.splitlines()[-1] == "interrupted; the same command goes on"
     assert shown == ""
     assert "Trained so far: 0 of 2" in (tmp_path / "tiny" / "table1" / "table.md").read_text()
 

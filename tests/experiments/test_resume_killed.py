@@ -111,7 +111,8 @@ def test_asked_to_stop_it_takes_a_checkpoint(asked, tmp_path, cached, long_run):
         process.send_signal(asked)
         [done] = ended([process])
     assert done.code == 130, done
-    assert "error: interrupted" in done.err
+    assert "\ninterrupted\n" in done.err
+    assert "error:" not in done.err
     assert f"python -m experiments.run --resume {folder} goes on" in done.err
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
     recorded = count(folder)

@@ -167,3 +167,11 @@ def test_no_epsilon_where_nothing_is_claimed(monkeypatch):
     said = trained(monkeypatch, io.StringIO(), "fed_avg", nothing)
     assert "eps" not in said
     assert "FedAvg 60/60 accuracy 75.0 % not private" in said
+
+
+def test_one_seed_has_no_deviation(tmp_path):
+    for seeds, said in ((1, "on the test set, one seed;"), (2, "standard deviation over 2 seeds;")):
+        reported.record(tmp_path / f"{seeds}", rounds=(5,), seeds=seeds)
+        shown = " ".join(table(read(tmp_path / f"{seeds}")).split())
+        assert said in shown
+        assert ("±" in shown) == (seeds > 1)

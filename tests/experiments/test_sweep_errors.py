@@ -117,7 +117,7 @@ def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, cap
     assert sweep.main(["quickstart", "--grid", "p=0.1,0.2"]) == 130
     *before, last = capsys.readouterr().err.splitlines()
     folder = last.partition("--output ")[2].partition(" ")[0]
-    assert last == f"error: interrupted; the same command with --output {folder} goes on"
+    assert last == f"interrupted; the same command with --output {folder} goes on"
     assert Path(folder).match("runs/sweep-quickstart-*")
     if when == "announce":
         assert before == [f"sweep folder: {folder}"]
