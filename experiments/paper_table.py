@@ -135,14 +135,15 @@ def notes(found: Sequence[Row]) -> list[str]:
     said: list[str] = []
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
     if stopped:
+        who = dict.fromkeys(label(r.algorithm) for r in stopped)
         whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
         said.append(
-            f'rows "n of N" rounds: stopped early, by the test set ({"; ".join(whys)}), so that their metrics are '
-            "selected on the test set and optimistic; their epsilon is of all N rounds planned, as the models chose "
-            "when to stop"
+            f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so that '
+            "the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as the models "
+            "chose when to stop"
         )
         if any(_seeds(r) > 1 for r in stopped):
-            said.append("the seeds of a row stopped together, which no epsilon here covers")
+            said.append("the seeds stopped together, which no epsilon here covers")
     for r in found:
         done, planned = r.summary.rounds[r.algorithm], r.summary.rounds_planned.get(r.algorithm)
         if planned and done < planned and r.algorithm not in r.summary.stopped:

@@ -31,7 +31,7 @@ def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []
         for i, (name, history) in enumerate(histories.items()):
-            if not history.evaluations:
+            if not history.evaluations:  # it diverged before the first
                 continue
             values = [Spread.of(each) for each in history.metric(metric)]
             values = [percent(s) for s in values] if is_fraction(metric) else values
