@@ -139,8 +139,8 @@ def notes(found: Sequence[Row]) -> list[str]:
         whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
         said.append(
             f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so that '
-            "the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as the models "
-            "chose when to stop"
+            "the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as the "
+            "models chose when to stop"
         )
         if any(_seeds(r) > 1 for r in stopped):
             said.append("the seeds stopped together, which no epsilon here covers")
