@@ -98,10 +98,18 @@ def write(
 ) -> None:
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
         shown = args.metrics or Columns.of([r.summary for r in found]).metrics
+        if args.by == "epsilon" and not any(map(_private, found)):
+            raise ValueError(
+                "--by: epsilon is infinite in all of these runs; draw by round or uplink"
+            )
         by = args.by or ("epsilon" if over_budget(runs) else "round")
         draw(runs, shown, drawn, by, args.together, args.width)
     for path in paths:
         write_table(path, found, args.views, args.best)
+
+
+def _private(row: Row) -> bool:
+    return math.isfinite(row.summary.privacy[row.algorithm].certified["third_party"].epsilon)
 
 
 def draw(
@@ -134,10 +142,7 @@ def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> No
     _folder(folder, "--paper")
     for kind in TABLES:
         write_table(folder / f"table{kind}", found, best=best)
-    private = any(
-        math.isfinite(r.summary.privacy[r.algorithm].certified["third_party"].epsilon)
-        for r in found
-    )
+    private = any(map(_private, found))
     metrics = Columns.of([r.summary for r in found]).metrics
     for x in ("round", "uplink", *["epsilon"][:private]):
         paths = [folder / f"by_{x}{kind}" for kind in (".pdf", ".png")]

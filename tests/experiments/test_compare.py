@@ -340,3 +340,10 @@ def test_settings_are_named_for_people(tmp_path):
     assert setting("flag", False) == "flag = false"
     assert setting("seeds", 1) == "seeds = 1"
     assert escaped("ε = 4") == r"$\varepsilon$ = 4"
+
+
+def test_what_is_not_private_is_not_drawn_by_epsilon(tmp_path, capsys):
+    record(tmp_path / "run", rounds=(5,), seeds=1, algorithms=("fed_avg",))
+    given = [str(tmp_path / "run"), "--by", "epsilon", "--output", str(tmp_path / "p.png")]
+    assert compare.main(given) == 2
+    assert "--by: epsilon is infinite in all" in capsys.readouterr().err
