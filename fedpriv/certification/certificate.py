@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.initial_state import check_constants, look_at_start
+from fedpriv.certification.initial_state import (
+    check_constants,
+    closed_over,
+    look_at_start,
+)
 from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
 from fedpriv.certification.trace import Stage, look
@@ -76,15 +80,15 @@ class Looked(NamedTuple):
     def _assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""
         closed = {
-            str(np.shape(c))
+            f"{np.shape(c)} in {line}"
             for stage in self.stages
-            for c in stage.constants
-            if np.size(c) > 1 and jnp.issubdtype(jnp.result_type(c), jnp.inexact)
+            for c, line in closed_over(stage.program)
+            if jnp.issubdtype(jnp.result_type(c), jnp.inexact)
         }
         texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
         if closed:
-            shapes = ", ".join(sorted(closed))
-            texts.append(f"the arrays that the round closes over ({shapes}) do not depend on data")
+            shown = ", ".join(sorted(closed))
+            texts.append(f"the arrays that the round closes over ({shown}) do not depend on data")
         return tuple(texts)
 
     @property

@@ -19,6 +19,7 @@ from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
 from fedpriv.mechanisms.noise import Noise, isotropic
+from fedpriv.privacy.release import NO_NOISE
 from fedpriv.privacy.whitening import joint_multiplier
 
 LEAST = 1e-36
@@ -139,7 +140,7 @@ def mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
-            "no noise is added" if silent else "",
+            NO_NOISE if silent else "",
             clip_norm=bound,
             noise_multiplier=sigma,
             scales=None if scales is None else lambda norms: scales(norms, bound),
@@ -188,7 +189,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         _clip(clip_norm, norm),
         _perturb(clip_norm * noise_multiplier, jax.random.laplace),
         float(noise_multiplier),
-        "" if noise_multiplier > 0 else "no noise is added",
+        "" if noise_multiplier > 0 else NO_NOISE,
         "laplace",
         clip_norm,
         float(noise_multiplier),
@@ -268,7 +269,7 @@ def _perturb(
     return perturb
 
 
-def unprotected(reason: str = "no noise is added") -> Mechanism:
+def unprotected(reason: str = NO_NOISE) -> Mechanism:
     """Neither bounds nor hides anything; a certificate gives the reason (ours)."""
     return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
 
