@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
 from fedpriv.core.types import Key, PyTree
@@ -116,6 +117,7 @@ def mechanism(
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
+    _check_kinds(clipping, noise)
     _check(clip_norm, noise_multiplier)
     reach = noise.reach(clipping)
 
@@ -205,6 +207,13 @@ def _times(u: PyTree, bound: Bound) -> PyTree:
 
 def _divided(u: PyTree, bound: Bound) -> PyTree:
     return jax.tree.map(jnp.divide, u, spread(bound, u))
+
+
+def _check_kinds(clipping: Clipping, noise: Noise) -> None:
+    fits = isinstance(clipping, Clipping)
+    require_kind("clipping", clipping, fits, "fp.clipping.flat() or fp.clipping.per_layer(tensors)")
+    fits = isinstance(noise, Noise)
+    require_kind("noise", noise, fits, "fp.noise.isotropic() or fp.noise.haar_noise(d)")
 
 
 def _check(clip_norm: float, noise_multiplier: float) -> None:
