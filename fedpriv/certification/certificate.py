@@ -17,7 +17,8 @@ from fedpriv.certification.initial_state import (
 )
 from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
-from fedpriv.certification.trace import Stage, look
+from fedpriv.certification.second_trace import check_same
+from fedpriv.certification.trace import Stage, look, program_of
 from fedpriv.core.provenance import constructed
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
@@ -156,14 +157,15 @@ def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
     return Looked(algorithm, holding, tuple(stages), state, out)
 
 
-def retraced(looked: Looked) -> tuple[Stage, ...]:
-    """The stages, from another trace.
+def check_twice(looked: Looked) -> None:
+    """Traces the round once more.
 
     Raises:
-      ValueError: as `looked_at`.
-      LeakError: as `looked_at`.
+      ValueError: it is another program then, because it counts or draws on the host; and in which line.
     """
-    return _traced(looked.algorithm, looked.holding, looked.before).stages
+    algorithm, holding, state = looked.algorithm, looked.holding, looked.before
+    for stage, (_, sampler) in zip(looked.stages, algorithm.sampler.stages(2), strict=True):
+        check_same(stage.program, program_of(algorithm, sampler, holding, state)[0])
 
 
 def _like(federation: Any) -> Any:
@@ -218,8 +220,10 @@ def certify(
         honest: fraction of each cohort that adds its share of the noise and keeps it to itself.
 
     Raises:
-        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`.
+        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`; a round that counts or
+            draws on the host.
         LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = looked_at(algorithm, params, federation)
+    check_twice(looked)
     return looked.certify(rounds, delta, view=view, honest=honest)
