@@ -17,6 +17,8 @@ def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         for i, (name, history) in enumerate(histories.items()):
+            if not history.evaluations:  # it diverged before the first
+                continue
             values = [Spread.of(each) for each in history.metric(metric)]
             drawn = look(i, i // len(COLOURS), len(values)) | {"label": NAMES.get(name, name)}
             curve(by_round, history.rounds, values, **drawn)

@@ -8,6 +8,7 @@ import pytest
 from small import assert_close
 
 from fedpriv import gaussian, models, per_example, private_mean
+from fedpriv.mechanisms import outer_product_gradients
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
 from fedpriv.mechanisms.outer_products import Stacked
 
@@ -46,6 +47,12 @@ def sequence(p, e):
     return entropy(jnp.sum(jnp.tanh(e["x"] @ p["w"] + p["b"]), 0) @ p["out"], e)
 
 
+def heads(p, e):
+    """As flax's attention: from one axis into two, and back."""
+    h = jnp.tanh(jnp.einsum("ti,ihk->thk", e["x"], p["into"]))
+    return entropy(jnp.sum(jnp.einsum("thk,hkj->tj", h, p["out"]), 0), e)
+
+
 CASES = {
     "dense": (dense, data(6), {"b": jnp.ones(8), "out": matrix(8, 3), "w": matrix(6, 8)}, 2),
     "transposed": (
@@ -66,6 +73,12 @@ CASES = {
         {"b": jnp.ones(20), "out": matrix(20, 3), "w": matrix(30, 20)},
         2,
     ),
+    "heads": (
+        heads,
+        data(2, 30),
+        {"into": matrix(30, 20).reshape(30, 5, 4), "out": matrix(20, 30).reshape(5, 4, 30)},
+        2,
+    ),
     "a sequence too long": (
         sequence,
         data(30, 6),
@@ -80,7 +93,8 @@ def formed(loss, params, batch):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_norms_sums_and_gradients(case):
+def test_norms_sums_and_gradients(case, monkeypatch):
+    monkeypatch.setattr(outer_product_gradients, "_LARGE", 100)
     loss, batch, params, factored = CASES[case]
     kinds = [isinstance(g, Stacked) for g in stacked_gradients(loss, params, batch)]
     assert sum(kinds) == factored

@@ -53,7 +53,7 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
             used = [r.mechanism for r in ledger.looked(name).releases(1) if r.mechanism]
             levels = [jax.tree.leaves((m.clip_norm, m.noise_multiplier)) for m in used]
             same = tuple(
-                (*map(float, level), m.dimension, m.scales is None)
+                (*map(float, level), m.dimension, m.scales is None, m.norms is None)
                 for level, m in zip(levels, used, strict=True)
             )
             groups.setdefault(same, []).append(name)

@@ -8,20 +8,21 @@ JAX's own float32 matrix product reaches on the same devices. Workload C, on one
 [256, 32768] numbers set against a copy, and DP-SGD's step with noise on Haar coefficients set against one without, a
 CNN of 28,874 parameters on 64 records. Workload D: A with that small CNN. Workload E: A with the quickstart's network
 and images, 4,810 parameters. Workload F: rounds of DP-FedAvg with 10 clients of 4 texts of 80 characters, Fed-SMP's
-LSTM of 820,522 parameters, 3 steps each.
+LSTM of 820,522 parameters, 3 steps each. Workload G, on one device: DP-SGD's step of a transformer of 1,024,986
+parameters on 32 texts of 80 characters, beside its gradient without privacy.
 
---torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C,
-where these have no such step, against jax_privacy and Opacus. Peers with pins of their own get virtual environments
+--torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C and
+G, where these have no such step, against jax_privacy and Opacus. Peers with pins of their own get virtual environments
 under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first run builds from the package index: up to 1.5 GB
 each, more where PyTorch comes with CUDA. One that cannot be built, or fails, is left out with a word why. Rivals have
 as many threads as we have devices; a single JAX device uses all cores it may, so pin all to one core for a fair
 comparison of one: taskset -c 1 python -m experiments.benchmark --peers.
 
 All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
-our speed over that of X's fastest run, in C over that of the same run, turn by turn: above 1, fedpriv is faster.
+our speed over that of X's fastest run, in C and G over that of the same run, turn by turn: above 1, fedpriv is faster.
 
-In the object of --json a spread is {"median", "min", "max", "all"}. Elsewhere than in C, "ratio_to_X" is the
-median and "ratios_to_X" the spread; in C "ratios_to_X" has a spread for each run that X has, too, by the run's name.
+In the object of --json a spread is {"median", "min", "max", "all"}. "ratio_to_X" is the median and "ratios_to_X" the
+spread; in C and G "ratios_to_X" alone, with a spread for each run that X has, too, by the run's name.
 
 Exit code 2 means that something given was wrong, 1 that PyTorch failed.
 """
@@ -34,16 +35,20 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import jax
 
 from experiments import compilation_cache
-from experiments.benchmark import haar_speed, round_speed
+from experiments.benchmark import attention_speed, haar_speed, round_speed
 from experiments.benchmark.rivals.child import Settings
 from experiments.benchmark.rivals.rival import Rivals
 from experiments.benchmark.workloads import WORKLOADS
 from experiments.command_line import Parser, command
 from fedpriv.devices.layout import Strategy, cores, default, split_cpu
+
+STEPS = {"C": haar_speed, "G": attention_speed}
+"""Workloads that are no rounds."""
 
 
 @command
@@ -59,17 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"for a fair comparison pin to {threads} core(s), see --help",
             file=sys.stderr,
         )
-    haar = args.workload == "C"
-    workload = haar_speed.Transform() if haar else WORKLOADS[args.workload]
-    clients = 1 if haar else args.clients or workload.clients
+    step = STEPS.get(args.workload)
+    workload: Any = step.WORKLOAD if step else WORKLOADS[args.workload]
+    clients = 1 if step else args.clients or workload.clients
     settings = Settings(asdict(workload), clients, threads, "cpu" if cpu else "cuda")
     with Rivals(args.workload, args.torch or args.peers, args.peers, settings) as rivals:
-        if haar:
-            numbers = haar_speed.measure(workload, args.repeats, rivals)
+        if step:
+            numbers = step.measure(workload, args.repeats, rivals)
         else:
             numbers = round_speed.measure(workload, clients, args.repeats, strategy, rivals)
     result = {"workload": args.workload} | numbers
-    table = haar_speed.table if haar else round_speed.table
+    table = step.table if step else round_speed.table
     print(json.dumps(result) if args.json else table(result))
     return 1 if "torch" in rivals.failures else 0
 
@@ -78,7 +83,11 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     about, _, details = (__doc__ or "").partition("\n\n")
     parser = Parser(prog=about.split(" [")[0], description=details)
     parser.add_argument(
-        "--workload", default="A", choices=[*WORKLOADS, "C"], metavar="W", help="A (default) to F"
+        "--workload",
+        default="A",
+        choices=[*WORKLOADS, *STEPS],
+        metavar="W",
+        help="A (default) to G",
     )
     parser.add_argument(
         "--clients", type=int, metavar="N", help="a smaller cohort, for a quick look"
@@ -107,8 +116,8 @@ def checked(args: argparse.Namespace) -> Strategy:
     option = "--peers" if args.peers else "--torch"
     if (args.torch or args.peers) and importlib.util.find_spec("torch") is None:
         raise ValueError(f"{option}: PyTorch is not installed; pip install torch")
-    if args.workload == "C" and (args.clients is not None or args.devices not in (None, 1)):
-        raise ValueError("--workload: C has no clients and runs on one device")
+    if args.workload in STEPS and (args.clients is not None or args.devices not in (None, 1)):
+        raise ValueError(f"--workload: {args.workload} has no clients and runs on one device")
     split_cpu(min(args.devices or cores(), cores()))
     if args.peers and jax.default_backend() != "cpu":
         raise ValueError("--peers: they are compared on CPU only; set JAX_PLATFORMS=cpu")

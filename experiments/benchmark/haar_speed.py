@@ -44,6 +44,9 @@ class Transform:
         return fedpriv.models.classifier(network, (self.side, self.side, 1))
 
 
+WORKLOAD = Transform()
+
+
 def measure(workload: Transform, repeats: int, rivals: Rivals) -> dict[str, Any]:
     """Takes turns: copy, transform, inverse; DP-SGD's step, and those with noise on Haar coefficients; the rivals."""
     runs = transforms(workload) | steps(workload)

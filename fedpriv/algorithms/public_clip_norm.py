@@ -52,7 +52,7 @@ def median_norm(
 
     def norms(rows: jax.Array) -> jax.Array:
         batch = gradients(params, jax.tree.map(lambda leaf: leaf[rows], examples))
-        if clipping is None or clipping.scales is not None:  # goes by the tensors' norms
+        if clipping is None or (clipping.scales and not clipping.norms):
             return over_tensors(batch.norms)
         return jax.vmap(lambda g: clipping.clip(g, math.inf)[1])(batch.each())
 

@@ -27,23 +27,20 @@ class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
     With a finite C, a contribution whose norm is NaN or infinite becomes 0; a norm is infinite from 1.8e19 on, as
-    float32
-    cannot hold its square. Sets of Haar coefficients are sets of vectors padded to m = 2^L entries.
+    float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded to m = 2^L entries.
 
     Attributes:
       clip: (contribution, C) -> (bounded contribution, of 32 bits or more, its norm before).
       length: sup ||u||_2 for C = 1.
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
-          than
-        sqrt(m) times `length`, which always bounds it.
+        than sqrt(m) times `length`, which always bounds it.
       worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
-          isotropic
-        noise and by noise on Haar coefficients (there, for d no power of two, only nearly so).
+        isotropic noise and by noise on Haar coefficients (there, for d no power of two, only nearly so).
       dimension: number of coordinates d, if it is for one number only.
       tensors: that contributions have, if they are clipped one by one.
       scales: (norms of the tensors, C) -> what each tensor is multiplied by (trees of f32[...]), for clipping that
-          needs no
-        more than those norms; else None.
+        scales; else None.
+      norms: u -> those norms, where they are not the tensors' l2 norms.
       seal: see `fedpriv.core.provenance`; whoever makes a clipping by hand leaves it out.
     """
 
@@ -54,6 +51,7 @@ class Clipping(NamedTuple):
     dimension: int | None = None
     tensors: int = 1
     scales: Callable[[PyTree, Bound], PyTree] | None = None
+    norms: Callable[[PyTree], PyTree] | None = None
     seal: tuple = ()
 
 
@@ -134,14 +132,21 @@ def coefficients(d: int) -> Clipping:
     """
     m = padded_length(d)
 
-    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+    def norms(update: PyTree) -> PyTree:
         _require_dimension(d, update)
-        update = widened(update)
-        norm = haar_norm(flatten(update))
-        return _scaled(update, spread(_scale(norm, bound, norm), update)), norm
+        return spread(haar_norm(flatten(widened(update))), update)
+
+    def scales(norms: PyTree, bound: Bound) -> PyTree:
+        return jax.tree.map(lambda n: _scale(n, bound, n), norms)  # they are equal
+
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        found = norms(update)
+        return _scaled(widened(update), scales(found, bound)), jax.tree.leaves(found)[0]
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
-    return sealed(Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d))
+    return sealed(
+        Clipping(clip, math.sqrt(m), lambda d: worst, dimension=d, scales=scales, norms=norms)
+    )
 
 
 def per_level(d: int) -> Clipping:

@@ -46,8 +46,8 @@ class Mechanism(NamedTuple):
       noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
       clip_norm: C.
       noise_multiplier: sigma, by which papers name their noise; `certified_multiplier` is what is proved.
-      scales: (norms of the tensors) -> what each is multiplied by, see `fedpriv.clipping.Clipping`; None if `clip`
-        needs more than norms.
+      scales, norms: (norms of the tensors) -> what each is multiplied by, and contribution -> those norms, see
+        `fedpriv.clipping.Clipping`; None if `clip` does more than scale, and if they are the tensors' own.
       worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
         `fedpriv.clipping.Clipping`; None where nothing is hidden.
       whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
@@ -66,6 +66,7 @@ class Mechanism(NamedTuple):
     clip_norm: Any = math.inf
     noise_multiplier: Any = 0.0
     scales: Callable[[PyTree], PyTree] | None = None
+    norms: Callable[[PyTree], PyTree] | None = None
     worst: Callable[[int], PyTree] | None = None
     whiten: Callable[[PyTree], jax.Array] | None = None
     dimension: int | None = None
@@ -146,6 +147,7 @@ def mechanism(
             clip_norm=bound,
             noise_multiplier=sigma,
             scales=None if scales is None else lambda norms: scales(norms, bound),
+            norms=clipping.norms,
             worst=None if silent else lambda d: _times(clipping.worst(d), bound),
             whiten=None if silent else lambda u: noise.whiten(_divided(u, bound)) / strength,
             dimension=noise.dimension or clipping.dimension,

@@ -15,16 +15,19 @@ from fedpriv.core.jaxprs import evaluate
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.mechanisms.outer_products import Stacked
 
+_LARGE = 2**18
+"""Entries, from which on a sequence's gradient costs more to form than its rows' products with each other."""
+
 
 def stacked_gradients(loss: LossFn, params: Params, batch: Example) -> list[Any]:
-    """For each leaf of the parameters f32[B, ...], or `Stacked` where that has fewer numbers."""
+    """For each leaf of the parameters f32[B, ...], or `Stacked` where that has fewer numbers and costs less."""
     gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
     program = jax.make_jaxpr(gradients)(params, batch)
     made = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
     origins = {id(_origin(v, made)) for v in program.jaxpr.outvars}
 
     def rule(eqn: JaxprEqn, values: list[Any]) -> Any:
-        if id(eqn) in origins and _fewer(eqn):
+        if id(eqn) in origins and _pays(eqn):
             return [_stacked(eqn, *values)]
         first = values[0] if values else None
         if isinstance(first, Stacked) and _keeps_records(eqn):
@@ -44,7 +47,7 @@ def _origin(variable: Any, made: dict[Any, JaxprEqn]) -> JaxprEqn | None:
     contracted, batch = eqn.params["dimension_numbers"]
     used = zip(eqn.invars, contracted, batch, strict=True)
     free = [len(_shape(v)) - len(c) - len(b) for v, c, b in used]
-    return eqn if len(batch[0]) == 1 and free == [1, 1] else None
+    return eqn if len(batch[0]) == 1 and min(free) >= 1 else None
 
 
 def _shape(variable: Any) -> tuple[int, ...]:
@@ -74,23 +77,25 @@ def _rearranged(gradients: Stacked, eqn: JaxprEqn) -> Stacked:
     return gradients._replace(shaped=shaped)
 
 
-def _fewer(eqn: JaxprEqn) -> bool:
-    """T (i + o) < i o: then the norms cost less that way, too."""
+def _pays(eqn: JaxprEqn) -> bool:
+    """T (i + o) < i o; for T > 1 of a large tensor alone."""
     (contracted, _), _ = eqn.params["dimension_numbers"]
-    left = _shape(eqn.invars[0])
+    left, right = map(_shape, eqn.invars)
     rows = math.prod(left[axis] for axis in contracted)
-    _, i, o = _shape(eqn.outvars[0])
-    return rows * (i + o) < i * o
+    i, o = (math.prod(shape[1:]) // rows for shape in (left, right))
+    return rows * (i + o) < i * o and (rows == 1 or i * o >= _LARGE)
 
 
 def _stacked(eqn: JaxprEqn, left: jax.Array, right: jax.Array) -> Stacked:
     contracted, batch = eqn.params["dimension_numbers"]
     factors = [_rows(x, c, b) for x, c, b in zip((left, right), contracted, batch, strict=True)]
-    return Stacked(factors[0], factors[1], lambda x: x)
+    entries = _shape(eqn.outvars[0])[1:]
+    return Stacked(factors[0], factors[1], lambda x: x.reshape(-1, *entries))
 
 
 def _rows(x: jax.Array, contracted: Sequence[int], batch: Sequence[int]) -> jax.Array:
-    """f32[B, T, the other axis]."""
-    (rest,) = (axis for axis in range(x.ndim) if axis not in (*contracted, *batch))
-    x = x.astype(jnp.float32).transpose(*batch, *contracted, rest)
-    return x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
+    """f32[B, T, all other axes]."""
+    rest = [axis for axis in range(x.ndim) if axis not in (*contracted, *batch)]
+    rows = math.prod(x.shape[axis] for axis in contracted)
+    x = x.astype(jnp.float32).transpose(*batch, *contracted, *rest)
+    return x.reshape(x.shape[0], rows, -1)

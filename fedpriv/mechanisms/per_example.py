@@ -170,7 +170,8 @@ def private_mean(
         if now.scales is None:
             total = _sum_of_bounded(now, of_batch.each(), mask)
         else:
-            scales = now.scales(of_batch.norms)
+            norms = jax.vmap(now.norms)(of_batch.each()) if now.norms else of_batch.norms
+            scales = now.scales(norms)
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
         noisy = now.perturb(key, total)
         return jax.tree.map(lambda s, p: (s / expected_size).astype(p.dtype), noisy, params)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedpriv
+from experiments.benchmark.attention_speed import Characters
 from experiments.benchmark.haar_speed import Transform
 from experiments.benchmark.workloads import Images, Records
 from fedpriv.mechanisms.haar import haar, inverse_haar
@@ -18,6 +19,7 @@ from fedpriv.mechanisms.per_example import per_example, private_mean
 torch = pytest.importorskip("torch")
 
 from experiments.benchmark.rivals import (  # noqa: E402
+    torch_attention,
     torch_common,
     torch_images,
     torch_records,
@@ -27,6 +29,7 @@ from experiments.benchmark.rivals.child import Settings  # noqa: E402
 
 IMAGES = Images(2, side=8, filters=(2, 3), hidden=(5,), examples=3, epochs=3, clip_norm=0.3)
 STEP = Transform(3, 8, lot=4, side=8, filters=(2, 3), hidden=(5,), clip_norm=0.7)
+TEXTS = Characters(4, length=5, vocabulary=6, width=8, heads=2, layers=2, clip_norm=0.05)
 RECORDS = Records(2, records=6, batch=6, steps=3, features=4, classes=3, clip_norm=0.4)
 
 
@@ -152,7 +155,7 @@ def noise_of_a_round_of_images():
 def noise_of_a_step():
     model = torch_common.cnn(8, (2, 3), (420,))
     images = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
-    step = torch_steps.private_step(model, images, torch.zeros(4, dtype=torch.long), 0.7, 50.0)
+    step = torch_common.private_step(model, images, torch.zeros(4, dtype=torch.long), 0.7, 50.0)
     return torch.cat([g.flatten() for g in step().values()]), 0.7 * 50 / 4
 
 
@@ -177,13 +180,52 @@ def test_a_step_is_ours():
     params = STEP.model().init(jax.random.key(0))
     ours = in_torch(our_step(examples, params), 8)
     labels = torch.tensor(examples["label"]).long()
-    step = torch_steps.private_step(
+    step = torch_common.private_step(
         network(params, STEP), nchw(examples["image"]), labels, STEP.clip_norm, 0.0
     )
     for theirs, mean in zip(step().values(), ours, strict=True):
         np.testing.assert_allclose(theirs, mean, atol=1e-6)
     norms = [float(m.square().sum()) for m in ours]
     assert sum(norms) ** 0.5 <= STEP.clip_norm
+
+
+def transformer_in_torch(params):
+    """Flax's parameters in the order of `torch_attention.Transformer`'s."""
+    layers = params["params"]
+
+    def dense(layer, inputs):
+        kernel = np.asarray(layer["kernel"])
+        return [kernel.reshape(inputs, -1).T, np.asarray(layer["bias"]).reshape(-1)]
+
+    def norm(i):
+        return [np.asarray(layers[f"LayerNorm_{i}"][part]) for part in ("scale", "bias")]
+
+    found = [np.asarray(layers["Embed_0"]["embedding"]), np.asarray(layers["places"])]
+    for i in range(TEXTS.layers):
+        attention = layers[f"MultiHeadDotProductAttention_{i}"]
+        found += norm(2 * i)
+        for part in ("query", "key", "value", "out"):
+            found += dense(attention[part], TEXTS.width)
+        found += norm(2 * i + 1)
+        found += dense(layers[f"Dense_{2 * i}"], TEXTS.width)
+        found += dense(layers[f"Dense_{2 * i + 1}"], 4 * TEXTS.width)
+    found += norm(2 * TEXTS.layers)
+    found += dense(layers[f"Dense_{2 * TEXTS.layers}"], TEXTS.width)
+    return [torch.tensor(array.copy()) for array in found]
+
+
+def test_a_step_of_the_transformer_is_ours():
+    params, batch = TEXTS.init(jax.random.key(0)), TEXTS.lot_of_texts()
+    mean = private_mean(per_example(TEXTS.loss), gaussian(TEXTS.clip_norm, 0.0), TEXTS.lot)
+    ours = mean(jax.random.key(0), params, batch, jnp.ones(TEXTS.lot, bool))
+    model = torch_attention.Transformer(TEXTS)
+    with torch.no_grad():
+        for p, value in zip(model.parameters(), transformer_in_torch(params), strict=True):
+            p.copy_(value)
+    text, labels = (torch.tensor(np.asarray(batch[k])).long() for k in ("text", "label"))
+    step = torch_attention.private(model, text, labels, replace(TEXTS, noise_multiplier=0.0))
+    for theirs, mine in zip(step().values(), transformer_in_torch(ours), strict=True):
+        np.testing.assert_allclose(theirs, mine, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
@@ -193,7 +235,10 @@ def test_the_step_of_jax_privacy_is_ours():
     examples = random_images(4, 8)
     params = STEP.model().init(jax.random.key(0))
     model = jax_privacy_steps.CNN(STEP.filters, STEP.hidden)
-    step = jax_privacy_steps.private_step(model, replace(STEP, noise_multiplier=0.0))
+    step = jax_privacy_steps.private_step(
+        lambda params, images: model.apply(params, images / 255),
+        replace(STEP, noise_multiplier=0.0),
+    )
     theirs = step(jax.random.key(0), params, examples["image"], examples["label"])
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), theirs, our_step(examples, params)
@@ -214,6 +259,7 @@ def test_the_transforms_are_ours():
         (torch_images, IMAGES, ["nchw", "channels_last"]),
         (torch_records, RECORDS, ["closed_form"]),
         (torch_steps, STEP, ["copy", "haar", "inverse", "dp_sgd"]),
+        (torch_attention, TEXTS, ["gradient", "dp_sgd"]),
     ],
 )
 def test_every_run_runs_and_the_model_has_our_size(module, workload, runs):
@@ -225,7 +271,7 @@ def test_every_run_runs_and_the_model_has_our_size(module, workload, runs):
         result = run()
         leaves = result.values() if isinstance(result, dict) else result
         assert all(leaf.isfinite().all() for leaf in leaves)
-    params = jax.eval_shape(workload.model().init, jax.random.key(0))
+    params = jax.eval_shape(getattr(workload, "model", lambda: workload)().init, jax.random.key(0))
     assert baseline.parameters == sum(leaf.size for leaf in jax.tree.leaves(params))
 
 

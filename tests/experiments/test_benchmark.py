@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmark import __main__ as benchmark
-from experiments.benchmark import haar_speed, round_speed, timing
+from experiments.benchmark import attention_speed, haar_speed, round_speed, timing
 from experiments.benchmark.__main__ import main
 from experiments.benchmark.rivals import environments, rival
 from experiments.benchmark.round_speed import compiled_round
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TINY = Images(clients=3, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 TINY_RECORDS = Records(2, records=10, batch=4, steps=3)
 TINY_TRANSFORM = haar_speed.Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
+TINY_TEXTS = attention_speed.Characters(2, length=4, vocabulary=5, width=4, heads=2, layers=1)
 TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -32,7 +33,8 @@ def tiny(monkeypatch):
     """All workloads, in a fraction of a second."""
     for name, workload in (("A", TINY), ("B", TINY_RECORDS)):
         monkeypatch.setitem(benchmark.WORKLOADS, name, workload)
-    monkeypatch.setattr(haar_speed, "Transform", lambda: TINY_TRANSFORM)
+    monkeypatch.setattr(haar_speed, "WORKLOAD", TINY_TRANSFORM)
+    monkeypatch.setattr(attention_speed, "WORKLOAD", TINY_TEXTS)
     monkeypatch.setattr(haar_speed, "ROUNDS", 2)
     monkeypatch.setattr(round_speed, "PRODUCT", 8)
 
@@ -58,6 +60,9 @@ def test_workloads_have_the_sizes_they_are_said_to_have():
     transform = haar_speed.Transform()
     assert parameters(transform) == 28_874
     assert (transform.rows, transform.length) == (256, padded_length(28_874))
+    kernels = 3 * 4 * 4 + 4 * 4 + 2 * 4 * 16 + 4 * 5  # query, key, value; output; dense; logits
+    scores_and_values = 2 * 4 * 4  # per character
+    assert TINY_TEXTS.flop() == 3 * 2 * 2 * 4 * (kernels + scores_and_values)
 
 
 def test_turns(monkeypatch, capsys):
@@ -126,6 +131,18 @@ def test_workload_c_compares_turn_by_turn(tiny):
     out = haar_speed.table(found)
     for name in ("haar / copy", "inverse / copy", "dp_sgd_wav / dp_sgd", "flat_wav / dp_sgd"):
         assert name in out
+
+
+@pytest.mark.slow
+def test_workload_g_is_a_step_beside_a_gradient(tiny):
+    code, found = asked("--workload", "G", *(["--torch"] if TORCH else []))
+    assert code == 0
+    pairs = zip(found["ms"]["dp_sgd"]["all"], found["ms"]["gradient"]["all"], strict=True)
+    assert found["ratios_to_gradient"]["all"] == pytest.approx([a / b for a, b in pairs])
+    assert found["gflop"] == pytest.approx(TINY_TEXTS.flop() / 1e9)
+    assert "dp_sgd / gradient" in attention_speed.table(found)
+    if TORCH:
+        assert found["torch"]["parameters"] == found["parameters"]
 
 
 def test_what_workload_c_times_is_what_it_says():

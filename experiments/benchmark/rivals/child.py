@@ -26,7 +26,7 @@ class Settings(NamedTuple):
     """What a rival is asked to do.
 
     Attributes:
-      workload: the fields of `Images`, `Records` or `Transform`.
+      workload: the fields of the workload's class.
       clients: in a round.
       threads: that it may use.
       device: "cpu" or "cuda".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -35,17 +36,21 @@ def build(settings: Settings) -> Baseline:
     model = CNN(tuple(workload.filters), tuple(workload.hidden))
     images, labels = jax.device_put(examples.images(workload, workload.lot))
     params = model.init(jax.random.key(0), images[:1] / 255)
-    step = jax.jit(private_step(model, workload))
+    step = jax.jit(private_step(lambda params, images: model.apply(params, images / 255), workload))
     run = functools.partial(step, jax.random.key(1), params, images, labels)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     return Baseline({"dp_sgd": run}, size, ("jax-privacy", "jax", "jaxlib"))
 
 
-def private_step(model: nn.Module, workload: Any) -> Any:
-    """(key, params, images, labels) -> the private mean of the lot's gradients."""
+def private_step(apply: Callable[..., Any], workload: Any) -> Any:
+    """(key, params, inputs, labels) -> the private mean of the lot's gradients.
 
-    def loss(params: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
-        logits = model.apply(params, images / 255)
+    Args:
+      apply: (params, inputs) -> logits.
+    """
+
+    def loss(params: Any, inputs: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = apply(params, inputs)
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     gradients = clipping.clipped_grad(
@@ -56,8 +61,8 @@ def private_step(model: nn.Module, workload: Any) -> Any:
     )
     std = workload.clip_norm * workload.noise_multiplier / workload.lot
 
-    def step(key: jax.Array, params: Any, images: jax.Array, labels: jax.Array) -> Any:
-        mean = gradients(params, images, labels)
+    def step(key: jax.Array, params: Any, inputs: jax.Array, labels: jax.Array) -> Any:
+        mean = gradients(params, inputs, labels)
         privatizer = noise_addition.gaussian_privatizer(stddev=std, prng_key=key)
         return privatizer.update(mean, privatizer.init(params))[0]
 

@@ -22,6 +22,7 @@ TORCH = {
     "D": "torch_images",
     "E": "torch_images",
     "F": "torch_texts",
+    "G": "torch_attention",
 }
 
 _IMAGES = {"fedjax": "fedjax_images", "pfl": "pfl_images", "flower": "flower_images"}
@@ -32,16 +33,15 @@ PEERS: dict[str, dict[str, str]] = {
     "D": _IMAGES,
     "E": _IMAGES,
     "F": {},
+    "G": {"jax_privacy": "jax_privacy_attention", "opacus": "opacus_attention"},
 }
 """The file of each simulator or library, by workload and name."""
 
-ABSENT = {
-    "B": {"flower": "has no SCAFFOLD"},
-    "C": {
-        name: "has no step that clips the gradient of each record and adds noise"
-        for name in ("fedjax", "pfl", "flower")
-    },
+_NO_STEP = {
+    name: "has no step that clips the gradient of each record and adds noise"
+    for name in ("fedjax", "pfl", "flower")
 }
+ABSENT = {"B": {"flower": "has no SCAFFOLD"}, "C": _NO_STEP, "G": _NO_STEP}
 
 _PATIENCE = 900  # seconds for an answer; the first one includes compilation
 

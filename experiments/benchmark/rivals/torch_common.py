@@ -1,13 +1,14 @@
-"""What the rivals on PyTorch share: threads and precision, the examples, the CNN of workloads A and C."""
+"""What the rivals on PyTorch share: threads and precision, the examples, the CNN, local and private steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from experiments.benchmark.rivals.child import Settings
@@ -84,6 +85,34 @@ def local_training(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> Non
         sgd.zero_grad()
         functional.cross_entropy(model(x[order]), y[order]).backward()
         sgd.step()
+
+
+def private_step(
+    model: nn.Module, lot: Tensor, labels: Tensor, clip_norm: float, noise_multiplier: float
+) -> Callable[[], dict[str, Tensor]]:
+    """() -> the private mean of the lot's gradients by parameter name; each record's by torch.func, clipped.
+
+    Args:
+      lot: u8[lot, 1, side, side], pixels; or others, as the model takes them.
+      labels: i64[lot, ...], of the logits [lot, classes, ...].
+    """
+
+    def loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(functional_call(model, params, (x[None],)), y[None])
+
+    each = vmap(grad(loss), in_dims=(None, 0, 0))
+    params = {name: p.detach() for name, p in model.named_parameters()}
+    std = clip_norm * noise_multiplier
+
+    def step() -> dict[str, Tensor]:
+        inputs = lot.float() / 255 if lot.dtype == torch.uint8 else lot
+        gradients = each(params, inputs, labels)
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
+        scale = (clip_norm / norms).clamp(max=1.0)
+        total = {name: torch.tensordot(scale, g, 1) for name, g in gradients.items()}
+        return {n: t.add_(torch.randn_like(t), alpha=std) / len(lot) for n, t in total.items()}
+
+    return step
 
 
 def size(model: nn.Module) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
-from torch.nn import functional
+from torch import Tensor
 
 from experiments.benchmark.rivals.child import Baseline, Settings
 from experiments.benchmark.rivals.examples import images
-from experiments.benchmark.rivals.torch_common import cnn, on_device, prepare, size
+from experiments.benchmark.rivals.torch_common import (
+    cnn,
+    on_device,
+    prepare,
+    private_step,
+    size,
+)
 
 
 def build(settings: Settings) -> Baseline:
@@ -55,30 +58,3 @@ def inverse_haar(coefficients: Tensor, out: Tensor) -> Tensor:
         torch.sub(means, details, out=right)
         means = finer
     return out
-
-
-def private_step(
-    model: nn.Module, lot: Tensor, labels: Tensor, clip_norm: float, noise_multiplier: float
-) -> Callable[[], dict[str, Tensor]]:
-    """() -> the private mean of the lot's gradients by parameter name; each record's by torch.func, clipped.
-
-    Args:
-      lot: u8[lot, 1, side, side].
-      labels: i64[lot].
-    """
-
-    def loss(params: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return functional.cross_entropy(functional_call(model, params, (x[None],)), y[None])
-
-    each = vmap(grad(loss), in_dims=(None, 0, 0))
-    params = {name: p.detach() for name, p in model.named_parameters()}
-    std = clip_norm * noise_multiplier
-
-    def step() -> dict[str, Tensor]:
-        gradients = each(params, lot.float() / 255, labels)
-        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
-        scale = (clip_norm / norms).clamp(max=1.0)
-        total = {name: torch.tensordot(scale, g, 1) for name, g in gradients.items()}
-        return {n: t.add_(torch.randn_like(t), alpha=std) / len(lot) for n, t in total.items()}
-
-    return step
