@@ -274,3 +274,18 @@ def test_an_infinite_epsilon_says_why(reason):
     shown = str(fp.certify(algorithm, start(), blank(algorithm), 1, 1e-3))
     assert f"not private: {reason or 'no noise is added'}" in shown
     assert ("noise that a round adds itself" in shown) == (not reason)
+
+
+def test_arrays_made_in_the_round_are_the_same_when_it_is_traced_again():
+    """NaN, too, and keys; each trace makes them anew."""
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, mechanism=GAUSSIAN)
+        odd = jnp.asarray(np.array([np.nan, 1.0], np.float32)) * jax.random.uniform(
+            jax.random.key(3)
+        )
+        params = jax.tree.map(lambda p, t: p - t + 0 * odd[1], state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    algorithm = fp.Algorithm(fp.start, round, SAMPLERS["everyone"])
+    assert math.isfinite(fp.certify(algorithm, start(), blank(algorithm), 1, 1e-3).epsilon)
