@@ -51,10 +51,12 @@ def test_parameter_counts(make, count):
 def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
     """Up to the rounding of one program instead of many, which depends on the processor."""
     key = jax.random.key(5)
-    ours = models.classifier(module, (8, 8, 1)).init(key)
+    init = models.classifier(module, (8, 8, 1)).init
+    ours = init(key)
     theirs = module.init(key, jnp.zeros((8, 8, 1), jnp.uint8))
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     assert_close(ours, theirs, rtol=5e-7)
+    assert_close(jax.jit(init)(key), ours, rtol=5e-7)
 
 
 @pytest.mark.parametrize("make", [models.fashion_mnist_cnn, models.svhn_cnn])

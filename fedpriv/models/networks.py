@@ -122,9 +122,24 @@ def classifier(
     def initial(key: Key) -> Params:
         return _parameters(module.init(key, jnp.zeros(like.shape, like.dtype), **evaluating))
 
-    # Compiled as a whole, to the same numbers: op by op, an initialisation is dozens of programs to compile.
-    made = from_apply(jax.jit(initial), random_apply if random else apply, inputs)
+    made = from_apply(_compiled(initial), random_apply if random else apply, inputs)
     return made._replace(built=Built(module, like))
+
+
+def _compiled(initial: Callable[[Key], Params]) -> Callable[[Key], Params]:
+    """To the same numbers: op by op, an initialisation is dozens of programs to compile.
+
+    It runs once, and on CPU LLVM would take seconds to make that one run faster. A program within another has the
+    other's options.
+    """
+    whole = jax.jit(initial)
+    quick = jax.jit(initial, compiler_options={"xla_backend_optimization_level": 1})
+
+    def init(key: Key) -> Params:
+        inside = isinstance(key, jax.core.Tracer)
+        return whole(key) if inside or jax.default_backend() != "cpu" else quick(key)
+
+    return init
 
 
 def _parameters(variables: Any) -> Params:
