@@ -244,3 +244,48 @@ def test_it_is_constructed_unless_somebody_s_word_is_in_it():
         steps = local(used=used)
         by_record = fp.dp_sgd(steps, sampler=options["sampler"])
         assert fp.looked_at(by_record, start(), blank(by_record)).basis == basis
+
+
+def closing_over(value):
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, mechanism=GAUSSIAN)
+        params = jax.tree.map(lambda p, t: p - value * t, state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, SAMPLERS["everyone"])
+
+
+@pytest.mark.parametrize(
+    ("value", "listed"), [(jnp.float32(2), True), (jnp.ones(1), True), (np.float32(2), False)]
+)
+def test_arrays_that_a_round_closes_over_are_assumed_to_be_public(value, listed):
+    """A scalar of NumPy is written into the program, as any number of the source."""
+    algorithm = closing_over(value)
+    found = fp.certify(algorithm, start(), blank(algorithm), 1, 1e-3).assumptions
+    about = [text for text in found if "closes over" in text]
+    assert len(about) == listed
+    assert all(f"{jnp.shape(value)} in test_certificates.py:" in text for text in about)
+
+
+@pytest.mark.parametrize("reason", ["", "it is a baseline"])
+def test_an_infinite_epsilon_says_why(reason):
+    bare = fp.unprotected(reason) if reason else fp.gaussian(1.0, 0.0)
+    algorithm = fp.fed_avg(squared, sampler=SAMPLERS["everyone"], mechanism=bare, **COMMON)
+    shown = str(fp.certify(algorithm, start(), blank(algorithm), 1, 1e-3))
+    assert f"not private: {reason or 'no noise is added'}" in shown
+    assert ("noise that a round adds itself" in shown) == (not reason)
+
+
+def test_arrays_made_in_the_round_are_the_same_when_it_is_traced_again():
+    """NaN, too, and keys; each trace makes them anew."""
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, mechanism=GAUSSIAN)
+        odd = jnp.asarray(np.array([np.nan, 1.0], np.float32)) * jax.random.uniform(
+            jax.random.key(3)
+        )
+        params = jax.tree.map(lambda p, t: p - t + 0 * odd[1], state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    algorithm = fp.Algorithm(fp.start, round, SAMPLERS["everyone"])
+    assert math.isfinite(fp.certify(algorithm, start(), blank(algorithm), 1, 1e-3).epsilon)

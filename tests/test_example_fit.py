@@ -54,6 +54,17 @@ def test_labels_of_any_integer_type_are_taken():
             check_examples(MODEL.score, shapes, right, wrong)
 
 
+def test_test_examples_of_another_width():
+    """Of a function of one's own, which says nothing of the shapes that it takes."""
+    model = fp.models.from_apply(
+        lambda key: np.zeros((5, 3), np.float32), lambda w, x: x @ w, inputs="features"
+    )
+    good = {"features": np.ones((ROWS, 5), np.float32), "label": LABEL}
+    wide = good | {"features": np.ones((ROWS, 6), np.float32)}
+    said = refused(good, wide, loss=model.loss, score=model.score, model=model)
+    assert said.startswith("test: examples['features'] has the shape [6] for one example, but")
+
+
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_wrong_names_and_tuples(part):
     assert "no \"image\", only ['label', 'x']" in refused(**{part: {"x": IMAGE, "label": LABEL}})

@@ -167,7 +167,13 @@ def counting_on_the_host(key, state, cohort, summed, metrics):
 
 def drawing_on_the_host(key, state, cohort, summed, metrics):
     noise = np.random.default_rng().normal(size=D).astype(np.float32)
-    return moved(state, jnp.asarray(noise)), metrics
+    return moved(state, noise * jnp.ones(D)), metrics
+
+
+def branching_on_the_host(key, state, cohort, summed, metrics):
+    HOST["calls"] += 1
+    step = jnp.ones(D) * 2 if HOST["calls"] % 2 else jnp.ones(D)
+    return moved(state, step), metrics
 
 
 def calling_the_host(key, state, cohort, summed, metrics):
@@ -307,9 +313,16 @@ FAULTS = {
     # the host
     "a counter on the host": (
         after_sum(counting_on_the_host),
-        "traced again it is another program",
+        r"traced again it is another program \(test_faults\.py:\d+\)",
     ),
-    "np.random": (after_sum(drawing_on_the_host), "traced again it is another program"),
+    "np.random": (
+        after_sum(drawing_on_the_host),
+        r"traced again it is another program \(test_faults\.py:\d+\)",
+    ),
+    "a branch of the host": (
+        after_sum(branching_on_the_host),
+        r"traced again it is another program \(test_faults\.py:\d+\)",
+    ),
     "a callback": (after_sum(calling_the_host), "round: it calls the host"),
     "records that the round closes over": (
         holding_the_data(),
@@ -338,6 +351,19 @@ def test_a_fault_is_refused(name):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("of", [counting_on_the_host, drawing_on_the_host, branching_on_the_host])
+def test_the_host_is_noticed_before_a_certificate_and_before_training(of):
+    given = after_sum(of), PARAMS, FEDERATION
+    loss = fp.models.Score(lambda params, example: {"loss": jnp.zeros(())})
+    line = rf"test_faults\.py:{of.__code__.co_firstlineno + 2}"
+    with pytest.raises(ValueError, match=rf"another program \({line}\)"):
+        fp.certify(*given, 2, 1e-3)
+    with pytest.raises(ValueError, match=rf"another program \({line}\)"):
+        fp.simulate(
+            *given, jax.tree.map(lambda leaf: leaf[0], FEDERATION.examples), score=loss, rounds=1
+        )
+
+
 def test_an_error_in_a_round_shows_the_users_frames_and_names_the_line():
     def change(key, state, cohort, summed, metrics):
         return moved(state, jnp.ones(D) + jnp.ones(D + 1)), metrics
@@ -349,3 +375,10 @@ def test_an_error_in_a_round_shows_the_users_frames_and_names_the_line():
     files = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert not [file for file in files if file.is_relative_to(Path(fp.__file__).parent)]
     assert {Path(__file__)} <= set(files[1:])
+
+
+def test_a_message_of_fedpriv_comes_with_the_line_that_raised_it_alone():
+    with pytest.raises(ValueError, match="metrics: there is no 'uplink'") as caught:
+        fp.check_algorithm(after_sum(lambda *given: (given[1], {})), PARAMS, FEDERATION)
+    frames = [f for f in traceback.extract_tb(caught.value.__traceback__) if f.name != "named"]
+    assert [Path(frame.filename).name for frame in frames] == ["test_faults.py", "checks.py"]

@@ -170,3 +170,44 @@ def test_stack_errors():
         stack([first, first.repartition([[0]])])
     with pytest.raises(ValueError, match=r"federations\[1\] has public rows=1, .*\[0\] has 0"):
         stack([first, first.repartition(CLIENTS, public=[1])])
+
+
+class Series:
+    """As pandas has it, as far as it is used."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def to_numpy(self):
+        return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __len__(self):
+        return len(self.values)
+
+
+class Frame:
+    """A table; to Python neither a mapping nor an array."""
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    @property
+    def columns(self):
+        return list(self._columns)
+
+    def __getitem__(self, name):
+        return Series(self._columns[name])
+
+
+def test_a_table_is_the_dict_of_its_columns():
+    columns = {"x": np.arange(4.0), "label": [0, 1, 1, 0], "who": ["ada", "ben", "ada", "cem"]}
+    of_table = Federation.from_arrays(Frame(columns), "who", num_classes=2)
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    for same in (arrays, {name: Series(column) for name, column in columns.items()}):
+        of_dict = Federation.from_arrays(same, "who", num_classes=2)
+        jax.tree.map(np.testing.assert_array_equal, of_table, of_dict)
+    with pytest.raises(ValueError, match=r"examples\['who'\] .* is named as `clients`"):
+        Federation.from_arrays(Frame(columns), [[0, 1], [2, 3]])

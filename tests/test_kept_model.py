@@ -78,7 +78,8 @@ def test_a_model_of_ones_own_needs_the_model(name, tmp_path):
     fp.save_model(tmp_path, "own", 0, model, params)
     assert_identical(fp.load_model(tmp_path, "own", model=model).params, params)
     assert fp.load_model(tmp_path, "own", model=model).apply(params, 3) == 3
-    alone = fp.load_model(tmp_path, "own")
+    with pytest.warns(UserWarning, match="none of this package.*parameters alone"):
+        alone = fp.load_model(tmp_path, "own")
     assert_identical(alone.params, params)
     with pytest.raises(ValueError, match=r"none of this package; give load_model\(..., model="):
         alone.apply(alone.params, 3)
@@ -87,7 +88,9 @@ def test_a_model_of_ones_own_needs_the_model(name, tmp_path):
 def test_nested_dicts_come_back_without_the_model(tmp_path):
     params = ODD["names with dots"]
     fp.save_model(tmp_path, "own", 0, fp.models.Model(None, None, None), params)
-    assert jax.tree.structure(fp.load_model(tmp_path, "own").params) == jax.tree.structure(params)
+    with pytest.warns(UserWarning, match="none of this package"):
+        found = fp.load_model(tmp_path, "own").params
+    assert jax.tree.structure(found) == jax.tree.structure(params)
 
 
 def test_a_network_of_the_users_is_named_and_not_imported(tmp_path):
@@ -99,7 +102,8 @@ def test_a_network_of_the_users_is_named_and_not_imported(tmp_path):
     model = fp.models.classifier(MLP(), (2, 2, 1))
     fp.save_model(tmp_path, "own", 0, model, filled(model.init))
     assert "test_kept_model" in (model_folder(tmp_path, "own", 0) / NETWORK).read_text()
-    assert_identical(fp.load_model(tmp_path, "own").params, filled(model.init))
+    with pytest.warns(UserWarning, match="test_kept_model"):
+        assert_identical(fp.load_model(tmp_path, "own").params, filled(model.init))
     found, apply = fp.load_model(tmp_path, "own", model=model)
     assert apply(found, jnp.zeros((2, 2, 1), jnp.uint8)).shape == (2,)
 
@@ -167,8 +171,11 @@ def test_a_pipe_or_a_description_without_end_is_not_read(kept):
 def test_a_class_that_the_package_has_not_is_not_looked_for(kept):
     about = described(network="os.system", fields={"command": f"touch {kept}/ran"})
     (model_folder(kept, "a", 0) / NETWORK).write_text(json.dumps(about))
-    with pytest.raises(ValueError, match=r"the network \(os.system\) is none of this package"):
-        fp.load_model(kept, "a").predict(np.zeros((1, 2, 2, 1), np.uint8))
+    said = r"the network \(os.system\) is none of this package"
+    with pytest.warns(UserWarning, match=said):
+        found = fp.load_model(kept, "a")
+    with pytest.raises(ValueError, match=said):
+        found.predict(np.zeros((1, 2, 2, 1), np.uint8))
     assert not (kept / "ran").exists()
 
 
@@ -200,7 +207,8 @@ def test_a_name_inside_the_file_is_no_path(kept):
     with pytest.raises(ValueError, match="give the model that was trained"):
         fp.load_model(kept, "a")
     (place / NETWORK).write_text('{"network": "of the user"}')
-    assert_identical(fp.load_model(kept, "a").params, [np.zeros(1)])
+    with pytest.warns(UserWarning, match="parameters alone"):
+        assert_identical(fp.load_model(kept, "a").params, [np.zeros(1)])
     assert {f.name for f in kept.rglob("*") if f.is_file()} == {NETWORK, PARAMETERS}
 
 
@@ -215,6 +223,9 @@ def test_an_algorithm_is_no_path(name, kept):
 def test_what_is_not_there_is_said_with_what_is(kept):
     with pytest.raises(ValueError, match="no model of b, seed 0; it has a seed-0"):
         fp.load_model(kept, "b")
+    with pytest.raises(ValueError, match=r"there is no .*elsewhere; give the folder of a run"):
+        fp.load_model(kept / "elsewhere", "a", 2)
+    (kept / "elsewhere").mkdir()
     with pytest.raises(ValueError, match="it has none"):
         fp.load_model(kept / "elsewhere", "a", 2)
 
@@ -253,3 +264,28 @@ def test_another_process_reads_it_with_the_library_alone(kept):
     params = fp.load_model(kept, "a").params
     expected = SMALL["MLP"].predict(params, np.full((5, 2, 2, 1), 9, np.uint8))
     assert done.stdout.split() == ["(5,", "3)", str(float(expected.sum()))]
+
+
+def test_parameters_of_all_seeds_are_refused(tmp_path):
+    init = SMALL["MLP"].init
+    of_seeds = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), filled(init))
+    with pytest.raises(ValueError, match=r"params: of 2 seeds together; .*history.params\(seed\)"):
+        fp.save_model(tmp_path, "a", 0, SMALL["MLP"], of_seeds)
+    with pytest.raises(ValueError, match=r"params: params.Dense_0.bias has the shape \(4,\), but"):
+        fp.save_model(tmp_path, "a", 0, SMALL["LogisticRegression"], filled(init))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_model_of_a_seed():
+    leaves = {"w": np.arange(6).reshape(3, 2)}
+    history = fp.History((9, 5, 1), state=fp.ModelState(leaves, np.zeros(3)))
+    assert_identical(history.params(), {"w": np.array([0, 1])})
+    assert_identical(history.params(seed=1), {"w": np.array([4, 5])})
+    with pytest.raises(ValueError, match=r"seed: 0 was not trained; give one of \[9, 5, 1\]"):
+        history.params(seed=0)
+    with pytest.raises(ValueError, match="params: the run has not ended"):
+        fp.History((0,)).params()
+
+
+def test_a_history_without_evaluations_has_the_axes_of_any_other():
+    assert fp.History((9, 5)).uplink_mb.shape == fp.History((9, 5)).metric("loss").shape == (0, 2)

@@ -143,3 +143,11 @@ def test_claim(name):
         assert claim.reasons
     else:
         assert claim is None
+
+
+@pytest.mark.parametrize(("name", "made"), [("fed_sgd", "fed_avg"), ("dp_adam", "dp_sgd")])
+def test_an_algorithm_is_printed_in_one_line(name, made):
+    shown = repr(ALGORITHMS[name])
+    sampler, unit = ALGORITHMS[name].sampler.accounting, ALGORITHMS[name].unit
+    assert shown == f"Algorithm(round={made}, sampler={sampler}, unit={unit!r})"
+    assert len(shown) < 100

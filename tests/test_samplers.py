@@ -226,3 +226,10 @@ def test_a_poisson_cohort_hardly_ever_exceeds_its_capacity():
             assert size < capacity
             assert stats.binom.sf(capacity, population, rate) < most
     assert capacity_for(7, 1.0) == 7
+
+
+@pytest.mark.parametrize(("population", "rate"), [(30, 0.5), (1000, 0.01), (7, 1.0)])
+def test_a_poisson_cohort_has_room_by_default(population, rate):
+    """No less than `capacity_for` says, and for nobody who does not exist."""
+    room = min(population, capacity_for(population * rate, rate))
+    assert poisson(population, rate).accounting == poisson(population, rate, room).accounting

@@ -20,7 +20,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
 from fedpriv.rounds.algorithm import Algorithm, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
@@ -74,7 +74,7 @@ def adaptive_fed_avg(
     Raises:
       ValueError: an argument out of range, 2 sigma_b <= z, or a mechanism whose clip norm cannot change.
     """
-    check_schedule(optimizer)
+    check_training(optimizer, batches)
     if count_noise is None:
         count_noise = sampler.expected_size / 20
     base = gaussian(clip_norm, noise_multiplier) if mechanism is None else mechanism

@@ -30,7 +30,7 @@ from fedpriv.rounds.local_training import (
     Batches,
     GradFn,
     Schedule,
-    check_schedule,
+    check_training,
     full_batch,
     mean_grad,
     train,
@@ -62,7 +62,7 @@ def fed_avg(
     Raises:
       ValueError: an optimiser that is no function of the round.
     """
-    check_schedule(optimizer)
+    check_training(optimizer, batches)
     grad = grad or mean_grad(loss)
 
     def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:

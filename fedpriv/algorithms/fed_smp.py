@@ -30,7 +30,7 @@ from fedpriv.rounds.local_training import (
     Batches,
     GradFn,
     Schedule,
-    check_schedule,
+    check_training,
     mean_grad,
     train,
 )
@@ -128,7 +128,7 @@ def fed_avg_sparse(
     Raises:
       ValueError: as `fed_avg`; at `init`, k = 0 or no public examples for top_k.
     """
-    check_schedule(optimizer)
+    check_training(optimizer, batches)
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> ModelState:

@@ -17,7 +17,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
 
 
@@ -47,7 +47,7 @@ def ldp_fed_avg(
     """
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
-    check_schedule(optimizer)
+    check_training(optimizer, batches)
     grad = mean_grad(loss)
 
     def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:

@@ -37,7 +37,7 @@ from fedpriv.privacy import Poisson, mspdq_claim
 from fedpriv.rounds.algorithm import Algorithm, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent
-from fedpriv.rounds.local_training import Batches, Schedule, check_schedule, mean_grad, train
+from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
 
 _REASON = (
@@ -115,7 +115,7 @@ def msp_fl(
       ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, or conditions on e and gamma
         that do not hold.
     """
-    check_schedule(optimizer)
+    check_training(optimizer, batches)
     transmission = transmission or full_precision()
     low, high = submodels
     if not 1 <= low <= high:

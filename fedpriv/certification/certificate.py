@@ -10,10 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.initial_state import check_constants, look_at_start
+from fedpriv.certification.initial_state import (
+    check_constants,
+    closed_over,
+    look_at_start,
+)
 from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
-from fedpriv.certification.trace import Stage, look
+from fedpriv.certification.second_trace import check_same
+from fedpriv.certification.trace import Stage, look, program_of
 from fedpriv.core.provenance import constructed
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
@@ -76,15 +81,15 @@ class Looked(NamedTuple):
     def _assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""
         closed = {
-            str(np.shape(c))
+            f"{np.shape(c)} in {line}"
             for stage in self.stages
-            for c in stage.constants
-            if np.size(c) > 1 and jnp.issubdtype(jnp.result_type(c), jnp.inexact)
+            for c, line in closed_over(stage.program)
+            if jnp.issubdtype(jnp.result_type(c), jnp.inexact)
         }
         texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
         if closed:
-            shapes = ", ".join(sorted(closed))
-            texts.append(f"the arrays that the round closes over ({shapes}) do not depend on data")
+            shown = ", ".join(sorted(closed))
+            texts.append(f"the arrays that the round closes over ({shown}) do not depend on data")
         return tuple(texts)
 
     @property
@@ -152,14 +157,15 @@ def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
     return Looked(algorithm, holding, tuple(stages), state, out)
 
 
-def retraced(looked: Looked) -> tuple[Stage, ...]:
-    """The stages, from another trace.
+def check_twice(looked: Looked) -> None:
+    """Traces the round once more.
 
     Raises:
-      ValueError: as `looked_at`.
-      LeakError: as `looked_at`.
+      ValueError: it is another program then, because it counts or draws on the host; and in which line.
     """
-    return _traced(looked.algorithm, looked.holding, looked.before).stages
+    algorithm, holding, state = looked.algorithm, looked.holding, looked.before
+    for stage, (_, sampler) in zip(looked.stages, algorithm.sampler.stages(2), strict=True):
+        check_same(stage.program, program_of(algorithm, sampler, holding, state)[0])
 
 
 def _like(federation: Any) -> Any:
@@ -214,8 +220,10 @@ def certify(
         honest: fraction of each cohort that adds its share of the noise and keeps it to itself.
 
     Raises:
-        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`.
+        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`; a round that counts or
+            draws on the host.
         LeakError: something private gets past the releases of a round: what, and in which line.
     """
     looked = looked_at(algorithm, params, federation)
+    check_twice(looked)
     return looked.certify(rounds, delta, view=view, honest=honest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, takewhile
 from typing import Any, TypeAlias
 
 import jax
@@ -19,6 +19,10 @@ from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
 
+from fedpriv.core.user_code import is_users_file
+
+_TRACE, _DEEP = "fedpriv/certification/trace.py", 50
+"""What calls the round, and how far from there its equations may be."""
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 
@@ -85,8 +89,10 @@ def follow(jaxpr: Jaxpr, given: Sequence[Labels], rule: Rule, step: Step) -> lis
 
 
 def where(eqn: JaxprEqn) -> str:
-    """File and line of the user's code, where JAX has them."""
-    place = str(source_info_util.summarize(eqn.source_info)).split(" (")[0]
+    """File and line of the user's code, where JAX has them; else of what made the equation."""
+    frames = str(source_info_util.summarize(eqn.source_info, num_frames=_DEEP)).splitlines()
+    made = list(takewhile(lambda frame: _TRACE not in frame, reversed(frames)))
+    place = next(filter(is_users_file, made), made[0] if made else "").split(" (")[0]
     name, line, *_ = f"{os.path.basename(place)}:?".split(":")
     return f"{name}:{line}"
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.information_flow import NONE, follow
+from fedpriv.certification.information_flow import NONE, follow, where
 from fedpriv.certification.leaks import Rules
 from fedpriv.certification.privacy_labels import LeakError, Private
 from fedpriv.core.types import Params, PyTree, State
@@ -52,14 +52,25 @@ def look_at_start(algorithm: Algorithm, model: Params, federation: Any) -> None:
             )
 
 
-def constants(program: Any) -> list[Any]:
-    """The arrays that a traced program, or one that it calls, closes over."""
-    found = list(program.consts)
+def closed_over(program: Any) -> list[tuple[Any, str]]:
+    """The arrays that a traced program, or one that it calls, closes over, and the line that first uses each.
+
+    Numbers are not among them, nor are scalars of NumPy: both are written into the program.
+    """
+    found = [
+        (value, next((where(eqn) for eqn in program.jaxpr.eqns if var in eqn.invars), "?"))
+        for var, value in zip(program.jaxpr.constvars, program.consts, strict=True)
+    ]
     for eqn in program.jaxpr.eqns:
         for value in jax.tree.leaves(list(eqn.params.values())):
             if isinstance(value, ClosedJaxpr):
-                found += constants(value)
+                found += closed_over(value)
     return found
+
+
+def constants(program: Any) -> list[Any]:
+    """The arrays of `closed_over`."""
+    return [value for value, _ in closed_over(program)]
 
 
 def check_constants(held: tuple[Any, ...], federation: Any) -> None:

@@ -51,18 +51,17 @@ class Stage(NamedTuple):
     program: ClosedJaxpr
 
 
-def look(
-    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State, held: Any = None
-) -> tuple[Stage, Any, Any]:
-    """(the releases of `algorithm.round` with cohorts of `sampler`, shapes of (state, metrics)).
+def program_of(
+    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State
+) -> tuple[ClosedJaxpr, Any, Notes]:
+    """(the traced round, shapes of (state, metrics), what its marks stand for).
 
     Args:
       state: shapes.
 
     Raises:
-      LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
-      ValueError: calls of the host, or of the cohort under jax.vmap; records that the model cannot
-        take; and whatever the round itself raises.
+      ValueError: calls of the cohort under jax.vmap; records that the model cannot take; and whatever the round itself
+        raises.
     """
     notes: Notes = []
 
@@ -87,6 +86,22 @@ def look(
             "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
             "them in a loop"
         ) from error
+    return traced, out, notes
+
+
+def look(
+    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State, held: Any = None
+) -> tuple[Stage, Any, Any]:
+    """(the releases of `algorithm.round` with cohorts of `sampler`, shapes of (state, metrics), what clients keep).
+
+    Args:
+      state: shapes.
+
+    Raises:
+      LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
+      ValueError: calls of the host; as `program_of`.
+    """
+    traced, out, notes = program_of(algorithm, sampler, holding, state)
     _check_host(traced.jaxpr)
     rules = Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)

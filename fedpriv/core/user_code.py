@@ -29,7 +29,11 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def _is_users(frame: FrameType) -> bool:
-    name = frame.f_code.co_filename
+    return is_users_file(frame.f_code.co_filename)
+
+
+def is_users_file(name: str) -> bool:
+    """Whether a file is neither of fedpriv nor of a library."""
     return not (name.startswith((*_OURS, *_LIBRARIES)) or _INSTALLED.search(name))
 
 
@@ -72,22 +76,29 @@ def names_user_code(fn: Callable[P, R]) -> Callable[P, R]:
                 note = f"in your code: {line}"
                 if note not in getattr(error, "__notes__", ()):
                     error.add_note(note)
-                if jax.config.jax_traceback_filtering != "off":  # type: ignore[attr-defined]
-                    error.__traceback__ = _filtered(error)
+            if jax.config.jax_traceback_filtering != "off":  # type: ignore[attr-defined]
+                error.__traceback__ = _filtered(error)
             raise
 
     return named
 
 
 def _filtered(error: BaseException) -> TracebackType | None:
-    """The user's frames, and whatever comes after the last of them."""
-    last, kept = last_frames(error)[0], list[TracebackType]()
-    for entry in _entries(error.__traceback__):
-        if entry is last:
-            break
-        if _is_users(entry.tb_frame):
-            kept.append(entry)
-    trace: TracebackType | None = last
+    """The user's frames, and what comes after the last of them: only what raised it, where the message is ours."""
+    entries = list(_entries(error.__traceback__))
+    kept = [entry for entry in entries if _is_users(entry.tb_frame)]
+    if entries and _is_our_message(entries[-1]):
+        trace: TracebackType | None = entries[-1]
+    else:
+        trace = kept.pop() if kept else error.__traceback__
     for entry in reversed(kept):
         trace = TracebackType(trace, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return trace
+
+
+def _is_our_message(last: TracebackType) -> bool:
+    """Whether the error was raised by a statement of ours, and not by what it called."""
+    code = last.tb_frame.f_code
+    return is_ours(last.tb_frame) and linecache.getline(
+        code.co_filename, last.tb_lineno
+    ).strip().startswith("raise")

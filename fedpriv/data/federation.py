@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.data.partition import natural
-from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows
+from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows, leaves_of
 
 PyTree = Any
 
@@ -68,7 +68,8 @@ class Federation:
 
         Args:
             examples: pytree of arrays with the same leading axis, by convention a dict such as
-                `{"image": u8[N, 28, 28, 1], "label": i32[N]}`. 64-bit leaves become 32-bit.
+                `{"image": u8[N, 28, 28, 1], "label": i32[N]}`, or a table such as a pandas DataFrame,
+                of which each column is a leaf. 64-bit leaves become 32-bit.
             clients: [rows] for each client, its row numbers; rows given to nobody are left out. Or the name of the leaf
                 [N] that holds each record's client, of any type that sorts; the clients come in order of first
                 appearance, and that leaf is not stored.
@@ -79,6 +80,7 @@ class Federation:
             ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client; a row
                 out of range, or given twice.
         """
+        examples = leaves_of(examples)
         total = check_lengths(examples)
         if isinstance(clients, str):
             examples, clients = _by_leaf(examples, clients, public, total)

@@ -16,6 +16,13 @@ def name_of(path: Any) -> str:
     return "examples" + jax.tree_util.keystr(path)
 
 
+def leaves_of(examples: PyTree) -> PyTree:
+    """The columns of a table, such as a pandas DataFrame, by their names, as arrays; of anything else the same."""
+    if not isinstance(examples, Mapping) and hasattr(examples, "columns"):
+        examples = {str(name): examples[name] for name in examples.columns}
+    return jax.tree.map(lambda x: np.asarray(x) if hasattr(x, "to_numpy") else x, examples)
+
+
 def check_lengths(examples: PyTree) -> int:
     """The number of rows.
 
@@ -76,7 +83,10 @@ def converted(path: Any, array: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):  # an overflow to infinity is reported below
             array = array.astype(np.float32)
     if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
-        raise ValueError(f"{name_of(path)} has data type {array.dtype}; give numbers or booleans")
+        raise ValueError(
+            f"{name_of(path)} has data type {array.dtype}; give numbers or booleans, or leave it out (a column that "
+            "says who holds each record is named as `clients`)"
+        )
     if jnp.issubdtype(array.dtype, jnp.floating):
         _check_finite(path, array)
     return array

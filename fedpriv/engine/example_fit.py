@@ -42,21 +42,40 @@ def check_examples(score: ScoreFn, params: Params, test: Example, train: Example
                 f"test: {name_of(path)} has data type {leaf.dtype}; give numbers, or leave it out"
             )
     tested, trained = _furthest(test), _furthest(train)
-    _trace(score, params, test, tested, "test")
+    try:
+        _trace(score, params, test, tested)
+    except ExampleError as error:
+        raise ValueError(f"test: {error}") from None
+    except (TypeError, ValueError):
+        if train is not None:
+            _check_shapes(test, train)
+        raise
     if trained is not None and tested is not None and _distance(trained) > _distance(tested):
-        _trace(score, params, test, trained, "federation")
+        try:
+            _trace(score, params, test, trained)
+        except ExampleError as error:
+            raise ValueError(f"federation: {error}") from None
 
 
-def _trace(score: ScoreFn, params: Params, test: Example, label: Any, whose: str) -> None:
+def _trace(score: ScoreFn, params: Params, test: Example, label: Any) -> None:
     scored = Score.of(score)
     known = {} if label is None else {"label": jnp.asarray(label)}
     looked = replace(
         scored, function=lambda p, x: scored.function(p, {**x, **known} if known else x)
     )
-    try:
-        looked.names(params, test)
-    except ExampleError as error:
-        raise ValueError(f"{whose}: {error}") from None
+    looked.names(params, test)
+
+
+def _check_shapes(test: Example, train: Example) -> None:
+    """Raises ValueError: the test examples have other shapes than those that are trained on."""
+    theirs = dict(jax.tree_util.tree_leaves_with_path(train))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(test):
+        ours, other = np.shape(leaf)[1:], np.shape(theirs.get(path, leaf))[1:]
+        if ours != other:
+            raise ValueError(
+                f"test: {name_of(path)} has the shape {list(ours)} for one example, but the federation's has "
+                f"{list(other)}; give both the same"
+            ) from None
 
 
 def _furthest(examples: Example | None) -> np.ndarray | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from fedpriv.compression.codecs import Wire
-from fedpriv.core.types import State
+from fedpriv.core.types import Params, State
 from fedpriv.models.score import no_metric
 
 
@@ -79,13 +80,27 @@ class History:
         """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
 
+    def params(self, seed: int | None = None) -> Params:
+        """The trained model of one of `seeds`, by default the first; leaves as of one model, without the axis of seeds.
+
+        Raises:
+          ValueError: no such seed was trained, or the run has not ended.
+        """
+        seed = self.seeds[0] if seed is None else seed
+        if self.state is None:
+            raise ValueError("params: the run has not ended; its state is not there yet")
+        if seed not in self.seeds:
+            raise ValueError(f"seed: {seed} was not trained; give one of {list(self.seeds)}")
+        at = self.seeds.index(seed)
+        return jax.tree.map(lambda leaf: leaf[at], self.state.params)
+
     def metric(self, name: str) -> np.ndarray:
         """f64[evaluations, seeds], a metric, a measure or a diagnostic.
 
         Raises:
           ValueError: there is no such; says which there are.
         """
-        return np.array([e.metric(name) for e in self.evaluations])
+        return self._each(lambda e: e.metric(name))
 
     @property
     def accuracy(self) -> np.ndarray:
@@ -100,12 +115,16 @@ class History:
     @property
     def uplink_mb(self) -> np.ndarray:
         """f64[evaluations, seeds], megabytes, see `Evaluation`."""
-        return np.array([e.uplink_mb for e in self.evaluations])
+        return self._each(lambda e: e.uplink_mb)
 
     @property
     def downlink_mb(self) -> np.ndarray:
         """f64[evaluations, seeds], megabytes, see `Evaluation`."""
-        return np.array([e.downlink_mb for e in self.evaluations])
+        return self._each(lambda e: e.downlink_mb)
+
+    def _each(self, of: Callable[[Evaluation], np.ndarray]) -> np.ndarray:
+        """f64[evaluations, seeds], also where there are no evaluations."""
+        return np.array([of(e) for e in self.evaluations]).reshape(-1, len(self.seeds))
 
 
 class DivergedError(FloatingPointError):

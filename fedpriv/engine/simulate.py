@@ -18,6 +18,7 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation, stack
 from fedpriv.data.streaming import StreamedFederation
+from fedpriv.data.validation import leaves_of
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, default, use
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
@@ -83,7 +84,7 @@ def simulate(
       algorithm: what to train.
       params: key -> initial parameters, or the parameters.
       federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
-      test: test examples, leaves [n, ...].
+      test: test examples, leaves [n, ...], or a table with a column for each.
       score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`: the metrics of every evaluation are
         sums over the test examples, divided by that of "weight" (1 where there is none).
       strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
@@ -105,6 +106,7 @@ def simulate(
         says in which round, with the likely cause.
     """
     _check(params, score, test, seeds, rounds, every)
+    test = leaves_of(test)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = jnp.stack([jax.random.key(s) for s in seeds])

@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
 from fedpriv.mechanisms.noise import Noise, isotropic
+from fedpriv.privacy.release import NO_NOISE
 from fedpriv.privacy.whitening import joint_multiplier
 
 LEAST = 1e-36
@@ -116,6 +118,7 @@ def mechanism(
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
+    _check_kinds(clipping, noise)
     _check(clip_norm, noise_multiplier)
     reach = noise.reach(clipping)
 
@@ -140,7 +143,7 @@ def mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
-            "no noise is added" if silent else "",
+            NO_NOISE if silent else "",
             clip_norm=bound,
             noise_multiplier=sigma,
             scales=None if scales is None else lambda norms: scales(norms, bound),
@@ -190,7 +193,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
         _clip(clip_norm, norm),
         _perturb(clip_norm * noise_multiplier, jax.random.laplace),
         float(noise_multiplier),
-        "" if noise_multiplier > 0 else "no noise is added",
+        "" if noise_multiplier > 0 else NO_NOISE,
         "laplace",
         clip_norm,
         float(noise_multiplier),
@@ -206,6 +209,13 @@ def _times(u: PyTree, bound: Bound) -> PyTree:
 
 def _divided(u: PyTree, bound: Bound) -> PyTree:
     return jax.tree.map(jnp.divide, u, spread(bound, u))
+
+
+def _check_kinds(clipping: Clipping, noise: Noise) -> None:
+    fits = isinstance(clipping, Clipping)
+    require_kind("clipping", clipping, fits, "fp.clipping.flat() or fp.clipping.per_layer(tensors)")
+    fits = isinstance(noise, Noise)
+    require_kind("noise", noise, fits, "fp.noise.isotropic() or fp.noise.haar_noise(d)")
 
 
 def _check(clip_norm: float, noise_multiplier: float) -> None:
@@ -270,7 +280,7 @@ def _perturb(
     return perturb
 
 
-def unprotected(reason: str = "no noise is added") -> Mechanism:
+def unprotected(reason: str = NO_NOISE) -> Mechanism:
     """Neither bounds nor hides anything; a certificate gives the reason (ours)."""
     return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
 

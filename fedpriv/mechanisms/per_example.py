@@ -17,6 +17,7 @@ from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
 from fedpriv.mechanisms.outer_products import EXACT, Stacked, counted
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy.release import NO_NOISE
 
 
 class PerExample(NamedTuple):
@@ -137,7 +138,7 @@ class MedianClipping(NamedTuple):
     def reason(self) -> str:
         """Why nothing is hidden."""
         if self.noise_multiplier == 0:
-            return "no noise is added"
+            return NO_NOISE
         return "the clip norm is the median of private gradients' norms"
 
     @property

@@ -6,14 +6,27 @@ J. Du, S. Li, X. Chen, S. Chen, M. Hong, "Dynamic Differential-Privacy Preservin
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.argument_kinds import require_kind
 from fedpriv.mechanisms.mechanisms import Mechanism, check_scales
 
 MOST_PARTS = 10_000
+
+
+def in_round(mechanism: Any, t: jax.Array | int) -> Any:
+    """The mechanism of round t.
+
+    Raises:
+      ValueError: it is none.
+    """
+    such_as = "fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
+    fits = hasattr(mechanism, "in_round") and not isinstance(mechanism, type)
+    require_kind("mechanism", mechanism, fits, such_as)
+    return mechanism.in_round(t)
 
 
 class Dynamic(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,12 +69,15 @@ def save_model(folder: Path | str, algorithm: str, seed: int, model: Model, para
     """Keeps `params`, those of `model`, where `load_model` finds them; replaces what is there.
 
     Raises:
-      ValueError: a name that is not that of a folder.
+      ValueError: a name that is not that of a folder; parameters of other shapes than the model's, such as those of
+        several seeds.
       OSError: they cannot be written.
     """
     from safetensors import numpy
 
     place = model_folder(folder, algorithm, seed)
+    if callable(model.init):
+        _check_params(jax.eval_shape(model.init, jax.random.key(0)), params)
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(params).items()}
     place.mkdir(parents=True, exist_ok=True)
     network = (json.dumps(_described(model.built), indent=2) + "\n").encode()
@@ -87,8 +91,8 @@ def load_model(
 
     Args:
       folder: of the run. It may be from anybody: nothing in it is executed.
-      model: what was trained, for a network that is not of this package. Without it, the parameters of such a network
-        are nested dicts, and `apply` says what it lacks.
+      model: what was trained, for a network that is not of this package. Without it, a warning says so: the parameters
+        of such a network are nested dicts, and there is no `apply`.
 
     Raises:
       ValueError: there is no such model, its files are damaged, or do not fit the network; says what.
@@ -102,7 +106,10 @@ def load_model(
         return Trained(_like(shapes, arrays, place), model.apply or _unknown("no apply"))
     about = _about(place / NETWORK)
     if about["network"] not in NETWORKS:
-        return Trained(_nested(arrays, place / PARAMETERS), _unknown(about["network"]))
+        alone = Trained(_nested(arrays, place / PARAMETERS), _unknown(about["network"]))
+        lacking = "; these are the parameters alone, in nested dicts"
+        warnings.warn(_none_of_ours(about["network"]) + lacking, stacklevel=2)
+        return alone
     try:
         built = _rebuilt(about)
         shapes = jax.eval_shape(built.module.init, jax.random.key(0), built.input)
@@ -115,15 +122,23 @@ def _unknown(network: str) -> Apply:
     """In place of the `apply` of a network that nobody has given."""
 
     def apply(params: Params, x: PyTree) -> PyTree:
-        raise ValueError(
-            f"model: the network ({_printable(network)}) is none of this package; give load_model(..., model=...) a "
-            "Model with `apply`"
-        )
+        raise ValueError(_none_of_ours(network))
 
     return apply
 
 
+def _none_of_ours(network: str) -> str:
+    return (
+        f"model: the network ({_printable(network)}) is none of this package; give load_model(..., model=...) a Model "
+        "with `apply`"
+    )
+
+
 def _missing(folder: Path, algorithm: str, seed: int) -> str:
+    if not folder.is_dir():
+        return (
+            f"folder: there is no {folder}; give the folder of a run, such as its last line names"
+        )
     there = sorted(f"{f.parent.name} {f.name}" for f in folder.glob("model/*/seed-*"))
     kept = f"it has {', '.join(there)}" if there else "it has none (--keep-model false, or not yet)"
     return f"folder: {folder} has no model of {algorithm}, seed {seed}; {kept}"
@@ -251,6 +266,23 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
             )
     leaves = [jnp.asarray(arrays[name]) for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+
+
+def _check_params(shapes: Params, params: Params) -> None:
+    """Raises ValueError: they are not those of one model of these shapes."""
+    wanted = {name: tuple(leaf.shape) for name, leaf in _named(shapes).items()}
+    given = {name: np.shape(leaf) for name, leaf in _named(params).items()}
+    seeds = {shape[:1] for shape in given.values()}
+    if wanted != given and len(seeds) == 1 and {n: s[1:] for n, s in given.items()} == wanted:
+        raise ValueError(
+            f"params: of {seeds.pop()[0]} seeds together; give those of one, history.params(seed)"
+        )
+    for name in dict.fromkeys([*wanted, *given]):
+        if wanted.get(name) != given.get(name):
+            raise ValueError(
+                f"params: {name} has the shape {given.get(name)}, but {wanted.get(name)} in the model; give "
+                "its own parameters"
+            )
 
 
 def _kind(leaf: Any) -> str:

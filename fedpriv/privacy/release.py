@@ -13,11 +13,14 @@ VIEWS = ("third_party", "server", "server_secagg")
 UNITS = ("client", "record")
 NOISES = ("gaussian", "laplace")
 
+NO_NOISE = "no noise is added"
+"""Why nothing hides a unit, by default."""
+
 NOISE = (
     "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",
     "one model is released, trained once: runs with the same seed share their noise",
-    "population, rate, delta and all settings were fixed without looking at the data, and public "
-    "and test examples are not the unit's",
+    "population, rate, delta, all settings and the numbers in the round were fixed without looking "
+    "at the data, and public and test examples are not the unit's",
 )
 """What every certificate of a noisy sum assumes."""
 
@@ -143,7 +146,15 @@ class Certificate:
     basis: str = "declared"
 
     def __str__(self) -> str:
-        return f"{_headline(self, f'certified ({self.basis})')}, {self.accountant}; {self.event}"
+        headline = _headline(self, f"certified ({self.basis})")
+        why = f"; {self._why_infinite()}" if math.isinf(self.epsilon) else ""
+        return f"{headline}, {self.accountant}; {self.event}{why}"
+
+    def _why_infinite(self) -> str:
+        bare = [text for text in self.assumptions if text.startswith("not private: ")]
+        if f"not private: {NO_NOISE}" in bare:
+            bare.append("noise that a round adds itself is not counted, give it as the mechanism")
+        return "; ".join(bare or self.assumptions[:1])
 
 
 @dataclass(frozen=True)

@@ -58,3 +58,10 @@ class Algorithm(NamedTuple):
     unit: Literal["client", "record"] = "client"
     claim: Callable[[int, float], Claim | None] = unclaimed
     releases: Callable[[int], tuple[Release, ...]] | None = None
+
+    def __repr__(self) -> str:
+        """What made the round, who takes part and what is protected: `Algorithm(round=fed_avg, ...)`."""
+        made = getattr(self.round, "__qualname__", type(self.round).__name__)
+        name = made.partition(".<locals>")[0]
+        sampler = getattr(self.sampler, "accounting", self.sampler)
+        return f"Algorithm(round={name}, sampler={sampler}, unit={self.unit!r})"

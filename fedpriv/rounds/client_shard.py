@@ -13,6 +13,7 @@ from fedpriv.core import random_streams
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Example, Key, Params
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
+from fedpriv.mechanisms.schedules import in_round
 from fedpriv.rounds.samplers import Sampler
 
 
@@ -71,7 +72,7 @@ class Shard:
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(gradients):
             batch = with_keys(jax.random.fold_in(of_call, random_streams.DROPOUT), batch)
-        mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
+        mean = private_mean(gradients, in_round(mechanism, self.round), records.expected_size)
         return mean(noise_key, params, batch, drawn.mask)
 
     def _of_call(self, key: Key) -> Key:

@@ -16,7 +16,7 @@ from fedpriv.core.types import Key, Metrics, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.mechanisms.schedules import Dynamic, in_round
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.samplers import Draw, Sampler
 
@@ -115,10 +115,10 @@ class Cohort:
               privacy).
 
         Raises:
-          ValueError: what clients keep has no row for each of them.
+          ValueError: what clients keep has no row for each of them; no mechanism.
         """
         clients_key, noise_key = self._keys(key, own)
-        used = mechanism.in_round(self.round)
+        used = in_round(mechanism, self.round)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
             sent = as_sent(client(key, shard, *mine))

@@ -11,6 +11,7 @@ import optax
 from jax import lax
 
 from fedpriv.core import random_streams
+from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.random_losses import needing_keys, needs_keys, of_one, takes_key, with_keys
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.devices.layout import current
@@ -116,6 +117,13 @@ def check_schedule(optimizer: Schedule | None) -> None:
         raise ValueError(
             "optimizer: an optax optimiser, not a function of the round; give `lambda t: optax.sgd(0.1)` or the like"
         )
+
+
+def check_training(optimizer: Schedule, batches: Batches) -> None:
+    """Raises ValueError: an optimiser in the place of the function that gives it; a number in the place of batches."""
+    check_schedule(optimizer)
+    fits = callable(batches) and batches not in (epochs, steps, full_batch)
+    require_kind("batches", batches, fits, "fp.epochs(5, batch_size=10) or fp.full_batch()")
 
 
 def mean_grad(loss: LossFn) -> GradFn:

@@ -107,15 +107,19 @@ def fixed_size(population: int, size: int) -> Sampler:
     return sealed(Sampler(draw, size, float(size), accounting))
 
 
-def poisson(population: int, rate: float, capacity: int) -> Sampler:
+def poisson(population: int, rate: float, capacity: int | None = None) -> Sampler:
     """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
 
-    The cut is part of the accounting (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation. Drawn are the
-    binomial size, and then who: given the size, every subset is equally likely.
+    By default the capacity is that of `capacity_for`, at most everybody. The cut is part of the accounting
+    (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation. Drawn are the binomial size, and then who: given
+    the size, every subset is equally likely.
 
     Raises:
       ValueError: a population or capacity below 1, or a rate outside (0, 1].
     """
+    if capacity is None:
+        Poisson(population, rate)  # which checks both
+        capacity = min(population, capacity_for(population * rate, rate))
     accounting = Poisson(population, rate, capacity)
     slots = min(capacity, population)
     high, low = _sizes(population, rate, slots)
