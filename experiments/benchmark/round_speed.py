@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 import fedpriv
 from experiments.benchmark.rivals import comparison
@@ -25,6 +24,7 @@ from experiments.benchmark.timing import (
     spread,
 )
 from experiments.benchmark.workloads import Workload, parameters
+from fedpriv.devices.distributed import replicate
 from fedpriv.devices.layout import Strategy, side_by_side, spmd, use
 from fedpriv.devices.memory import fitted
 
@@ -48,8 +48,7 @@ def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Roun
     algorithm = workload.algorithm(clients)
     federation = workload.federation(clients)
     state = algorithm.init(workload.model().init(jax.random.key(0)), federation)
-    replicated = NamedSharding(strategy.mesh, PartitionSpec())
-    given = jax.device_put((jax.random.key(1), state, federation), replicated)
+    given = replicate((jax.random.key(1), state, federation), strategy.mesh)
 
     def lowered() -> jax.stages.Lowered:
         return jax.jit(lambda *given: spmd(fedpriv.one_round(algorithm))(*given)).lower(*given)
