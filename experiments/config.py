@@ -343,6 +343,9 @@ def _in_file(path: Path) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None  # for any file that ends in .py
         module = importlib.util.module_from_spec(spec)
+        beside = str(path.resolve().parent)
+        if beside not in sys.path:  # as `python my_config.py` would find what lies there
+            sys.path.insert(0, beside)
         sys.modules[name] = module  # dataclasses look their module up
         try:
             spec.loader.exec_module(module)

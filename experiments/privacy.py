@@ -173,7 +173,7 @@ def _solution(solved: dict[str, Any]) -> str:
     honest = f", honest = {solved['honest']:g}" if solved["honest"] < 1 else ""
     means = f"{solved['unit']} level, {solved['view']}, {adjacency} adjacency, delta = {solved['delta']:.3g}{honest}"
     text = (
-        f"{solved['for']} for {solved['by']} epsilon {solved['target_epsilon']:g} ({means}): {solved['value']!r}, "
+        f"{solved['for']} for {solved['by']} epsilon {solved['target_epsilon']:g} ({means}): {solved['value']:.6g}, "
         f"which costs {solved['epsilon']:.4g}"
     )
     if solved["by"] == "claimed":

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from experiments import config as configuration
+from experiments import own_code
 from experiments.command_line import config_name, one_line, parse, words
 from experiments.config import Run
 from experiments.plain import flat, plain
@@ -81,9 +82,13 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
     try:
         about = json.loads(path.read_text())
         name, settings = about.pop("config"), about.pop("settings")
-        about["environment"]  # also a run's of an older version, whose lines say too little
+        about["environment"]["code"]  # also a run's of an older version, which says too little
+        if name.endswith(".py") and not Path(name).is_file():
+            raise _gone(folder, name)
         module = configuration.load(name)
         saved = _saved(module, name, settings)
+    except MissingConfigError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"--resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
@@ -106,6 +111,17 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
     lines, _ = read_lines(folder, tolerant=True)
     found = Earlier(folder, name, saved, about, lines)
     return found, replace(config, output=folder)
+
+
+class MissingConfigError(ValueError):
+    """A run's config is not where it was."""
+
+
+def _gone(folder: Path, name: str) -> MissingConfigError:
+    kept = folder / own_code.KEPT / Path(name).name
+    return MissingConfigError(
+        f"--resume: {folder} is of {name}, which is not there any more; put it back (a copy is kept as {kept})"
+    )
 
 
 def fixed(config: Run) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments import budget, compilation_cache, processes, resume
+from experiments import budget, compilation_cache, own_code, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
     Parser,
@@ -170,11 +170,12 @@ def prepared(
         noise = _recorded_noise(found, config) if found else _solved(module, config, joined)
         experiment = built(module, config, noise, Interned())
         planned = budget.planned_rounds(experiment.ledger, config)
-        about = {"id": uuid.uuid4().hex, "environment": environment(strategy), "resumed": []}
+        here = environment(strategy) | {"code": own_code.digests(module)}
+        about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
         about |= {"noise": noise, "higher": list(experiment.higher)}
         if found:
             finished = found.finished(planned, config.keep_model, experiment.stopping(config))
-            about, warning = resume.resumed(found, about["environment"], finished)
+            about, warning = resume.resumed(found, here, finished)
     if joined.count > 1:
         same = replace(config, output=None, data_dir=None)
         going_on = [str(found is not None), *finished]
@@ -183,6 +184,7 @@ def prepared(
     with joined.agreed():
         if joined.first:
             recorder = _recorder(name, config, found, about, sinks, until_end)
+            own_code.keep(module, recorder.folder)
             if found:
                 recorder.go_on(found.lines, finished)
             if warning:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments import budget, compilation_cache, ending, paper_table, sweep_table
+from experiments import budget, compilation_cache, ending, own_code, paper_table, sweep_table
 from experiments import config as configuration
 from experiments.command_line import (
     checked,
@@ -148,14 +148,14 @@ def _planned(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
             "its folders; leave these out"
         )
-    wanted = described(name, grid, every)
+    wanted = described(name, module, grid, every)
     again = begun(folder, wanted)
     left = [p for p in every if not (again and ended(folder / p.name))]
     if again:
         print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
     ready = _prepared(module, left)
-    if not again:
-        begin(folder, wanted)
+    begin(folder, wanted)
+    own_code.keep(module, folder)
     return Planned(every, wanted, ready)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from experiments import own_code
 from experiments.command_line import one_line, parse, words
 from experiments.config import Run
 from experiments.files import write_text
@@ -114,14 +115,17 @@ def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point])
     return name
 
 
-def described(name: str, grid: Mapping[str, Sequence[str]], every: Sequence[Point]) -> dict:
+def described(
+    name: str, module: ModuleType, grid: Mapping[str, Sequence[str]], every: Sequence[Point]
+) -> dict:
     """What sweep.json says."""
     listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every]
-    return {"config": name, "grid": plain(dict(grid)), "points": listed}
+    code = own_code.digests(module)
+    return {"config": name, "code": code, "grid": plain(dict(grid)), "points": listed}
 
 
 def begun(folder: Path, wanted: dict) -> bool:
-    """Whether `folder` holds the sweep that is wanted, begun earlier.
+    """Whether `folder` holds the sweep that is wanted, or some of its points, begun earlier.
 
     Raises:
       ValueError: it holds another one, or something else.
@@ -167,12 +171,14 @@ def begin(folder: Path, wanted: dict) -> None:
 
 def _difference(there: dict, wanted: dict) -> str | None:
     """The first field that differs, with both values."""
-    told = [{name: said[name] for name in ("config", "grid")} for said in (there, wanted)]
+    told = [{name: said[name] for name in ("config", "code")} for said in (there, wanted)]
     if texts := list(differences(*told)):
         return texts[0]
-    points = zip(there["points"], wanted["points"], strict=True)
-    found = (text for a, b in points for text in differences(a["settings"], b["settings"]))
-    return next(found, None)
+    now = {point["folder"]: point["settings"] for point in wanted["points"]}
+    if not {point["folder"] for point in there["points"]} <= now.keys():
+        return next(differences({"grid": there["grid"]}, {"grid": wanted["grid"]}), "its points")
+    points = ((point["settings"], now[point["folder"]]) for point in there["points"])
+    return next((text for a, b in points for text in differences(a, b)), None)
 
 
 def ended(folder: Path) -> bool:

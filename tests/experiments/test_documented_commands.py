@@ -46,6 +46,7 @@ OWN = {
     "reproduce": ["--only", "top_k p=0.005", "--seeds", "1"],
     "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],
     "growth": ["--repeats", "1"],
+    "scale_out": ["mspdq_mnist", "--clients", "2", "--repeats", "1"],
 }
 
 
@@ -54,7 +55,8 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
     found = {}
     for page in PAGES:
         text = page.read_text()
-        shell = "\n".join(re.findall(r"```(?:bash|sh)?\n(.*?)```", text, re.DOTALL))
+        blocks = re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+        shell = "\n".join(block for kind, block in blocks if kind in ("", "bash", "sh"))
         inline = re.findall(r"`((?:taskset -c 1 )?python -m experiments\.[^`]+)`", text)
         lines = shell.replace("\\\n", " ").splitlines() + [x.replace("\n", " ") for x in inline]
         for line in lines:
@@ -132,12 +134,14 @@ def test_the_pages_have_commands():
 @pytest.fixture
 def tiny(monkeypatch):
     """The benchmark's, the growth command's and the papers' sizes, which no option changes."""
-    workloads = {"A": Images(2, 4, (2, 3), (4,), 2, 2), "B": Records(2, 10, 4, 3)}
+    workloads = {
+        "A": Images(clients=2, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2),
+        "B": Records(2, 10, 4, 3),
+    }
     for name, workload in workloads.items():
         monkeypatch.setitem(benchmark.WORKLOADS, name, workload)
-    monkeypatch.setattr(
-        haar_speed, "Transform", lambda: Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
-    )
+    transform = Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
+    monkeypatch.setattr(haar_speed, "WORKLOAD", transform)
     monkeypatch.setattr(round_speed, "PRODUCT", 8)
     axis = growth.Axis(("dp_fed_avg",), {"clients": 8, "parameters": 100}, (2, 4))
     monkeypatch.setattr(growth, "AXES", {"cohort": axis})

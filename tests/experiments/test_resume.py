@@ -239,9 +239,15 @@ def test_another_layout_is_refused(folder, capsys):
     [
         (None, "holds no run (no config.json)"),
         ('{"config": "quickstart", "sett', "JSONDecodeError"),
-        ('{"config": "nonsense", "settings": {}, "environment": {}}', "there is no 'nonsense'"),
+        (
+            '{"config": "nonsense", "settings": {}, "environment": {"code": {}}}',
+            "there is no 'nonsense'",
+        ),
         ('{"config": "quickstart", "settings": {}}', "KeyError: 'environment'"),
-        ('{"config": "quickstart", "settings": {"q": 1}, "environment": {}}', "--q: unknown field"),
+        (
+            '{"config": "quickstart", "settings": {"q": 1}, "environment": {"code": {}}}',
+            "--q: unknown field",
+        ),
     ],
 )
 def test_folders_that_hold_no_run(content, said, tmp_path, capsys):

@@ -1,0 +1,107 @@
+"""A config of the user's own: it imports what lies beside it, and what it was is part of a run."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from test_resume import Stop, _KilledError
+
+import configs
+from experiments import config as configuration
+from experiments import own_code, resume, sweep_grid
+from experiments.run import main
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SMALL = ["--rounds", "3", "--every", "1", "--checkpoint.rounds", "1", "--clients", "60"]
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A config with its rates in a module beside it."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    source = Path(configs.__file__).with_name("quickstart.py").read_text()
+    source = source.replace("seeds=3", "seeds=SEEDS").replace(
+        '"""\n', f'"""\nfrom beside_{tmp_path.name} import SEEDS\n', 1
+    )
+    (folder / "mine.py").write_text(source)
+    (folder / f"beside_{tmp_path.name}.py").write_text("SEEDS = 1\n")
+    return folder / "mine.py"
+
+
+@pytest.fixture
+def beside(mine, tmp_path):
+    return mine.with_name(f"beside_{tmp_path.name}.py")
+
+
+def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
+    module = configuration.load(str(mine))
+    assert module.config.seeds == 1
+    before = own_code.digests(module)
+    assert before.keys() == {"mine.py", beside.name}
+    beside.write_text("SEEDS = 2\n")
+    after = own_code.digests(module)
+    assert [name for name in before if before[name] != after[name]] == [beside.name]
+    assert own_code.digests(configuration.load("quickstart")) == {}
+
+
+def planned(mine, values, *rest):
+    module = configuration.load(str(mine))
+    grid = {"clip_norm": values}
+    points = sweep_grid.points(module, str(mine), list(rest), grid)
+    return sweep_grid.described(str(mine), module, grid, points)
+
+
+def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
+    folder = tmp_path / "sweep"
+    sweep_grid.begin(folder, planned(mine, ["1", "2"]))
+    assert sweep_grid.begun(folder, planned(mine, ["1", "2", "4"]))
+    with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
+        sweep_grid.begun(folder, planned(mine, ["2", "4"]))
+    with pytest.raises(ValueError, match=r"another sweep: rounds 60 there, 3 here"):
+        sweep_grid.begun(folder, planned(mine, ["1", "2", "4"], "--rounds", "3"))
+    beside.write_text("SEEDS = 2\n")
+    with pytest.raises(ValueError, match=rf"another sweep: code.{beside.name} \w+ there, \w+ here"):
+        sweep_grid.begun(folder, planned(mine, ["1", "2"]))
+
+
+@pytest.mark.slow
+def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, capsys):
+    folder = tmp_path / "run"
+    with pytest.raises(_KilledError):
+        main(
+            [str(mine), *SMALL, "--algorithms", "fed_avg", "--output", str(folder)],
+            sinks=[Stop("fed_avg", 2)],
+        )
+    assert (folder / "code" / beside.name).read_text() == "SEEDS = 1\n"
+    beside.write_text("SEEDS = 1  # as before\n")
+    moved = mine.rename(mine.with_name("moved.py"))
+    with pytest.raises(ValueError, match=r"is of .*mine.py, which is not there any more; put it"):
+        resume.earlier(folder, [])
+    moved.rename(mine)
+    assert main(["--resume", str(folder)]) == 0
+    assert f"another environment: code.{beside.name}" in capsys.readouterr().err
+    [entry] = json.loads((folder / "config.json").read_text())["resumed"]
+    assert len(entry["differs"]) == 1
+
+
+@pytest.mark.slow
+def test_the_guides_config(tmp_path, monkeypatch):
+    """As it stands there, from another folder; its model is trained on."""
+    guide = Path(configs.__file__).parents[1] / "experiments" / "README.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    algorithm, config, further = (b for b in blocks if "halved" in b)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "halved.py").write_text(algorithm)
+    (project / "my_config.py").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    assert main([str(project / "my_config.py"), "--seeds", "1", "--output", "runs/mine"]) == 0
+    summary = json.loads(Path("runs/mine/summary.json").read_text())
+    assert summary["rounds"] == {"halved": 10, "dp_fed_avg": 10}
+    assert sorted(p.name for p in Path("runs/mine/code").iterdir()) == ["halved.py", "my_config.py"]
+    found = {}
+    exec(compile(further, "guide", "exec"), found)
+    assert found["more"].accuracy.shape == (1, 1)
