@@ -70,10 +70,10 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Of those that differ in numbers alone, one. Other tests have what needs Opacus or other simulators."""
+    """Of those that differ in numbers alone, one. Other tests have what needs PyTorch or other simulators."""
     kept: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
-        args = tuple(a for a in given if a != "--peers")
+        args = tuple(a for a in given if a not in ("--torch", "--peers"))
         if module != "faults":  # test_planted
             kept.setdefault((module, re.sub(r"[\d.]+", "1", " ".join(args))), (module, args))
     return list(kept.values())
@@ -176,6 +176,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)
     ]
     trains = module in ("run", "sweep", "tune", "audit", "privacy")
+    if module == "benchmark" and "C" in args:  # it has no clients
+        return [*args, "--repeats", "1"]
     if {"--list", "--help", "--resume"} & set(args) or not trains:
         return args + OWN.get(module, [])
     if args[:1] == [] or args[0].startswith("--"):
