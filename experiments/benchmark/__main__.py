@@ -68,12 +68,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     workload: Any = step.WORKLOAD if step else WORKLOADS[args.workload]
     clients = 1 if step else args.clients or workload.clients
     settings = Settings(asdict(workload), clients, threads, "cpu" if cpu else "cuda")
-    with Rivals(args.workload, args.torch or args.peers, args.peers, settings) as rivals:
+    # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out, unless
+    # JAX_DEFAULT_MATMUL_PRECISION asks for them.
+    precision = "default" if cpu else jax.config.jax_default_matmul_precision or "highest"
+    with (
+        jax.default_matmul_precision(precision),
+        Rivals(args.workload, args.torch or args.peers, args.peers, settings) as rivals,
+    ):
         if step:
             numbers = step.measure(workload, args.repeats, rivals)
         else:
             numbers = round_speed.measure(workload, clients, args.repeats, strategy, rivals)
-    result = {"workload": args.workload} | numbers
+    result = {"workload": args.workload, "precision": precision} | numbers
     table = step.table if step else round_speed.table
     print(json.dumps(result) if args.json else table(result))
     return 1 if "torch" in rivals.failures else 0

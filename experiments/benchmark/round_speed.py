@@ -63,18 +63,15 @@ def measure(
     workload: Workload, clients: int, repeats: int, strategy: Strategy, rivals: Rivals
 ) -> dict[str, Any]:
     """Takes turns: matrix product, our round, the rivals' rounds. Everything is compiled and run once before."""
-    cpu = jax.default_backend() == "cpu"
-    # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out.
-    with jax.default_matmul_precision("default" if cpu else "highest"):
-        began = time.perf_counter()
-        one_round = compiled_round(workload, clients, strategy)
-        compile_seconds = time.perf_counter() - began
-        seconds(one_round.run)
-        memory = device_memory_mb() or peak_mb()
-        products = compiled_products(PRODUCT, strategy)
-        seconds(products)
-        runs = {"product": products, "ours": one_round.run}
-        times = in_turns(runs, repeats, rivals.once, calls={"product": PRODUCTS})
+    began = time.perf_counter()
+    one_round = compiled_round(workload, clients, strategy)
+    compile_seconds = time.perf_counter() - began
+    seconds(one_round.run)
+    memory = device_memory_mb() or peak_mb()
+    products = compiled_products(PRODUCT, strategy)
+    seconds(products)
+    runs = {"product": products, "ours": one_round.run}
+    times = in_turns(runs, repeats, rivals.once, calls={"product": PRODUCTS})
     ours, product = times["ours"], times["product"]
     work, devices = workload.flop_per_client() / 1e9, strategy.devices
     gflops = [clients * work / t for t in ours]

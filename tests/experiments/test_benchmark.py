@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmark import __main__ as benchmark
-from experiments.benchmark import attention_speed, haar_speed, round_speed, timing
+from experiments.benchmark import attention_speed, gpu, haar_speed, page, round_speed, timing
 from experiments.benchmark.__main__ import main
 from experiments.benchmark.rivals import environments, rival
 from experiments.benchmark.round_speed import compiled_round
@@ -106,6 +106,46 @@ def test_a_round_says_how_many_clients_are_side_by_side(clients, expected):
     compiled = compiled_round(TINY, 6, Strategy(clients, devices=2))
     assert compiled.side_by_side == expected
     assert jax.tree.leaves(compiled.run())
+
+
+def spread(median):
+    return {"median": median, "min": median / 2, "max": 2 * median}
+
+
+def test_a_page_of_several_benchmarks(tmp_path, capsys):
+    """A row for each workload, or step of it, and number of cores."""
+    a_round = {
+        "workload": "D",
+        "cores": 1,
+        "clients_per_second": spread(100.0),
+        "rivals": ["torch", "pfl"],
+    }
+    a_round |= {"fractions_of_matmul": spread(0.5), "ratios_to_torch": spread(2.0)}
+    a_step = {
+        "workload": "C",
+        "cores": 2,
+        "rivals": ["opacus"],
+        "ratios_to_opacus": {"dp_sgd": spread(3.0)},
+    }
+    a_step |= {
+        "ms": {"haar": spread(4.0), "dp_sgd": spread(5.0)},
+        "fractions_of_copy": {"haar": spread(0.4)},
+    }
+    files = [tmp_path / f"{i}.json" for i in range(2)]
+    for file, result in zip(files, (a_round, a_step), strict=True):
+        file.write_text(json.dumps(result))
+    assert page.main([*map(str, files), "--output", str(tmp_path)]) == 0
+    rows = (tmp_path / "benchmark.md").read_text().splitlines()[2:]
+    cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
+    assert cells == [
+        ["2", "5 (2.5 to 10) ms", "", "3 (1.5 to 6)", ""],
+        ["2", "4 (2 to 8) ms", "0.4 (0.2 to 0.8)", "", ""],
+        ["1", "100 (50 to 200) clients/s", "0.5 (0.25 to 1)", "", "2 (1 to 4)"],
+    ]
+    assert {file.name for file in tmp_path.glob("*.png")} == {"shares.png", "peers.png"}
+    files[0].write_text("{}")
+    assert page.main([str(files[0])]) == 2
+    assert "no object of experiments.benchmark --json" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -242,3 +282,16 @@ def test_help_keeps_paragraphs_and_fits_the_terminal(columns, monkeypatch, capsy
         " ".join(d.split()) for d in details
     ]
     assert int(columns) - 20 < max(map(len, out.splitlines())) <= int(columns)
+
+
+@pytest.mark.slow
+def test_all_that_a_gpu_is_to_tell(tmp_path, monkeypatch):
+    """One workload and one step, in processes of their own; what there is no time for is said."""
+    monkeypatch.setattr(gpu, "WORKLOADS", ["E"])
+    monkeypatch.setattr(gpu, "STEPS", ["C"])
+    assert gpu.main(["--tiny", "--output", str(tmp_path), "--minutes", "0.6"]) == 0
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert list(found) == [f"{w}-{p}" for p in gpu.PRECISIONS for w in "EC"]
+    assert found["E-highest"]["ended"] == "done"
+    assert json.loads((tmp_path / "E-highest.json").read_text())["clients"] == 2
+    assert {each["ended"] for each in found.values()} <= {"done", "out of time", "no time left"}

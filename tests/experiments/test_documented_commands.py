@@ -61,7 +61,7 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
         lines = shell.replace("\\\n", " ").splitlines() + [x.replace("\n", " ") for x in inline]
         for line in lines:
             values = dict(re.findall(r"for (\w+) in (\S+)", line))
-            for command in re.findall(r"python -m experiments\.([^;&#|]*)", line):
+            for command in re.findall(r"python -m experiments\.([^;&#|>]*)", line):
                 for name, value in values.items():
                     command = command.replace(f"${name}", value)
                 module, *args = shlex.split(command.replace("[", "").replace("]", ""))
@@ -74,7 +74,7 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
     kept: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
-        if module != "faults":  # test_planted
+        if module not in ("faults", "benchmark.page"):  # test_planted, test_benchmark
             kept.setdefault((module, re.sub(r"[\d.]+", "1", " ".join(args))), (module, args))
     return list(kept.values())
 
