@@ -19,6 +19,7 @@ from experiments import budget
 from experiments import config as configuration
 from experiments.command_line import command, config_name, listing, own_options, parse
 from experiments.config import Ledger, Run
+from experiments.formats import width, wrapped
 from experiments.ledger import Account, accounts, as_json, picture, table
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.privacy import VIEWS
@@ -191,7 +192,7 @@ def _show(
     for account in found:
         claims = account.claim is not None and math.isfinite(account.claim.epsilon)
         if account.private or claims:
-            print(table(account, ledger.delta) + "\n")
+            print(_prose_wrapped(table(account, ledger.delta)) + "\n")
         else:
             why = account.certificates[0].assumptions[0]
             print(f"{', '.join(account.names)}: epsilon = inf for every view; {why}\n")
@@ -199,6 +200,13 @@ def _show(
         path = (config.output or Path("runs") / f"{Path(name).stem}-privacy") / "privacy.png"
         picture(ledger, found[0], path)
         print(f"picture of {', '.join(found[0].names)}: {path}")
+
+
+def _prose_wrapped(text: str) -> str:
+    """A table's columns stay as wide as they are."""
+    most = width(sys.stdout)
+    lines = (x if "  " in x.strip() else wrapped(x, most) for x in text.splitlines())
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
