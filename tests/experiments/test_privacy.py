@@ -97,7 +97,7 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
     monkeypatch.setattr(Looked, "certify", spy)
     options = ["--honest", 0.5, "--rounds", 4, "--algorithms", "rand_k", "--output", tmp_path]
-    shown = ask(capsys, "quickstart", *options)
+    shown = " ".join(ask(capsys, "quickstart", *options).split())
     assert set(asked) == {0.5}
     assert len(asked) > 3  # the curves, too
     assert "0.5 of the noise's shares counted on" in shown
