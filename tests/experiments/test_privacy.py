@@ -174,6 +174,7 @@ def test_solve_noise(capsys, claimed):
     assert again["certified"] == answer["certified"]
 
 
+@pytest.mark.slow
 def test_solve_rounds(capsys):
     """The paper's own numbers: epsilon 1.008 is that of 180 rounds."""
     target = ["--solve", "rounds", "--target-epsilon", "1.0085", "--claimed"]

@@ -287,6 +287,7 @@ def test_a_budget_ends_a_resumed_run_as_any_other(tmp_path):
     assert_same(tmp_path / "r", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_has_ended(tmp_path, capsys):
     args = [*SMALL, "--algorithms", "dp_fed_avg", "--rounds", "3", "--noise-multiplier", "1e30"]
     assert launch(*args, "--output", tmp_path / "r") == 1

@@ -212,6 +212,7 @@ def test_a_library_that_is_not_installed(name, library, tmp_path, monkeypatch, c
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.slow
 def test_a_service_that_does_not_start(wandb, tmp_path, monkeypatch, capsys):
     """At the first record: training goes on."""
 

@@ -103,6 +103,7 @@ def test_every_layer_by_itself_has_the_same_certificate():
     assert epsilons("dp_sgd", per_layer=False) == epsilons("dp_sgd", per_layer=True)
 
 
+@pytest.mark.slow
 def test_the_ledger_needs_no_data(capsys, tmp_path):
     given = ["--algorithms", "dp_sgd", "dp_sgd_wav", "--output", str(tmp_path)]
     assert privacy.main(["wavelet_cifar10", "--rounds", "3", *given]) == 0
