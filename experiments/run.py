@@ -184,13 +184,20 @@ def prepared(
     with joined.agreed():
         if joined.first:
             recorder = _recorder(name, config, found, about, sinks, until_end)
-            own_code.keep(module, recorder.folder)
+            own_code.keep(module, recorder.folder / _code(found, here))
             if found:
                 recorder.go_on(found.lines, finished)
             if warning:
                 print(f"warning: {warning}", file=sys.stderr)
     where = recorder.folder if recorder else folder_of(config, name)
     return Job(name, config, where, strategy, experiment, planned, joined, recorder, finished)
+
+
+def _code(found: Earlier | None, here: Mapping[str, Any]) -> str:
+    """The folder for a copy of the user's code; that of what ran before is kept."""
+    if found is None or found.about["environment"]["code"] == here["code"]:
+        return own_code.KEPT
+    return f"{own_code.KEPT}/resumed-{len(found.about['resumed']) + 1}"
 
 
 def _recorder(

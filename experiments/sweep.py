@@ -148,14 +148,15 @@ def _planned(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
             "its folders; leave these out"
         )
-    wanted = described(name, module, grid, every)
-    again = begun(folder, wanted)
+    again = begun(folder, described(name, module, grid, every), module)
     left = [p for p in every if not (again and ended(folder / p.name))]
     if again:
         print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
     ready = _prepared(module, left)
-    begin(folder, wanted)
-    own_code.keep(module, folder)
+    wanted = described(name, module, grid, every)
+    if ready:  # else all is done, and `build` has imported nothing
+        begin(folder, wanted)
+        own_code.keep(module, folder / own_code.KEPT)
     return Planned(every, wanted, ready)
 
 

@@ -124,7 +124,7 @@ def described(
     return {"config": name, "code": code, "grid": plain(dict(grid)), "points": listed}
 
 
-def begun(folder: Path, wanted: dict) -> bool:
+def begun(folder: Path, wanted: dict, module: ModuleType) -> bool:
     """Whether `folder` holds the sweep that is wanted, or some of its points, begun earlier.
 
     Raises:
@@ -137,7 +137,8 @@ def begun(folder: Path, wanted: dict) -> bool:
         return False
     try:
         there = json.loads(path.read_text())
-        difference = _difference(there, wanted)
+        code = own_code.digests(module, there["code"])  # also what `build` is to import
+        difference = _difference(there, wanted | {"code": code})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"--output: cannot read {path} ({one_line(error)}); choose another folder"

@@ -1,7 +1,9 @@
 """A config of the user's own: it imports what lies beside it, and what it was is part of a run."""
 
+import importlib
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,8 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
     module = configuration.load(str(mine))
     assert module.config.seeds == 1
     before = own_code.digests(module)
-    assert before.keys() == {"mine.py", beside.name}
+    assert {"mine.py", beside.name} <= before.keys()  # and the tests' own modules
+    assert not any("numpy" in name or "fedpriv/" in name for name in before)
     beside.write_text("SEEDS = 2\n")
     after = own_code.digests(module)
     assert [name for name in before if before[name] != after[name]] == [beside.name]
@@ -54,17 +57,38 @@ def planned(mine, values, *rest):
     return sweep_grid.described(str(mine), module, grid, points)
 
 
+def grown(folder, mine, *given):
+    return sweep_grid.begun(folder, planned(mine, *given), configuration.load(str(mine)))
+
+
+def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "library"
+    elsewhere.mkdir()
+    (elsewhere / f"far_{tmp_path.name}.py").write_text("N = 1\n")
+    monkeypatch.syspath_prepend(elsewhere)
+    module = configuration.load(str(mine))
+    importlib.import_module(f"far_{tmp_path.name}")  # as `build` would
+    name = f"../library/far_{tmp_path.name}.py"
+    before = own_code.digests(module)
+    assert name in before
+    monkeypatch.delitem(sys.modules, f"far_{tmp_path.name}")
+    assert name not in own_code.digests(module)
+    assert own_code.digests(module, [name])[name] == before[name]
+    (elsewhere / f"far_{tmp_path.name}.py").write_text("N = 2\n")
+    assert own_code.digests(module, [name])[name] != before[name]
+
+
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
     sweep_grid.begin(folder, planned(mine, ["1", "2"]))
-    assert sweep_grid.begun(folder, planned(mine, ["1", "2", "4"]))
+    assert grown(folder, mine, ["1", "2", "4"])
     with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
-        sweep_grid.begun(folder, planned(mine, ["2", "4"]))
+        grown(folder, mine, ["2", "4"])
     with pytest.raises(ValueError, match=r"another sweep: rounds 60 there, 3 here"):
-        sweep_grid.begun(folder, planned(mine, ["1", "2", "4"], "--rounds", "3"))
+        grown(folder, mine, ["1", "2", "4"], "--rounds", "3")
     beside.write_text("SEEDS = 2\n")
     with pytest.raises(ValueError, match=rf"another sweep: code.{beside.name} \w+ there, \w+ here"):
-        sweep_grid.begun(folder, planned(mine, ["1", "2"]))
+        grown(folder, mine, ["1", "2"])
 
 
 @pytest.mark.slow
@@ -85,6 +109,8 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     assert f"another environment: code.{beside.name}" in capsys.readouterr().err
     [entry] = json.loads((folder / "config.json").read_text())["resumed"]
     assert len(entry["differs"]) == 1
+    assert (folder / "code" / beside.name).read_text() == "SEEDS = 1\n"
+    assert (folder / "code" / "resumed-1" / beside.name).read_text() != "SEEDS = 1\n"
 
 
 @pytest.mark.slow
@@ -101,7 +127,7 @@ def test_the_guides_config(tmp_path, monkeypatch):
     assert main([str(project / "my_config.py"), "--seeds", "1", "--output", "runs/mine"]) == 0
     summary = json.loads(Path("runs/mine/summary.json").read_text())
     assert summary["rounds"] == {"halved": 10, "dp_fed_avg": 10}
-    assert sorted(p.name for p in Path("runs/mine/code").iterdir()) == ["halved.py", "my_config.py"]
+    assert {"halved.py", "my_config.py"} <= {p.name for p in Path("runs/mine/code").iterdir()}
     found = {}
     exec(compile(further, "guide", "exec"), found)
     assert found["more"].accuracy.shape == (1, 1)
