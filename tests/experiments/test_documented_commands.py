@@ -37,6 +37,25 @@ SMALL = {
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
     "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
 }
+# What a test of this size sets itself, or what other tests have.
+SCALES = (
+    "--rounds",
+    "--every",
+    "--seeds",
+    "--output",
+    "--layout.devices",
+    "--repeats",
+    "--devices",
+    "--cohort",
+)
+SCALES += (
+    "--learning-rate",
+    "--noise-multiplier",
+    "--clip-norm",
+    "--eta-0",
+    "--local-steps",
+    "--gamma",
+)
 # What makes any other command small; later options win.
 OWN = {
     "tune": ["--values", "0.1"],
@@ -70,12 +89,17 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Of those that differ in numbers alone, one. Other tests have what needs PyTorch or other simulators."""
-    kept: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+    """Of those with the same config and options, one. Other tests have what needs PyTorch or other simulators."""
+    kept: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
-        if module not in ("faults", "benchmark.page"):  # test_planted, test_benchmark
-            kept.setdefault((module, re.sub(r"[\d.]+", "1", " ".join(args))), (module, args))
+        if module not in (
+            "faults",
+            "benchmark.page",
+            "benchmark.gpu",
+        ):  # test_planted, test_benchmark
+            options = sorted(a for a in args if a.startswith("--") and a not in SCALES)
+            kept.setdefault((module, *args[:1], *options), (module, args))
     return list(kept.values())
 
 
