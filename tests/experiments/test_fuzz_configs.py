@@ -9,6 +9,7 @@ import json
 import math
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,7 @@ def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         trained = []
         patch.setattr(run, "new_folder", lambda *_: Path(folder))
-        patch.setattr(run, "Recorder", lambda *_: None)
+        patch.setattr(run, "Recorder", lambda folder, *_: SimpleNamespace(folder=folder))
         patch.setattr(run, "train", lambda job: trained.append(job) or 0)
         code, _, err = said(run.main, [name, *args])
     assert code in (0, 2)
