@@ -19,6 +19,7 @@ def test_pixels_are_what_the_network_sees(tmp_path):
     centred = replace(config, pixels="centred").images("fashion_mnist")
     for split in ("train", "test"):
         byte, scaled = getattr(unit, split), getattr(centred, split)
-        assert byte["image"].dtype == np.uint8 and scaled["image"].dtype == np.float32
+        assert byte["image"].dtype == np.uint8
+        assert scaled["image"].dtype == np.float32
         np.testing.assert_allclose(scaled["image"], 2 * (byte["image"] / 255) - 1, atol=1e-6)
         assert jax.tree.all(jax.tree.map(np.array_equal, byte["label"], scaled["label"]))
