@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
@@ -180,7 +181,7 @@ def dp_scaffold(
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
         moved = follow(server, state, jax.tree.map(jnp.negative, dy))  # line 19
         before, after = (x, state.server), (moved.params, moved.server)
-        x, remembered = optax.tree.where(moving, after, before)
+        x, remembered = jax.tree.map(partial(jnp.where, moving), after, before)
         c = c + cohort.expected_size / cohort.num_clients * dc  # line 20
         messages = jnp.where(moving, 2, 1)  # model and control variate
         wire = codec.wire(dimension(x))

@@ -142,7 +142,7 @@ class Cohort:
         clients_key, noise_key = self._keys(key, own)
         used = in_round(mechanism, self.round)
         check_weighting(weighting)
-        if weighting is not EQUALLY and (local or mechanism is ALREADY_PRIVATE):
+        if weighting != EQUALLY and (local or mechanism is ALREADY_PRIVATE):
             raise ValueError(
                 "weighting: messages carry their noise already, and a weight would show through it; leave it out"
             )
