@@ -65,7 +65,7 @@ ESTIMATORS = {
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_estimators_by_hand(name, means):
-    """Updates are clipped, then weighted, and divided by q W or max(q W_min, their weights); the noise is the paper's."""
+    """Updates are clipped, then weighted, and divided by q W or max(q W_min, their weights); the paper's noise."""
     place, divisor, std = ESTIMATORS[name]
     (runs, updates), divisors = means, set()
     for (ids, mask), found in runs:
