@@ -164,10 +164,11 @@ class Cohort:
         total = weighting.bounded(total, weights, self.expected_size)
         if not local:
             total = used.perturb(noise_key, total)
-        wire = codec.wire(dimension(total))
-        wire = wire._replace(overhead=wire.overhead + weighting.bits)
-        metrics = self._metrics(wire, seen)
         given = Given(mechanism, codec, local, weighting)
+        wire = codec.wire(dimension(total))
+        if given.by_server:
+            wire = wire._replace(overhead=wire.overhead + weighting.bits)
+        metrics = self._metrics(wire, seen)
         total = weighting.shown(self._shown(total, noise_key, given))
         return Summed(total, metrics, self._stored(own, new))
 

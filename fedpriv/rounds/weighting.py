@@ -28,7 +28,7 @@ class Weighting:
 
     @property
     def bits(self) -> int:
-        """What a weight takes that travels with a message."""
+        """Of a weight, which travels where the server adds the noise; elsewhere clients multiply by themselves."""
         return 0
 
     def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:

@@ -19,6 +19,7 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.attacks.server_views import server_view
 from fedpriv.core.trees import scatter
 from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.rounds.cohort import Cohort
@@ -207,6 +208,13 @@ def test_a_model_of_16_bits_has_an_optimiser_of_32():
     after, _ = jax.eval_shape(fp.one_round(algorithm), jax.random.key(0), state, FEDERATION)
     assert {leaf.dtype for leaf in jax.tree.leaves(after.params)} == {jnp.bfloat16.dtype}
     assert {leaf.dtype for leaf in jax.tree.leaves(after.server)} == {jnp.float32.dtype}
+
+
+def test_a_server_s_view_is_asked_of_the_mean_alone():
+    algorithm = ALGORITHMS["dp_fed_avg"](server=fp.fed_opt.adam(0.1))
+    state = algorithm.init(PARAMS, FEDERATION)
+    with pytest.raises(ValueError, match="server: its optimiser moves the model by more than"):
+        server_view(algorithm, jax.random.key(0), state, FEDERATION)
 
 
 @pytest.mark.parametrize(
