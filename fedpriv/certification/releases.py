@@ -84,7 +84,6 @@ def _of_clients(
     """Perturbed sums of the messages of one cohort, all together one release.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
     each with its own share only. Messages that a codec rounds, or whose sum is divided by the clients' weights, carry
     no noise, which the server adds: nothing hides them from it. A client drawn with replacement may fill all places of
     a round.
