@@ -108,7 +108,7 @@ def adaptive_fed_avg(
         (total, count), metrics, _ = cohort.sum(
             client_update, key, mechanism=joint(updates, counted), codec=_with_a_bit(codec)
         )
-        mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         error = count / cohort.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
         metrics["diagnostics"]["clip_norm"] = bound

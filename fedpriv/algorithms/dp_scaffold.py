@@ -179,7 +179,7 @@ def dp_scaffold(
 
         total, metrics, controls = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, own=controls)
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
-        moved = follow(server, state, jax.tree.map(jnp.negative, dy))  # line 19
+        moved = follow(server, state, dy)  # line 19
         before, after = (x, state.server), (moved.params, moved.server)
         x, remembered = jax.tree.map(partial(jnp.where, moving), after, before)
         c = c + cohort.expected_size / cohort.num_clients * dc  # line 20

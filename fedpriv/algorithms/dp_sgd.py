@@ -59,7 +59,7 @@ def dp_sgd(
             return Sent(jax.tree.map(jnp.subtract, y, x), {"user_drift": drift})
 
         total, metrics, _ = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, codec=codec)
-        descent = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        return follow(server, state, descent), metrics
+        mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        return follow(server, state, mean), metrics
 
     return Algorithm(partial(begun, server), round, sampler, local.unit)

@@ -85,7 +85,7 @@ def fed_avg(
         total, metrics, _ = cohort.sum(
             client_update, key, mechanism=mechanism, codec=codec, weighting=weighting
         )
-        mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         return follow(server, state, mean), metrics  # (4)
 
     return Algorithm(partial(begun, server), round, sampler)

@@ -164,8 +164,8 @@ def fed_avg_sparse(
         total, metrics, _ = cohort.sum(
             client_update, local_key, mechanism=mechanism, codec=codec, weighting=weighting
         )
-        mean = scatter(total / cohort.expected_size, kept, theta)
-        return follow(server, state, mean), metrics  # line 13
+        step = scatter(total / cohort.expected_size, kept, theta)
+        return follow(server, state, jax.tree.map(jnp.negative, step)), metrics  # line 13
 
     return Algorithm(init, round, sampler)
 

@@ -65,7 +65,7 @@ def ldp_fed_avg(
         total, metrics, _ = cohort.sum(
             client_update, key, mechanism=mechanism, codec=codec, local=True
         )
-        mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         return follow(server, state, mean), metrics
 
     return Algorithm(partial(begun, server), round, sampler)

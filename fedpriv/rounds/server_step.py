@@ -15,8 +15,8 @@ from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Params, State
 
-MEAN = optax.sgd(1.0)
-"""The model moves by the mean update."""
+MEAN = optax.stateless(lambda gradient, params: jax.tree.map(jnp.negative, gradient))
+"""`optax.sgd(1.0)` in operations that XLA leaves out: the model moves by the mean update."""
 
 
 class ServedState(NamedTuple):
@@ -38,15 +38,16 @@ def begun(server: optax.GradientTransformation, params: Params, federation: obje
     return ServedState(params, jnp.int32(0), server.init(widened(params)))
 
 
-def follow(server: optax.GradientTransformation, state: State, gradient: Params) -> State:
+def follow(server: optax.GradientTransformation, state: State, mean: Params) -> State:
     """The state a round later: theta_t+1 = ServerOpt(theta_t, -Delta_t, t).
 
-    Formal guarantees: post-processing of `gradient`.
+    Formal guarantees: post-processing of `mean`.
 
     Args:
       state: a `ServedState`, or one that has its fields.
-      gradient: -Delta_t, the mean of theta_t - theta_i, a tree like `params`.
+      mean: Delta_t, the mean of theta_i - theta_t, a tree like `params`.
     """
+    gradient = jax.tree.map(jnp.negative, mean)
     step, after = server.update(gradient, state.server, state.params)
     theta = optax.apply_updates(state.params, step)
     return state._replace(params=theta, round=state.round + 1, server=after)

@@ -107,10 +107,13 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_by_default_the_model_moves_by_the_mean_update_to_the_bit(name):
-    """Which is SGD with rate 1."""
-    algorithm = ALGORITHMS[name]()
+@pytest.mark.parametrize(
+    ("name", "server"),
+    [*((name, {}) for name in BY_HAND), ("dp_fed_avg", {"server": optax.sgd(1.0)})],
+)
+def test_sgd_of_rate_1_moves_the_model_by_the_mean_update_to_the_bit(name, server):
+    """By default, too."""
+    algorithm = ALGORITHMS[name](**server)
 
     def both(key, state):
         cohort = Heard(state.round, FEDERATION, FIXED.draw(key), FIXED)
@@ -118,7 +121,7 @@ def test_by_default_the_model_moves_by_the_mean_update_to_the_bit(name):
         kept = RAND_K.select(jax.random.split(key)[0], state.params)
         return after.params, BY_HAND[name](state.params, cohort.total, kept)
 
-    before = ALGORITHMS[name](server=optax.sgd(1.0)).init(PARAMS, FEDERATION)
+    before = algorithm.init(PARAMS, FEDERATION)
     assert_identical(*jax.jit(both)(jax.random.key(1), before))
 
 
