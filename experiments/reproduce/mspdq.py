@@ -45,7 +45,7 @@ ERROR, LEAST = 0.1, 2
 def training(config: str, algorithm: str, **settings: Any) -> Training:
     own = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
     own["local_epochs"] = LOCAL_EPOCHS[config]
-    schedule: dict[str, Any] = {"rounds": 30, "seeds": 3, "every": 1}
+    schedule: dict[str, Any] = {"rounds": 60, "seeds": 3, "every": 1}
     schedule["shrinking"] = ("local_epochs",)
     return Training(config, algorithm, own, **schedule)
 
