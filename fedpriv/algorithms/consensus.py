@@ -24,7 +24,8 @@ class Coupling(NamedTuple):
 
     Attributes:
       step: e, how far a visible submodel follows the server's mean.
-      gamma: bound on alpha, the weight between the visible and each invisible submodel.
+      gamma: bound on alpha, the weight between the visible and each invisible submodel, of which `Submodels.weights`
+        are parts.
       decay: k -> alpha[k] / gamma, not increasing.
     """
 
@@ -96,14 +97,14 @@ def exchange(
     Args:
       mean: f32[d], w[k].
       sent: f32[M, d], q_i[k].
-      alpha: f32[], the weight of every pair.
+      alpha: f32[], gamma decay(k), of which every pair has its part.
     """
-    a, b, real = now
-    apart = jnp.where(real[..., None], b - a[:, None], 0.0)
+    a, b, weights = now
+    apart = weights[..., None] * (b - a[:, None])
     return Submodels(
         a + step * (mean - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
         b - alpha * apart,  # (3b), (21b)
-        real,
+        weights,
     )
 
 
@@ -150,10 +151,9 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     Args:
       bits: B.
       norm: of A - B [M, d]: the paper's Frobenius norm, or the longest column. Lemma 10 can be argued for every
-          coordinate
-        by itself, so that the latter will do: eq. 23, read the right way round, is then 2^B >= sqrt(M) pi + 1 instead
-            of
-        sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is room in them up to 1.2.
+        coordinate by itself, so that the latter will do: eq. 23, read the right way round, is then
+        2^B >= sqrt(M) pi + 1 instead of sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is
+        room in them up to 1.2.
 
     Raises:
       ValueError: bits outside 1..22, or an unknown norm.
@@ -293,12 +293,13 @@ def agree(
     """
     e = coupling.step
     pi = interval_scale(e, start.visible.shape[0])
+    largest = jnp.max(start.weights)
 
     def once(now: _Round, k: jax.Array) -> _Round:
         alpha = coupling.alpha(k)
         widest = jnp.maximum(now.widest, transmission.distance(now.submodels))
         submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
-        width = pi(widest) * alpha  # (20): pi_t a_max[k]
+        width = pi(widest) * (largest * alpha)  # (20): pi_t a_max[k]
         q = transmission.send(jax.random.fold_in(key, k), submodels.visible, now.sent, width)
         outside = now.outside + jnp.mean(q.outside)
         return _Round(submodels, q.values, widest, transmission.interval(width), outside)
@@ -328,6 +329,7 @@ def interval_scale(step: float, size: int) -> Callable[[Any], Any]:
 
 
 def _apart(now: Submodels) -> jax.Array:
-    """A - B, f32[M, d]; with several invisible submodels the sum of their distances, which is what moves a."""
-    a, b, real = now
-    return jnp.sum(jnp.where(real[..., None], b - a[:, None], 0.0), 1)
+    """|A - B|, f32[M, d]; of several submodels their sum, or what moves a per largest weight, if that is more."""
+    apart = jnp.where(now.real[..., None], now.invisible - now.visible[:, None], 0.0)
+    parts = now.weights / jnp.max(now.weights)
+    return jnp.maximum(jnp.abs(apart.sum(1)), jnp.abs((parts[..., None] * apart).sum(1)))
