@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -165,10 +166,7 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, q - width / 2, q + width / 2, bits)
 
-    distance = _NORMS[norm]
-    return Transmission(
-        bits, send, True, 32, lambda width: width, lambda now: distance(_apart(now))
-    )
+    return Transmission(bits, send, True, 32, lambda width: width, partial(_distance, _NORMS[norm]))
 
 
 def fixed(bits: int, bound: float) -> Transmission:
@@ -299,7 +297,7 @@ def agree(
         alpha = coupling.alpha(k)
         widest = jnp.maximum(now.widest, transmission.distance(now.submodels))
         submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
-        width = pi(widest) * (largest * alpha)  # (20): pi_t a_max[k]
+        width = pi(widest) * alpha * largest  # (20): pi_t a_max[k]
         q = transmission.send(jax.random.fold_in(key, k), submodels.visible, now.sent, width)
         outside = now.outside + jnp.mean(q.outside)
         return _Round(submodels, q.values, widest, transmission.interval(width), outside)
@@ -328,8 +326,8 @@ def interval_scale(step: float, size: int) -> Callable[[Any], Any]:
     return lambda widest: 8 * (step + larger + larger * widest) / (1 - second)
 
 
-def _apart(now: Submodels) -> jax.Array:
-    """|A - B|, f32[M, d]; of several submodels their sum, or what moves a per largest weight, if that is more."""
+def _distance(norm: Callable[[jax.Array], jax.Array], now: Submodels) -> jax.Array:
+    """||A - B||; of several invisible submodels their sum's, or that of what moves a per largest weight, if longer."""
     apart = jnp.where(now.real[..., None], now.invisible - now.visible[:, None], 0.0)
-    parts = now.weights / jnp.max(now.weights)
-    return jnp.maximum(jnp.abs(apart.sum(1)), jnp.abs((parts[..., None] * apart).sum(1)))
+    moving = (now.weights / jnp.max(now.weights))[..., None] * apart
+    return jnp.maximum(norm(apart.sum(1)), norm(moving.sum(1)))
