@@ -12,7 +12,7 @@ import optax
 import fedpriv as fp
 from fedpriv.algorithms.consensus import Norm
 from fedpriv.attacks.server_views import View, by_models
-from fedpriv.attacks.transcript import fit, least_squares, nearest, unmixed
+from fedpriv.attacks.transcript import fit_weights, least_squares, nearest, unmixed
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.trees import flatten
 from fedpriv.core.types import LossFn, Params
@@ -66,7 +66,7 @@ def read(view: View, params: Params, reading: Reading) -> View:
         return by_models(view, params, jnp.asarray(least_squares(*given).model, jnp.float32))
     most = min(MOST, len(view.transcript) - 2)
     tried = [least_squares(*given, r) for r in range(1, most + 1)]
-    tried += [fit(*given, m, COUPLING.gamma) for m in range(2, most + 1)]
+    tried += [fit_weights(*given, m, COUPLING.gamma) for m in range(2, most + 1)]
     return by_models(view, params, jnp.asarray(nearest(flatten(params), tried), jnp.float32))
 
 

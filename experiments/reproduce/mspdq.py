@@ -7,9 +7,12 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from experiments.records import Spread
 from experiments.reproduce.item import Cell, Item, Paper, Read, Results, Training, Value
 from experiments.reproduce.picture import Curves, panels
-from experiments.reproduce.reading import complete, final_accuracy, gap, lines, span
+from experiments.reproduce.reading import complete, final_accuracy, lines, value
 from experiments.runs import RunFolder
 from experiments.uploads import uploads_until
 
@@ -55,34 +58,46 @@ def quantized(config: str, bits: int, exchanges: int, **settings: Any) -> Traini
     return training(config, "mspdq_fl", bits=bits, exchanges=exchanges, **settings)
 
 
-def accuracy(run: RunFolder) -> Value:
-    """Test accuracy after the last round, in %; chance where the run diverged."""
-    return final_accuracy(run) if complete(run) else Value(CHANCE)
+def accuracies(run: RunFolder) -> np.ndarray:
+    """f64[evaluations, seeds], in %; chance at the end of a run that diverged, of all its seeds."""
+    found = [100 * np.array(line.metrics["accuracy"].per_seed) for line in lines(run)]
+    if not complete(run):
+        found.append(np.full_like(found[-1], CHANCE) if found else np.array([CHANCE]))
+    return np.stack(found)
 
 
-def accuracies(run: RunFolder) -> list[float]:
-    """Of every evaluation, in %; chance at the end of a run that diverged."""
-    found = [100 * line.metrics["accuracy"].mean for line in lines(run)]
-    return found if complete(run) else [*found, CHANCE]
+def over_seeds(values: np.ndarray) -> Value:
+    return value(Spread.of(values))
 
 
 def least_lead(first: RunFolder, second: RunFolder) -> Value:
     """The least that the first run's accuracy has more than the second's, over the evaluations, in points."""
     pairs = zip(accuracies(first), accuracies(second), strict=False)
-    return Value(min(a - b for a, b in pairs))
+    return over_seeds(np.min([a - b for a, b in pairs], axis=0))
+
+
+def last_lead(first: RunFolder, second: RunFolder) -> Value:
+    """What the first run has more after the last round, in points."""
+    return over_seeds(accuracies(first)[-1] - accuracies(second)[-1])
 
 
 def late_loss(run: RunFolder) -> Value:
     """Best accuracy less the last, in points."""
     found = accuracies(run)
-    return Value(max(found) - found[-1])
+    return over_seeds(found.max(0) - found[-1])
 
 
 def early_shortfall(first: RunFolder, second: RunFolder) -> Value:
     """The most that the first run's accuracy is below the second's in the first third of the evaluations, in points."""
     a, b = accuracies(first), accuracies(second)
     early = max(1, len(b) // 3)
-    return Value(max(y - x for x, y in zip(a[:early], b[:early], strict=False)))
+    pairs = zip(a[:early], b[:early], strict=False)
+    return over_seeds(np.max([y - x for x, y in pairs], axis=0))
+
+
+def last_span(*runs: RunFolder) -> Value:
+    """The largest less the smallest accuracy after the last round, in points."""
+    return over_seeds(np.ptp([accuracies(run)[-1] for run in runs], axis=0))
 
 
 def statement(row: str, column: str, published: str, work: Sequence[Training], read: Read) -> Cell:
@@ -91,9 +106,9 @@ def statement(row: str, column: str, published: str, work: Sequence[Training], r
 
 
 def lead(row: str, published: str, ours: Training, theirs: Training) -> Cell:
-    """Of one training over another after the last round."""
-    column, read = "difference in accuracy (points)", partial(gap, accuracy)
-    return Cell(row, column, published, (ours, theirs), read, of_diverged=True)
+    """Of one training over another after the last round, seed by seed."""
+    column = "difference in accuracy (points)"
+    return Cell(row, column, published, (ours, theirs), last_lead, of_diverged=True)
 
 
 def measured(rows: Mapping[str, Training], before: str = "") -> list[Cell]:
@@ -179,10 +194,10 @@ def bars() -> list[list[tuple[str, Training, float]]]:
     found = []
     for group, (field, values) in enumerate(PAPER["fig4"]["groups"].items(), 1):
         row = []
-        for letter, value in zip("abc", values, strict=True):
+        for letter, given in zip("abc", values, strict=True):
             own: dict[str, Any] = {"bits": 8, "splitting_factor": 0.3}
-            own |= {} if field == "error" else {field: value}
-            parts = value if field == "error" else LEAST
+            own |= {} if field == "error" else {field: given}
+            parts = given if field == "error" else LEAST
             row.append(
                 (f"{group}.{letter}", quantized(MNIST, **by_theorem, **own), 1 - ERROR * parts)
             )
@@ -231,7 +246,7 @@ def figure_5(data: str) -> Item:
             drawn[-1] += both(name, runs[decay])
             cells += measured(runs[decay], f"{name}, ")
             row = f"{name}, gamma matters little"
-            cells.append(statement(row, little, "below 3", works, partial(span, accuracy)))
+            cells.append(statement(row, little, "below 3", works, last_span))
         for label, one in runs["root"].items():
             row = f"claim: {interval}, {label}: the root is worse"
             cells.append(lead(row, "below 0", one, runs["linear"][label]))

@@ -87,7 +87,9 @@ def _powers(f: np.ndarray, public: np.ndarray, most: int) -> list[np.ndarray]:
     return found
 
 
-def fit(messages: jax.Array, step: float, decay: Decay, number: int, largest: float) -> Recovered:
+def fit_weights(
+    messages: jax.Array, step: float, decay: Decay, number: int, largest: float
+) -> Recovered:
     """The same for `number` submodels with a weight each, whose weights are searched: it bears rounding better.
 
     Given the weights, x is linear in the b_n[0] (variable projection: Golub and Pereyra 1973).

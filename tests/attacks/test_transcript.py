@@ -19,7 +19,7 @@ from fedpriv.algorithms.consensus import (
     full_precision,
 )
 from fedpriv.algorithms.splitting import Submodels
-from fedpriv.attacks.transcript import fit, least_squares, nearest, state_sum, unmixed
+from fedpriv.attacks.transcript import fit_weights, least_squares, nearest, state_sum, unmixed
 from fedpriv.compression.quantization import Quantized
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -105,7 +105,7 @@ def test_secret_weights_of_submodels_are_as_many_unknowns_more(decay):
         if different > 1:  # fewer unknowns do not do
             fewer = least_squares(seen, 0.5, DECAYS[decay], different - 1)
             assert np.abs(fewer.model[i] - models[i]).max() > 0.1
-    found = fit(seen, 0.5, DECAYS[decay], 3, 0.1)
+    found = fit_weights(seen, 0.5, DECAYS[decay], 3, 0.1)
     np.testing.assert_allclose(found.model[0], models[0], atol=1e-3)
     np.testing.assert_allclose(found.weights[0], weights[0], rtol=1e-3)
 
@@ -115,7 +115,7 @@ def test_float32_hides_what_the_server_does_not_search_for():
     seen, models = exact_messages(np.array([[0.02, 0.05, 0.08]] * 3), 10, "linear")
     seen = seen.astype(np.float32)
     tried = [least_squares(seen, 0.5, DECAYS["linear"], r) for r in (1, 2, 3)]
-    tried.append(fit(seen, 0.5, DECAYS["linear"], 3, 0.1))
+    tried.append(fit_weights(seen, 0.5, DECAYS["linear"], 3, 0.1))
     off = [np.abs(one.model - models).max() for one in tried]
     assert off[-1] < 0.02 < min(off[:-1])
     theta = models + 0.05 * np.random.default_rng(1).normal(size=models.shape)
@@ -184,7 +184,7 @@ def test_unmixing_finds_the_direction_of_the_updates(transmission):
         assert np.max(cosines(by_least_squares, updates)) < 0.5
 
 
-@pytest.mark.parametrize("attack", [least_squares, lambda *x: fit(*x, 0.1)])
+@pytest.mark.parametrize("attack", [least_squares, lambda *x: fit_weights(*x, 0.1)])
 def test_exchanges_must_be_more_than_weights(attack):
     seen = np.zeros((4, 1, 2))
     with pytest.raises(ValueError, match=r"messages: of 3 exchange.* 3 different .* at least 4"):
