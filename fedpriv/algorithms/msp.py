@@ -141,7 +141,7 @@ def msp_fl(
                 f"weights: gave {jnp.shape(drawn)}, not (clients, m_max) = {(clients, high)}"
             )
         own = jnp.where(jnp.arange(high) < numbers[:, None], drawn, 0.0)
-        return MspState(*start(params, federation), own)
+        return MspState(*start(params, federation), own.astype(jnp.float32))
 
     def round(key: Key, state: MspState, cohort: Cohort) -> tuple[MspState, Metrics]:
         theta, t, secrets = state

@@ -19,7 +19,14 @@ from fedpriv.algorithms.consensus import (
     full_precision,
 )
 from fedpriv.algorithms.splitting import Submodels
-from fedpriv.attacks.transcript import fit_weights, least_squares, nearest, state_sum, unmixed
+from fedpriv.attacks.transcript import (
+    _responses,
+    fit_weights,
+    least_squares,
+    nearest,
+    state_sum,
+    unmixed,
+)
 from fedpriv.compression.quantization import Quantized
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -120,6 +127,23 @@ def test_float32_hides_what_the_server_does_not_search_for():
     assert off[-1] < 0.02 < min(off[:-1])
     theta = models + 0.05 * np.random.default_rng(1).normal(size=models.shape)
     np.testing.assert_array_equal(nearest(theta[0], tried)[0], tried[-1].model[0])
+
+
+def test_that_weights_are_secret_hides_nothing_that_rounding_does_not():
+    """Six weights and float32: who knows them is far off, too, by more than an update."""
+    weights = np.array([[0.01, 0.02, 0.03, 0.04, 0.05, 0.06]] * 6)
+    seen, models = exact_messages(weights, 10, "linear")
+    messages = seen.astype(np.float32).astype(np.float64)
+    now, public = messages[:-1], np.float32(1 / np.arange(1.0, 11)).astype(np.float64)
+    moved = np.diff(messages, axis=0) - 0.5 * (now.mean(1, keepdims=True) - now)
+    of_hidden, of_visible = _responses(weights[0], public)
+    flat = (moved - np.einsum("kl,lmd->kmd", of_visible, now)).reshape(10, -1)
+    hidden = np.linalg.lstsq(of_hidden, flat)[0].sum(0).reshape(models.shape)
+    assert np.median(np.abs((seen[0] + hidden) / 7 - models)) > 0.1
+    exact = np.diff(seen, axis=0) - 0.5 * (seen[:-1].mean(1, keepdims=True) - seen[:-1])
+    flat = (exact - np.einsum("kl,lmd->kmd", of_visible, seen[:-1])).reshape(10, -1)
+    hidden = np.linalg.lstsq(of_hidden, flat)[0].sum(0).reshape(models.shape)
+    np.testing.assert_allclose((seen[0] + hidden) / 7, models, atol=0.01)  # in exact arithmetic
 
 
 def test_what_reaches_the_model_reaches_the_server():
