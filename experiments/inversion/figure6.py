@@ -24,7 +24,7 @@ EPSILONS = (1.0, 3.0, 10.0, 30.0)
 EXCHANGES = {8: 10, 6: 20, 4: 30}
 """Bits -> K_t of MSPDQ-FL, those of the paper's Figure 3."""
 
-BY_SUBMODEL: tuple[Reading, ...] = ("first", "last", "transcript")
+BY_SUBMODEL: tuple[Reading, ...] = ("first", "transcript")
 QUANTIZED: tuple[Reading, ...] = ("last", "sum")
 SECRET: tuple[Reading, ...] = ("transcript", "weights")
 

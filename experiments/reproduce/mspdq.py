@@ -260,26 +260,43 @@ def figure_7(data: str) -> Item:
         drawn.append([])
         own = {"msp_exchanges": exchanges, "gamma": gamma}
         for decay in ("linear", "none"):
-            runs = {
-                m: training(data, "msp_fl", **own, decay=decay, **of_m(m))
-                for m in sorted({1, allowed, broken, *others})
-            }
-            labelled = {f"m = {m}": one for m, one in runs.items()}
             name = f"K_t = {exchanges}, gamma = {gamma}, {WEIGHTS[decay]}"
-            drawn[-1] += both(name, labelled)
-            cells += measured(labelled, f"{name}, ")
+            runs = of_numbers(data, [1, allowed, broken, *others], **own, decay=decay)
+            _by_number(name, runs, drawn[-1], cells)
             for m, said, published in (
                 (allowed, "trains", "above -10"),
                 (broken, "is degraded", "below -10"),
             ):
                 row = f"claim: {name}, m = {m} {said} (against m = 1)"
                 cells.append(lead(row, published, runs[m], runs[1]))
-    return PAPER.item("fig7" + SUFFIX[data], cells, draw=panels(drawn), size=(18, 11))
+    drawn.append([])
+    said = PAPER["fig7"]["unlike"]
+    own = {
+        "msp_exchanges": 10,
+        "decay": "none",
+        "weights": "submodel",
+        "least_weight": said["least"],
+    }
+    name = f"K_t = 10, every submodel's own constant weight, {said['least']} to 1 gamma = 0.1"
+    _by_number(name, of_numbers(data, said["m"], **own), drawn[-1], cells)
+    return PAPER.item("fig7" + SUFFIX[data], cells, draw=panels(drawn), size=(18, 15))
 
 
-def of_m(m: int) -> dict[str, Any]:
-    """The settings of m invisible submodels, one being the default."""
-    return {} if m == 1 else {"submodels": [m, m], "unstable": True}
+def of_numbers(data: str, numbers: Sequence[int], **own: Any) -> dict[int, Training]:
+    """MSP-FL with m invisible submodels, for each m."""
+    found = {}
+    for m in sorted(numbers):
+        several = {} if m == 1 else {"submodels": [m, m], "unstable": True}
+        found[m] = training(data, "msp_fl", **own, **several)
+    return found
+
+
+def _by_number(
+    name: str, runs: Mapping[int, Training], drawn: list[Curves], cells: list[Cell]
+) -> None:
+    labelled = {f"m = {m}": one for m, one in runs.items()}
+    drawn += both(name, labelled)
+    cells += measured(labelled, f"{name}, ")
 
 
 FIGURES = (
