@@ -147,7 +147,7 @@ def test_mspdq(launch):
 def test_attacks_on_a_curve(tmp_path, monkeypatch):
     """On 4 of 20 clients, one of three seeds; the attack itself is tested with experiments.inversion."""
     rng = np.random.default_rng(0)
-    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 48), ("test", 20))}
+    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 64), ("test", 20))}
     write_images(tmp_path, "mnist", splits, 10)
 
     def attacked(point, victims, attack, seed):
