@@ -262,7 +262,8 @@ def figure_7(data: str) -> Item:
         for decay in ("linear", "none"):
             name = f"K_t = {exchanges}, gamma = {gamma}, {WEIGHTS[decay]}"
             runs = of_numbers(data, [1, allowed, broken, *others], **own, decay=decay)
-            _by_number(name, runs, drawn[-1], cells)
+            drawn[-1] += both(name, labelled(runs))
+            cells += by_number(name, runs, runs[1])
             for m, said, published in (
                 (allowed, "trains", "above -10"),
                 (broken, "is degraded", "below -10"),
@@ -278,7 +279,9 @@ def figure_7(data: str) -> Item:
         "least_weight": said["least"],
     }
     name = f"K_t = 10, every submodel's own constant weight, {said['least']} to 1 gamma = 0.1"
-    _by_number(name, of_numbers(data, said["m"], **own), drawn[-1], cells)
+    runs = of_numbers(data, said["m"], **own)
+    drawn[-1] += both(name, labelled(runs))
+    cells += by_number(name, runs, training(data, "msp_fl", msp_exchanges=10, decay="none"))
     return PAPER.item("fig7" + SUFFIX[data], cells, draw=panels(drawn), size=(18, 15))
 
 
@@ -291,12 +294,17 @@ def of_numbers(data: str, numbers: Sequence[int], **own: Any) -> dict[int, Train
     return found
 
 
-def _by_number(
-    name: str, runs: Mapping[int, Training], drawn: list[Curves], cells: list[Cell]
-) -> None:
-    labelled = {f"m = {m}": one for m, one in runs.items()}
-    drawn += both(name, labelled)
-    cells += measured(labelled, f"{name}, ")
+def labelled(runs: Mapping[int, Training]) -> dict[str, Training]:
+    return {f"m = {m}": one for m, one in runs.items()}
+
+
+def by_number(name: str, runs: Mapping[int, Training], one: Training) -> list[Cell]:
+    """The last accuracies, and what they are more than with one invisible submodel."""
+    cells = measured(labelled(runs), f"{name}, ")
+    for m, run in runs.items():
+        if run != one:
+            cells.append(lead(f"{name}, m = {m}", "", run, one))
+    return cells
 
 
 FIGURES = (
