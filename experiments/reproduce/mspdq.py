@@ -278,7 +278,7 @@ def figure_7(data: str) -> Item:
         "weights": "submodel",
         "least_weight": said["least"],
     }
-    name = f"K_t = 10, every submodel's own constant weight, {said['least']} to 1 gamma = 0.1"
+    name = f"K_t = 10, unlike weights from {said['least']} gamma"
     runs = of_numbers(data, said["m"], **own)
     drawn[-1] += both(name, labelled(runs))
     cells += by_number(name, runs, training(data, "msp_fl", msp_exchanges=10, decay="none"))
