@@ -92,6 +92,8 @@ class DPScaffold(Run):
     """What is protected; for a client the noise is R times as large (S = 2 C / s)."""
     delta: float | None = None
     """Of the privacy guarantee; by default 1 / (M R), the paper's choice for records."""
+    measured: bool = True
+    """Also measure objective, gap to its minimum and dissimilarity at every evaluation, over all training records."""
     authors: Authors = Authors()
 
     def __post_init__(self) -> None:
@@ -253,4 +255,6 @@ def experiment(
         return fp.measures.heterogeneity(model.loss, config.l2, minimum)
 
     test = {k: v for k, v in data.test.items() if k != "client"}
-    return Experiment(model, test, delta(config), entries, measure, NOTES)
+    return Experiment(
+        model, test, delta(config), entries, measure if config.measured else None, NOTES
+    )

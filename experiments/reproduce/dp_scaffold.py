@@ -25,7 +25,6 @@ AUTHORS: dict[str, Any] = {
     "any_label": "true",
     "l2": 0.0,
     "warm_start": 0,
-    "eta_0": 0.14,
     **{
         f"authors.{name}": "true"
         for name in ("one_seed", "record_ranges", "per_tensor", "rounded_steps")
@@ -108,13 +107,14 @@ def table(name: str) -> Item:
             said["columns"], said["rounds"][sigma], printed, strict=True
         ):
             own = said["settings"] | {"client_rate": 0.05, "noise_multiplier": int(sigma)}
-            own["local_steps"] = k
+            own |= {"local_steps": k, "measured": "false"}
             schedule = {"rounds": rounds, "every": 5, "warm": k < 40}
             one = training("dp_scaffold_synthetic", "dp_scaffold", **schedule, **own)
             row, read = f"sigma_g = {sigma}, K = {k}", partial(allowed, one, BUDGET)
             cells.append(Cell(row, f"T for claimed epsilon 3 ({CLAIMED})", str(rounds), (), read))
             cells.append(Cell(row, "accuracy (%)", accuracy, (one,), last_tenth))
-            theirs = replace(one, settings={**one.settings, **AUTHORS}, rounds_in=())
+            settings = one.settings | AUTHORS | {"eta_0": said["eta_0"][sigma]}
+            theirs = replace(one, settings=settings, rounds_in=())
             column = "accuracy with the authors' options (%)"
             cells.append(Cell(row, column, accuracy, (theirs,), last_tenth))
     return PAPER.item(name, cells, size=(16, 6))
