@@ -11,7 +11,7 @@ is in experiments/results/fed_smp_fashion_mnist.md.
 from experiments.config import Experiment, Ledger, image
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import ImageFedSMP, experiment
-from fedpriv import datasets, models
+from fedpriv import models
 
 config = ImageFedSMP(rounds=180)
 
@@ -23,6 +23,6 @@ def ledger(config: ImageFedSMP) -> Ledger:
 def build(config: ImageFedSMP) -> Experiment:
     return experiment(
         config,
-        datasets.load("fashion_mnist", config.data_dir),
+        config.images("fashion_mnist"),
         models.fashion_mnist_cnn(config.weights),
     )

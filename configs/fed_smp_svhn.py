@@ -9,7 +9,7 @@ paper's best test accuracies: FedAvg 88.47, DP-FedAvg 72.46, top_k 81.12 (p = 0.
 from experiments.config import Experiment, Ledger, image
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import ImageFedSMP, Local, experiment
-from fedpriv import datasets, models
+from fedpriv import models
 
 config = ImageFedSMP(
     rounds=180,
@@ -24,6 +24,4 @@ def ledger(config: ImageFedSMP) -> Ledger:
 
 
 def build(config: ImageFedSMP) -> Experiment:
-    return experiment(
-        config, datasets.load("svhn_cropped", config.data_dir), models.svhn_cnn(config.weights)
-    )
+    return experiment(config, config.images("svhn_cropped"), models.svhn_cnn(config.weights))

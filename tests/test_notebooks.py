@@ -13,7 +13,7 @@ ABSOLUTE = re.compile(r"(?<![\w.:/~])(/(?:[\w.-]+/)+|~/|[A-Z]:\\)")
 SAID = {
     "custom_round": (
         "depends on who takes part",
-        "accuracy.png config.json metrics.jsonl model summary.json",
+        "accuracy.png code config.json metrics.jsonl model summary.json",
         ": not refuted",
         ": refuted",
     )

@@ -14,6 +14,7 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
 from experiments.fields import at_least_one, each_once, mechanism, population, positive, probability
+from fedpriv import datasets
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate
@@ -61,6 +62,8 @@ class FedSMP(Run):
     """What to train, one after the other; fed_avg and fed_avg_* are not private."""
     p: float = 0.4
     """Compression ratio k / d of the sparsified algorithms."""
+    unbiased: bool = True
+    """rand_k scales what it keeps by d / k (eq. 5 of the paper); false leaves the factor out."""
     clients: int = 6000
     """Number of clients n (ignored where the data has natural clients)."""
     cohort: int = 100
@@ -104,6 +107,23 @@ class ImageFedSMP(FedSMP):
 
     weights: Weights = "flax"
     """Initial weights: flax's defaults (LeCun normal), or PyTorch's, which have a third of their variance."""
+    pixels: Literal["unit", "centred"] = "unit"
+    """What the network sees: numbers from 0 to 1, or from -1 to 1, which take four times the memory of bytes."""
+
+    def images(self, name: str) -> Dataset:
+        """The data set of this name, its pixels as the network sees them.
+
+        Raises:
+          MissingDataError: it is not there.
+        """
+        data = datasets.load(name, self.data_dir)
+        if self.pixels == "unit":
+            return data  # bytes, which the network scales
+        return data._replace(train=_centred(data.train), test=_centred(data.test))
+
+
+def _centred(examples: Example) -> dict[str, np.ndarray]:
+    return {**examples, "image": np.asarray(examples["image"], np.float32) / 127.5 - 1}
 
 
 def sampler(config: FedSMP, clients: int) -> fp.Sampler:
@@ -129,7 +149,10 @@ def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorit
         "batches": batches,
     }
     private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
-    rand_k, top_k = fp.select_rand_k(config.p), fp.select_top_k(config.p, public)
+    rand_k, top_k = (
+        fp.select_rand_k(config.p, unbiased=config.unbiased),
+        fp.select_top_k(config.p, public),
+    )
     make: dict[Name, Callable[[], Algorithm]] = {
         "fed_avg": lambda: fp.fed_avg(loss, **common),
         "fed_avg_rand_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=rand_k),

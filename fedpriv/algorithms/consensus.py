@@ -150,10 +150,8 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     Args:
       bits: B.
       norm: of A - B [M, d]: the paper's Frobenius norm, or the longest column. Lemma 10 can be argued for every
-          coordinate
-        by itself, so that the latter will do: eq. 23, read the right way round, is then 2^B >= sqrt(M) pi + 1 instead
-            of
-        sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is room in them up to 1.2.
+        coordinate by itself, so that the latter will do: eq. 23, read the right way round, is then 2^B >= sqrt(M) pi +
+        1 instead of sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is room in them up to 1.2.
 
     Raises:
       ValueError: bits outside 1..22, or an unknown norm.

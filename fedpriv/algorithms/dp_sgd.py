@@ -3,8 +3,7 @@
 DP-SGD: M. Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, arXiv:1607.00133, Algorithm 1; in
 federated learning as in Algorithm 2 of M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278 (DP-FedAvg by noisy local
 steps), and the baseline of K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced
-Approach".
-With `optax.adam` or `optax.adagrad` as the clients' optimiser it is DP-Adam and DP-AdaGrad.
+Approach". With `optax.adam` or `optax.adagrad` as the clients' optimiser it is DP-Adam and DP-AdaGrad.
 """
 
 from __future__ import annotations

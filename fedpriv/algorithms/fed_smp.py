@@ -53,8 +53,12 @@ class Sparsifier(NamedTuple):
     needs_public: bool
 
 
-def select_rand_k(p: float) -> Sparsifier:
+def select_rand_k(p: float, *, unbiased: bool = True) -> Sparsifier:
     """k = round(p d) coordinates uniformly at random, scaled by d / k, which keeps the mean unbiased (eq. 5).
+
+    Args:
+      p: k / d.
+      unbiased: False leaves the factor d / k out.
 
     Raises:
       ValueError: p outside (0, 1].
@@ -64,7 +68,7 @@ def select_rand_k(p: float) -> Sparsifier:
         d = dimension(theta)
         return rand_k(key, d, _kept(p, d))  # line 16
 
-    return Sparsifier(_checked(p), select, lambda d, k: d / k, False)
+    return Sparsifier(_checked(p), select, lambda d, k: d / k if unbiased else 1.0, False)
 
 
 def select_top_k(p: float, batches: Batches) -> Sparsifier:

@@ -52,10 +52,8 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
 
     A message counts as the update that it alone would make of the model, times the cohort's expected size. Where the
     clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients; where
-    the
-    server adds it, and of Laplace noise, the message stays bare. With model splitting the update is by the first
-    visible
-    submodel, see `by_models` for others.
+    the server adds it, and of Laplace noise, the message stays bare. With model splitting the update is by the first
+    visible submodel, see `by_models` for others.
 
     Args:
       state: of the algorithm, with the model in `params`; after the first rounds of an `Opening`.

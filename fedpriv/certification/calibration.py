@@ -114,8 +114,7 @@ def calibrate_rounds(
 
     Raises:
         ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds reaches
-            it;
-            as `certify`.
+            it; as `certify`.
         LeakError: as `certify`.
     """
     _check(epsilon, delta)

@@ -71,10 +71,8 @@ def check_algorithm(
     """Runs a few rounds of `algorithm` and asks for its privacy.
 
     Beyond the checks before a run: a round is a function of its arguments alone, needs nothing from the host, and
-        leaves
-    the model finite; every view gets a certificate; samplers, mechanisms made by hand and declared releases do what
-    they
-    say. A correct algorithm fails one of these tests with probability 1e-6.
+    leaves the model finite; every view gets a certificate; samplers, mechanisms made by hand and declared releases do
+    what they say. A correct algorithm fails one of these tests with probability 1e-6.
 
     Args:
       params: an initial model.

@@ -84,10 +84,8 @@ def _of_clients(
     """Perturbed sums of the messages of one cohort, all together one release.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    each
-    with its own share only. Messages that a codec rounds carry no noise, which the server adds to their sum: nothing
-    hides
-    them from it. A client drawn with replacement may fill all places of a round.
+    each with its own share only. Messages that a codec rounds carry no noise, which the server adds to their sum:
+    nothing hides them from it. A client drawn with replacement may fill all places of a round.
     """
     drawn, reason = sampler.accounting, _reason(notes, first)
     kinds = {note.mechanism.noise for note in notes if _multiplier(note, first) > 0}  # type: ignore[union-attr]
@@ -159,9 +157,8 @@ def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: in
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
-    keep
-    carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of all its
-    members towards a third party, or a server that sees sums. No sampling of records hides a whole client.
+    keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of
+    all its members towards a third party, or a server that sees sums. No sampling of records hides a whole client.
     """
     groups: dict[Any, list[Note]] = {}
     for note in stage.means:

@@ -27,10 +27,8 @@ class StreamedFederation:
     """Examples on the host, in memory or in mapped files, and their partition among clients and server.
 
     `simulate` takes it in the place of a `Federation`, with the same results; each round's records are read, and sent
-    to
-    the device, while the round before runs. Values are checked when they are read. What an algorithm keeps for each
-    client
-    stays on the device. Of several processes, each reads the whole cohort's records.
+    to the device, while the round before runs. Values are checked when they are read. What an algorithm keeps for each
+    client stays on the device. Of several processes, each reads the whole cohort's records.
 
     Attributes:
       examples: leaves [total, ...], `np.memmap` or `np.ndarray`; sliced, never copied as a whole.

@@ -33,16 +33,14 @@ class Strategy:
 
     Attributes:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
-          clients
-        side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory.
+        clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory.
       devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
       convolution: `"canonical"` (see `fedpriv.models.conv`) or `"xla"` (`lax.conv_general_dilated` as it is).
       dense: `"auto"` (see `fedpriv.models.dense` and `fedpriv.rounds.low_rank`) or `"plain"`.
 
     Raises:
       ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
-          do
-        not have in equal parts.
+        do not have in equal parts.
     """
 
     clients: Literal["map", "vmap", "fit"] | int = "map"
@@ -103,18 +101,26 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+_XLA_FLAGS = {
+    f"--xla_cpu_collective_call_{event}_timeout_seconds": "86400"
+    for event in ("warn_stuck", "terminate")
+}
+if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends the process
+    _XLA_FLAGS["--xla_cpu_experimental_ynn_fusion_type"] = (
+        "-LIBRARY_FUSION_TYPE_ELTWISE,-LIBRARY_FUSION_TYPE_REDUCE"
+    )
+
+
 def split_cpu(devices: int | None = None) -> None:
     """Makes `devices` JAX devices of the CPU, by default one per core; without effect once JAX has started.
 
     XLA ends the process when one CPU device has waited a minute for another (an uneven round of large clients, a busy
-    or suspended machine); here it waits up to a day, unless XLA_FLAGS says otherwise.
+    or suspended machine); here it waits up to a day. It hands fusions of elementwise operations to a library in which
+    the steps of a recurrent network wait for each other; here it compiles them itself. XLA_FLAGS may say otherwise.
     """
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    for event in ("warn_stuck", "terminate"):
-        name = f"--xla_cpu_collective_call_{event}_timeout_seconds"
-        if not any(flag.startswith(name) for flag in flags):
-            flags.append(f"{name}=86400")
-    os.environ["XLA_FLAGS"] = " ".join(flags)
+    given = os.environ.get("XLA_FLAGS", "")
+    ours = {name: value for name, value in _XLA_FLAGS.items() if name not in given}
+    os.environ["XLA_FLAGS"] = " ".join([given, *(f"{n}={v}" for n, v in ours.items())]).strip()
     with suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices or cores())
 

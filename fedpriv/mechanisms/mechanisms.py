@@ -174,8 +174,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
     """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
 
     Formal guarantees: as `gaussian`, with the l1 norm: (1 / noise_multiplier, 0)-differentially private per
-        contribution
-    removed or added (Dwork, McSherry, Nissim and Smith 2006).
+    contribution removed or added (Dwork, McSherry, Nissim and Smith 2006).
 
     Args:
       clip_norm: C.

@@ -18,11 +18,10 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
     """What `per_example(model.loss, l2)` gives for `models.LogisticRegression` and `models.MLP`, several times faster.
 
     A layer z = W^T x + b whose output has the error e = dloss / dz has the gradients x e^T + l2 W and e + l2 b, with
-    the
-    squared norms ||x||^2 ||e||^2 + 2 l2 e.(W^T x) + l2^2 ||W||^2 and ||e||^2 + 2 l2 e.b + l2^2 ||b||^2 (I. Goodfellow,
-    arXiv:1510.01799). The sums may cancel: a bound on their rounding is added. In all products the batch is the long
-    axis
-    and the first factor is stored as it is used, which is fast on CPU; barriers keep XLA from turning them round.
+    the squared norms ||x||^2 ||e||^2 + 2 l2 e.(W^T x) + l2^2 ||W||^2 and ||e||^2 + 2 l2 e.b + l2^2 ||b||^2 (I.
+    Goodfellow, arXiv:1510.01799). The sums may cancel: a bound on their rounding is added. In all products the batch is
+    the long axis and the first factor is stored as it is used, which is fast on CPU; barriers keep XLA from turning
+    them round.
 
     Args:
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.

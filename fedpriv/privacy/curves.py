@@ -21,8 +21,7 @@ def gaussian_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
     """delta(epsilon) of N(separation, 1) against N(0, 1), for any real epsilon.
 
     Formal guarantees: exact (Balle and Wang 2018, Theorem 8); `separation` is sqrt(steps) / multiplier for composed,
-        also
-    adaptively composed, Gaussian releases (Dong, Roth and Su 2022, Corollary 3.3).
+    also adaptively composed, Gaussian releases (Dong, Roth and Su 2022, Corollary 3.3).
 
     Args:
         epsilon: f64[...], nats.
@@ -40,15 +39,11 @@ def laplace_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
     """delta(epsilon) of Laplace(separation, 1) against Laplace(0, 1), for any real epsilon.
 
     Formal guarantees: exact on the line, and a bound for any vector release with independent Laplace noise and l1
-        distance
-    `separation`. For one shift of a + b the privacy loss is a + b - 2 U, U = min(W, a + b), W being 0 or Exp(1) with
-    probability 1/2 each; for shifts a and b along two axes it is the same with U = min(W, a) + min(W', b). Both have
-    delta
-    = integral of 2 e^(2u + eps - a - b) Pr[U <= u] over u from 0 to (a + b - eps) / 2. The two Pr[U <= u] cross once,
-    the
-    single shift's being larger near 0, and over the whole range the integrals agree: so up to any u the single shift's
-    is
-    the larger. More axes: by induction.
+    distance `separation`. For one shift of a + b the privacy loss is a + b - 2 U, U = min(W, a + b), W being 0 or
+    Exp(1) with probability 1/2 each; for shifts a and b along two axes it is the same with U = min(W, a) + min(W', b).
+    Both have delta = integral of 2 e^(2u + eps - a - b) Pr[U <= u] over u from 0 to (a + b - eps) / 2. The two Pr[U <=
+    u] cross once, the single shift's being larger near 0, and over the whole range the integrals agree: so up to any u
+    the single shift's is the larger. More axes: by induction.
 
     Args:
         epsilon: f64[...], nats.
@@ -69,8 +64,7 @@ def remove_delta(
     """delta(epsilon >= 0), f64[...], of (1 - rate) P + rate Q against P, for Q = P moved by 1 / multiplier.
 
     Formal guarantees: exact, rate * delta_0(log(1 + (e^eps - 1) / rate)), delta_0 the curve of Q against P (Balle,
-        Barthe
-    and Gaboardi 2018, Theorem 2).
+    Barthe and Gaboardi 2018, Theorem 2).
 
     Args:
         epsilon: f64[...], nats.
@@ -90,14 +84,12 @@ def replace_delta(
     """Dominating curve, f64[...], of a fixed-size cohort without replacement, when one unit is replaced.
 
     Formal guarantees: an upper bound on every pair of neighbours, attained for one round by a unit that moves from u to
-        -u
-    while all the others hold -u; composed, a bound that is not attained (one curve stands for both directions).
+    -u while all the others hold -u; composed, a bound that is not attained (one curve stands for both directions).
 
     *epsilon >= 0.* Write M(D) = (1 - q) A + q B and M(D') = (1 - q) A + q B', A being the output without the unit.
-    Advanced
-    joint convexity (Balle, Barthe and Gaboardi 2018, Theorem 2) bounds H_{e^eps}(M(D) || M(D')) by q times a convex
-    combination of H_{e^eps'}(B || A) and H_{e^eps'}(B || B'), e^eps' = 1 + (e^eps - 1) / q. Both pairs differ by one
-    replaced member of the cohort, hence are dominated by noise moved by 1 / multiplier: this is `remove_delta`.
+    Advanced joint convexity (Balle, Barthe and Gaboardi 2018, Theorem 2) bounds H_{e^eps}(M(D) || M(D')) by q times a
+    convex combination of H_{e^eps'}(B || A) and H_{e^eps'}(B || B'), e^eps' = 1 + (e^eps - 1) / q. Both pairs differ by
+    one replaced member of the cohort, hence are dominated by noise moved by 1 / multiplier: this is `remove_delta`.
 
     *epsilon < 0.* H_a(P || Q) = 1 - a + a H_{1/a}(Q || P) for all P, Q, and replacing is a symmetric relation. Adaptive
     composition of such curves: Zhu, Dong and Wang 2022 (arXiv 2106.08567).
@@ -132,8 +124,7 @@ def epsilon_of_mixture(precisions: Floats, weights: Floats, missing: float, delt
     """Smallest epsilon >= 0, in nats, with missing + sum_k w_k delta_Gauss(epsilon; sqrt(p_k)) <= delta.
 
     Formal guarantees: an upper bound, larger than the exact root by at most 1e-10 + 1e-12 epsilon; infinity if
-        `missing`
-    alone reaches delta.
+    `missing` alone reaches delta.
 
     Args:
         precisions: f64[k], squared separations p_k, n / multiplier^2; 0 means that nothing is seen.

@@ -27,10 +27,8 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
     """Smallest epsilon that the composed privacy loss distribution certifies; infinity where there is none.
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts;
-        with a
-    capacity, for Gaussian noise, the truncated pair of dp-accounting (arXiv 2508.15089), for Laplace noise the distance
-    to
-    the run without cuts. Replace-one: `curves.replace_delta`. Zero-out: `curves.shown_delta`.
+    with a capacity, for Gaussian noise, the truncated pair of dp-accounting (arXiv 2508.15089), for Laplace noise the
+    distance to the run without cuts. Replace-one: `curves.replace_delta`. Zero-out: `curves.shown_delta`.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -73,8 +71,7 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
     """Width of a cell in nats: 1e-4, or as many powers of two above as keep the arrays small.
 
     Wide cells cost tightness, never soundness. Powers of two let calls with different numbers of rounds share the
-    cached
-    distribution of a round.
+    cached distribution of a round.
     """
     once = spread = 0.0
     for release in releases:

@@ -21,8 +21,7 @@ def participations(
     """Distribution of the summed precision sum_k n_k / multiplier_k^2 over the draw of the cohorts.
 
     n_k counts the releases that the unit is in: a round's draw of `participation` is one for all its local steps, each
-        of
-    which has a draw of `sampling` of its own.
+    of which has a draw of `sampling` of its own.
 
     Returns:
         The possible values, their probabilities, and the probability of the values left out (below 1e-29).

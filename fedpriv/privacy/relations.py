@@ -35,7 +35,7 @@ def multiplier_for(release: Release, relation: str) -> float:
     """The release's multiplier relative to what `relation` can move: the one place where relations are converted.
 
     A `Release` is relative to zeroing out a unit (norm C); a unit that is replaced moves by up to 2 C. dp-accounting
-    0.6
-    counts so in its RDP accountant under REPLACE_ONE; its PLD accountant doubles the distance itself, and is not used.
+    0.6 counts so in its RDP accountant under REPLACE_ONE; its PLD accountant doubles the distance itself, and is not
+    used.
     """
     return release.multiplier / 2 if relation == "replace_one" else release.multiplier

@@ -37,23 +37,20 @@ class Release:
 
     Each round draws once by `participation`, and once by `sampling` for each of its `local_steps`, all independent. K
     releases of *one* draw that the view knows have that draw as `participation` and `sampling=Everyone(...)`; of one
-    that
-    it does not know, they are one release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s are composed as if
-    their cohorts were drawn independently.
+    that it does not know, they are one release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s are composed
+    as if their cohorts were drawn independently.
 
     Attributes:
         view: who looks; one of `VIEWS`.
         unit: what is protected, "client" (all data of one client) or "record" (one example).
         multiplier: 1 / whitened sensitivity of zeroing out one unit when it takes part, 1 / sup ||Sigma^-1/2 A u|| (see
             `whitened_multiplier`); for Laplace noise its scale b over the l1 sensitivity; 0 where nothing hides the
-            unit,
-            infinity where it is not seen.
+            unit, infinity where it is not seen.
         sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
         local_steps: releases in a round, such as a client's K local steps, each with a draw of its own by `sampling`.
         participation: how a round's clients are drawn, once for all its local steps; the view is taken to know who
-            takes
-            part. None: `sampling` says it all.
+            takes part. None: `sampling` says it all.
         noise: "gaussian" or "laplace".
         noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so that those who
             drop out or collude take theirs away.
@@ -102,8 +99,7 @@ class Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
 
         The multiplier is sqrt(fraction) of the full one for Gaussian noise. Shares of Laplace noise are not Laplace, so
-        that
-        nothing is certified then.
+        that nothing is certified then.
         """
         unchanged = fraction == 1 or not self.noise_is_split
         if unchanged or self.multiplier == 0 or math.isinf(self.multiplier):

@@ -65,8 +65,7 @@ class Poisson:
     """Each of the `population` clients joins with probability `rate`, independently of the others.
 
     A cohort above `capacity`, the number of slots that the simulator has, is cut down to a uniformly random subset,
-    which
-    is accounted for. `None`: no cut. `rate` is the probability of joining before the cut.
+    which is accounted for. `None`: no cut. `rate` is the probability of joining before the cut.
 
     Raises:
         ValueError: a population or capacity below 1, or a rate outside (0, 1].

@@ -17,8 +17,7 @@ def whitened_multiplier(
     """Multiplier of releasing A u + N(0, diag(noise_std^2)), where a unit contributes u with ||u||_2 <= clip_norm.
 
     The inverse of the largest singular value of Sigma^-1/2 A times the clip norm; exact. 0 where some direction that a
-    unit
-    can move in gets no noise.
+    unit can move in gets no noise.
 
     Args:
         noise_std: standard deviation of the noise on each released coordinate, f64[m] (a number is m = 1), 0 or more.

@@ -21,14 +21,13 @@ class LocalSteps(NamedTuple):
     """DP-SGD on a client's records, or any other optimiser of optax on noisy gradients.
 
     Formal guarantees: those of `Shard.private_mean`, once a step: a record is bounded for replacement where `records`
-        draws
-    exact subsets, for addition and removal where it draws by Poisson, else for zero-out, as a whole client always is.
+    draws exact subsets, for addition and removal where it draws by Poisson, else for zero-out, as a whole client always
+    is.
 
     Attributes:
       gradients: of single records, `per_example(loss)` or a closed form.
       records: draws a step's records among a client's R; every client has to hold exactly R. Its expected size is the
-          lot
-        size L (s R), which a step's sum is divided by.
+        lot size L (s R), which a step's sum is divided by.
       steps: K.
       optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
       mechanism: what bounds a record's gradient and perturbs the sum.

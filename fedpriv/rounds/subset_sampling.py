@@ -69,8 +69,7 @@ def _draws(population: int, size: int, valid: float) -> int:
     """Draws after which `size` different members have come up but for `_MARGIN` standard deviations.
 
     A share `valid` of the draws counts. After a = draws / population of these, a share 1 - e^-a has come up, of
-    variance
-    e^-a (1 - (1 + a) e^-a) / population.
+    variance e^-a (1 - (1 + a) e^-a) / population.
     """
     draws = size
     while True:

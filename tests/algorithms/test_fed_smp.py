@@ -87,16 +87,17 @@ def clipped_mean(contributions, clip_norm):
     return np.mean(contributions * np.minimum(1, clip_norm / norms), axis=0)
 
 
-def test_rand_k_sparsifies_scales_and_then_clips():
+@pytest.mark.parametrize(("unbiased", "scale"), [(True, 12 / 5), (False, 1.0)])
+def test_rand_k_sparsifies_scales_and_then_clips(unbiased, scale):
     federation = regression(SIZES, features=FEATURES)
     deltas = deltas_of(federation, 3)
-    clip_norm = 1.3 * float(np.median(np.linalg.norm(deltas, axis=1)))
+    clip_norm = 13 / 24 * scale * float(np.median(np.linalg.norm(deltas, axis=1)))
     algorithm = fed_smp(
         squared,
         sampler=everyone(5),
         optimizer=sgd,
         batches=epochs(3, 4),
-        sparsifier=select_rand_k(5 / 12),
+        sparsifier=select_rand_k(5 / 12, unbiased=unbiased),
         clip_norm=clip_norm,
         noise_multiplier=0,
     )
@@ -104,16 +105,17 @@ def test_rand_k_sparsifies_scales_and_then_clips():
     kept = np.flatnonzero(step)
     assert len(kept) == 5  # one mask for the whole cohort
     mask = np.isin(np.arange(12), kept)
-    sparse = 12 / 5 * deltas * mask
+    sparse = scale * deltas * mask
     norms = np.linalg.norm(sparse, axis=1)
     assert 0 < np.sum(norms > clip_norm) < 5  # clips some and not others
     assert_close(step, clipped_mean(sparse, clip_norm))
     np.testing.assert_allclose(metrics["diagnostics"]["mean_update_norm"], norms.mean(), rtol=1e-5)
     # Other orders would be noticed.
     for wrong in (
-        clipped_mean(deltas, clip_norm) * mask * 12 / 5,
-        clipped_mean(deltas * mask, clip_norm) * 12 / 5,
-        clipped_mean(deltas * mask, clip_norm),
+        clipped_mean(deltas, clip_norm) * mask * scale,
+        clipped_mean(deltas, clip_norm) * mask,
+        clipped_mean(12 / 5 / scale * deltas * mask, clip_norm),
+        2 * clipped_mean(sparse / 2, clip_norm),
     ):
         assert np.abs(step - wrong).max() > 1e-3 * np.abs(step).max()
     # Every round has a mask of its own.

@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import subprocess
 import sys
 import time
@@ -108,22 +109,28 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
 @pytest.mark.slow
 def test_nothing_is_loaded_and_no_config_takes_long(tmp_path):
-    """Each config with a ledger answers, without its data, in a new process. 15 s are promised; a busy machine gets 30.
+    """Each config with a ledger answers, without its data, in a new process, in a few seconds of its own work.
 
     Every shipped one has a ledger, but for those whose data is bundled.
     """
     for name in configuration.names():
         if not hasattr(configuration.load(name), "ledger"):
             continue
-        began = time.perf_counter()
+        began = _children_worked()
         command = [sys.executable, "-m", "experiments.privacy", name, "--output", str(tmp_path)]
         done = subprocess.run(
             [*command, "--data-dir", str(tmp_path)], capture_output=True, text=True, check=True
         )
         assert "certified" in done.stdout
-        assert time.perf_counter() - began < 30
+        assert _children_worked() - began < 30
         if name == "fed_smp_shakespeare":
             assert "note: counted for 1138 clients" in done.stdout
+
+
+def _children_worked():
+    """CPU seconds of the processes that were waited for: a busy machine does not change them much."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):
@@ -293,8 +300,8 @@ def test_a_curve_of_many_rounds_is_cheap():
     """Well under a second a point (about 0.2 s), once the first is there; a busy machine gets 1 s."""
     trained = dp_fed_avg(fp.fixed_size(6000, 100), 1.4)
     fp.certify(*trained, 400, 1e-5)
-    began = time.perf_counter()
+    began = time.process_time()
     curve = [fp.certify(*trained, t, 1e-5).epsilon for t in range(40, 401, 40)]
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert curve == sorted(curve)
     assert curve[-1] < math.inf

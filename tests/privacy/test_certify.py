@@ -210,10 +210,10 @@ def test_only_the_library_s_harmless_remarks_are_silenced(caplog):
 def test_a_progress_bar_can_ask_every_round():
     """The distribution of one round is computed once; later calls only compose it."""
     certify_releases([release(steps=180)], 1e-5, "third_party")
-    start = time.perf_counter()
+    start = time.process_time()
     for steps in (1, 100, 400):
         certify_releases([release(steps=steps)], 1e-5, "third_party")
-    assert time.perf_counter() - start < 6
+    assert time.process_time() - start < 6
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -29,8 +29,7 @@ def synthetic(
     """Records of `clients` clients, the first four fifths of each for training.
 
     Client i: u_i ~ N(0, alpha) per entry of the model, W_i ~ N(u_i, 1), b_i likewise; B_i ~ N(0, beta) per feature, v_i
-        ~
-    N(B_i, 1), x ~ N(v_i, diag(j^-1.2)); the label is the most likely class of softmax(W_i^T x + b_i), changed with
+    ~ N(B_i, 1), x ~ N(v_i, diag(j^-1.2)); the label is the most likely class of softmax(W_i^T x + b_i), changed with
     probability 0.05. alpha and beta are variances. An argmax knows no scale: alpha does not change the law of the data.
 
     Args:
@@ -40,8 +39,7 @@ def synthetic(
       records: R of each client, train and test together.
       seed: of `numpy.random.default_rng`.
       preprocess: standardise each feature over all clients' training records, then scale every record to unit l2 norm,
-          as
-        the paper does; without privacy.
+        as the paper does; without privacy.
       flip_to: what a changed label becomes, uniformly: "another" class, or "any", as in the authors' code.
 
     Returns:

@@ -54,19 +54,16 @@ def dp_scaffold_claim(
     """Epsilon of DP-SCAFFOLD (and of its baseline DP-FedAvg) as the paper computes it.
 
     Third party: Rényi divergence of the record-subsampled Gaussian at noise sigma_g sqrt(l M), by Lemma B.7 (Wang,
-        Balle
-    and Kasiviswanathan 2019, Theorem 9), times K; the same for clients, with rate l; times T; Mironov's conversion.
+    Balle and Kasiviswanathan 2019, Theorem 9), times K; the same for clients, with rate l; times T; Mironov's
+    conversion.
     Server: the same at sigma_g without the step for clients. The closed forms of Theorem 4.1 are looser.
 
     It gives the four epsilons that the paper prints (13, 11.4, 7.2, 4.2) and the largest T for epsilon 3 in 22 of the
-    25
-    cells of Tables 1 and 4. The other three (sigma_g 160 with K = 5, 10, 20) are one below what the formula allows
-    (507,
-    459, 363); the printed row of sigma_g 160 is that of 80.
+    25 cells of Tables 1 and 4. The other three (sigma_g 160 with K = 5, 10, 20) are one below what the formula allows
+    (507, 459, 363); the printed row of sigma_g 160 is that of 80.
 
     Formal guarantees: towards the server with `median_clip=False`, an upper bound; towards a third party only where
-        that
-    bound is no larger than the claim.
+    that bound is no larger than the claim.
 
     Args:
         noise_multiplier: sigma_g, a local step's noise over its sensitivity 2 C / (s R).
@@ -138,8 +135,7 @@ def _search(divergences: NDArray[np.float64], delta: float) -> float:
     """Epsilon over the authors' orders: 1000 real ones around the best integer.
 
     By eq. (8), (order - 1) epsilon is linear between integers, hence epsilon is smallest at an integer; the authors'
-    grid
-    passes it at a distance of about 0.001, which makes 7.1511, printed 7.2, of 7.1494.
+    grid passes it at a distance of about 0.001, which makes 7.1511, printed 7.2, of 7.1494.
     """
     best = _ORDERS[np.argmin(divergences + math.log(1 / delta) / (_ORDERS - 1))]
     orders = np.linspace(best - 1 + 1e-4, min(best + 1, _LARGEST_ORDER), 1000)

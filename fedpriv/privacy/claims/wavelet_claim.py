@@ -37,12 +37,10 @@ def wavelet_claim(
 
     The weights are "applied prior to the accountant", so that the epsilon is that of vanilla DP-SGD or DP-FedAvg at the
     same sigma: Rényi analysis of the Poisson subsampled Gaussian, orders 1.1 to 10.9 by 0.1 and 12 to 63, epsilon = rdp
-        +
-    log(1 / delta) / (order - 1).
+    + log(1 / delta) / (order - 1).
 
     Not reproduced: no rate and number of steps give the printed epsilons at the printed sigma 1, 1.5 and 3, neither so
-        nor
-    by the newer conversion (Canonne, Kamath and Steinke 2020) of the library that the paper names.
+    nor by the newer conversion (Canonne, Kamath and Steinke 2020) of the library that the paper names.
 
     Formal guarantees: none; see the claim's reasons.
 
