@@ -209,10 +209,17 @@ class Ledger:
         return self.traced[name]
 
     def certify(
-        self, name: str, rounds: int, *, view: str = "third_party", honest: float = 1.0
+        self,
+        name: str,
+        rounds: int,
+        *,
+        view: str = "third_party",
+        honest: float = 1.0,
+        best_of: float = 1.0,
     ) -> Certificate:
         """The certificate of so many rounds."""
-        return self.looked(name).certify(rounds, self.delta, view=view, honest=honest)
+        looked = self.looked(name)
+        return looked.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds."""

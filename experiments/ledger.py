@@ -23,6 +23,7 @@ class Account(NamedTuple):
       names: of the algorithms.
       rounds: number of rounds T.
       honest: fraction of each cohort that adds its share of the noise.
+      best_of: mean number of runs of which the best is released.
       claim: the paper's, if there is one.
       certificates: one for each view.
     """
@@ -30,6 +31,7 @@ class Account(NamedTuple):
     names: tuple[str, ...]
     rounds: int
     honest: float
+    best_of: float
     claim: Claim | None
     certificates: tuple[Certificate, ...]
 
@@ -39,7 +41,11 @@ class Account(NamedTuple):
 
 
 def accounts(
-    ledger: Ledger, rounds: int, views: Sequence[str] = VIEWS, honest: float = 1.0
+    ledger: Ledger,
+    rounds: int,
+    views: Sequence[str] = VIEWS,
+    honest: float = 1.0,
+    best_of: float = 1.0,
 ) -> list[Account]:
     """One for each group of algorithms with equal releases and claims, those with noise first."""
     groups: dict[Any, list[str]] = {}
@@ -50,9 +56,11 @@ def accounts(
     found = []
     for (*_, claim), names in groups.items():
         certificates = tuple(
-            ledger.certify(names[0], rounds, view=view, honest=honest) for view in views
+            ledger.certify(names[0], rounds, view=view, honest=honest, best_of=best_of)
+            for view in views
         )
-        found.append(Account(tuple(names), rounds, honest, _judged(claim, honest), certificates))
+        of_one_run = _judged(claim, honest) if best_of == 1 else None
+        found.append(Account(tuple(names), rounds, honest, best_of, of_one_run, certificates))
     return sorted(found, key=lambda account: not account.private)
 
 
@@ -75,6 +83,7 @@ def as_json(
             "rounds": account.rounds,
             "delta": delta,
             "honest": account.honest,
+            "best_of": account.best_of,
             "claimed": account.claim,
             "certified": account.certificates,
             "solved": solved,
@@ -92,6 +101,8 @@ def table(account: Account, delta: float) -> str:
     head = f"{names}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
         head += f", {account.honest:.4g} of the noise's shares counted on"
+    if account.best_of > 1:
+        head += f", the best of {account.best_of:g} runs on average"
     return "\n".join([head, "", *columns(rows), "", *_legend(account)])
 
 
@@ -103,7 +114,7 @@ def _row(account: Account, certificate: Certificate) -> list[str]:
         claimed(account.claim, (certificate.view,)),
         _hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
-        by.get("PLD", nothing),
+        by.get("PLD", "-" if by else nothing),
     ]
 
 
@@ -164,7 +175,7 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
     axes = figure.subplots()
     for c in account.certificates:
         if math.isfinite(c.epsilon):
-            options = {"view": c.view, "honest": account.honest}
+            options: Any = {"view": c.view, "honest": account.honest, "best_of": account.best_of}
             curve = [ledger.certify(name, int(t), **options).epsilon for t in rounds]
             label = f"certified, {c.view}, {_hyphenated(c.relation)}"
             axes.plot(rounds, curve, label=label)

@@ -49,7 +49,9 @@ def answer(name: str, args: list[str]) -> None:
     if options.solve:
         config, solved = solve(lambda c: configuration.ledger_of(module, c), config, options)
     ledger = configuration.ledger_of(module, config)
-    found = accounts(ledger, config.rounds, honest=options.honest)
+    given: dict[str, Any] = {"honest": options.honest, "best_of": options.best_of}
+    views = VIEWS if options.best_of == 1 else ("third_party",)  # a server sees every run
+    found = accounts(ledger, config.rounds, views, **given)
     if options.json:
         notes = [*ledger.notes, *(_left_out(account) for account in found[1:])]
         print(json.dumps(as_json(name, found[0], ledger.delta, solved, notes), indent=2))
@@ -98,7 +100,17 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="H",
         help="fraction of each cohort that adds its share of the noise and does not collude (default: 1)",
     )
+    parser.add_argument(
+        "--best-of",
+        type=float,
+        default=1.0,
+        metavar="MEAN",
+        help="what choosing costs: only the best of a secret number of runs is released, which is geometric with this "
+        "mean; third party alone (default: 1)",
+    )
     options, rest = own_options(parser, args)
+    if options.solve and options.best_of != 1:
+        raise ValueError("--best-of: cannot be solved for; leave out --solve")
     if options.solve and options.target_epsilon is None:
         raise ValueError(f"--solve {options.solve}: needs --target-epsilon E")
     given = {

@@ -61,19 +61,26 @@ class Looked(NamedTuple):
         return tuple(r for r in found if r.steps) or tuple(found)
 
     def certify(
-        self, rounds: int, delta: float, *, view: str = "third_party", honest: float = 1.0
+        self,
+        rounds: int,
+        delta: float,
+        *,
+        view: str = "third_party",
+        honest: float = 1.0,
+        best_of: float = 1.0,
     ) -> Certificate:
         """As `certify`, of the round as it was traced.
 
         Args:
-            rounds, view, honest: as `certify`.
+            rounds, view, honest, best_of: as `certify`.
             delta: probability, in (0, 1).
 
         Raises:
             ValueError: as `certify`.
         """
         require_count("rounds", rounds, 0)
-        found = certify_releases(self.releases(rounds), delta, view, honest=honest)
+        options: Any = {"honest": honest, "best_of": best_of}
+        found = certify_releases(self.releases(rounds), delta, view, **options)
         read = self.algorithm.releases is None and math.isfinite(found.epsilon)
         texts = (*found.assumptions, *(self._assumed() if read else ()))
         return replace(found, basis=self.basis, assumptions=texts)
@@ -201,6 +208,7 @@ def certify(
     *,
     view: str = "third_party",
     honest: float = 1.0,
+    best_of: float = 1.0,
 ) -> Certificate:
     """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
@@ -218,6 +226,8 @@ def certify(
         view: "third_party" (every global model), "server" (every message, knows the cohort) or "server_secagg" (the
             cohort's sums, knows the cohort).
         honest: fraction of each cohort that adds its share of the noise and keeps it to itself.
+        best_of: what choosing costs: only the best of a secret number of runs is released, which is geometric with
+            this mean; 1 is a single run.
 
     Raises:
         ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`; a round that counts or
@@ -226,4 +236,4 @@ def certify(
     """
     looked = looked_at(algorithm, params, federation)
     check_twice(looked)
-    return looked.certify(rounds, delta, view=view, honest=honest)
+    return looked.certify(rounds, delta, view=view, honest=honest, best_of=best_of)

@@ -13,7 +13,7 @@ from fedpriv.privacy.curves import epsilon_of_mixture
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.participations import participations
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import VIEWS, Certificate, Release
+from fedpriv.privacy.release import BEST_RUN, ONE_RUN, VIEWS, Certificate, Release
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import WithReplacement, takes_all
@@ -35,9 +35,17 @@ _NO_BOUND = (
 
 
 def certify_releases(
-    releases: Sequence[Release], delta: float, view: str, *, honest: float = 1.0
+    releases: Sequence[Release],
+    delta: float,
+    view: str,
+    *,
+    honest: float = 1.0,
+    best_of: float = 1.0,
 ) -> Certificate:
     """Proved epsilon of `releases`, of which those of other views are ignored.
+
+    With `best_of` the number is that of the best of a random number of runs, geometric with that mean, by Rényi
+    divergences alone.
 
     Several of this view are composed, with cohorts drawn independently (see `Release` for what shares a cohort). The
     smaller of the accountants' epsilons is reported and both are kept.
@@ -46,12 +54,16 @@ def certify_releases(
     proved. Nothing released (no rounds, infinite multipliers) gives 0, a multiplier of 0 gives infinity.
 
     Raises:
-        ValueError: for a delta, view or fraction that is not allowed, a view without a release, releases of
-            different units, or Poisson and fixed-size cohorts in one view.
+        ValueError: for a delta, view, fraction or mean that is not allowed, a view without a release, releases of
+            different units, or Poisson and fixed-size cohorts in one view; the best of several runs towards a server,
+            or with noise of which no Rényi divergences are known.
     """
     require_delta(delta)
     require(view in VIEWS, "view", view, f"give one of {', '.join(VIEWS)}")
     require(0 < honest <= 1, "honest", honest, "give a fraction of the cohort in (0, 1]")
+    require(1 <= best_of < math.inf, "best_of", best_of, "give a mean number of runs of at least 1")
+    public = view == "third_party" or best_of == 1
+    require(public, "view", view, "a server sees every run, not the best alone: leave best_of out")
     seen = [release for release in releases if release.view == view]
     remedy = f"declare a release of this view (found: {sorted({r.view for r in releases})})"
     require(bool(seen), "view", view, remedy)
@@ -74,7 +86,7 @@ def certify_releases(
     if bare:
         return _nothing_hides(bare, template)
     active = [r for r in seen if r.steps > 0 and math.isfinite(r.multiplier)]
-    return _composed(active, template, honest) if active else template
+    return _composed(active, template, honest, best_of) if active else template
 
 
 def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificate:
@@ -89,15 +101,21 @@ def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificat
     )
 
 
-def _composed(active: Sequence[Release], template: Certificate, honest: float) -> Certificate:
+def _composed(
+    active: Sequence[Release], template: Certificate, honest: float, best_of: float
+) -> Certificate:
     delta, view = template.delta, template.view
     relation = relation_of(active, view)
-    epsilons = dict(epsilons_of(read(active), relation, delta))
+    epsilons = dict(epsilons_of(read(active), relation, delta, best_of))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = _BOUNDS[accountant]
     if accountant == "PLD" and is_exact(read(active), relation):
         bound = _of_mixture(active, view)
     texts = assumptions(active, view, relation, honest)
+    event = template.event
+    if best_of > 1:
+        texts = tuple(BEST_RUN if text == ONE_RUN else text for text in texts)
+        event = f"the best of a geometric number of runs, {best_of:g} on average, each of {event}"
     if math.isinf(epsilons[accountant]):
         bound = "no finite bound"
         texts = (_NO_BOUND, *texts)
@@ -105,6 +123,7 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
         template,
         epsilon=epsilons[accountant],
         relation=relation,
+        event=event,
         accountant=accountant,
         bound=bound,
         assumptions=texts,
@@ -113,7 +132,9 @@ def _composed(active: Sequence[Release], template: Certificate, honest: float) -
 
 
 @lru_cache(maxsize=256)  # at record level, and where everyone takes part, the views see the same
-def epsilons_of(releases: tuple[Release, ...], relation: str, delta: float) -> dict[str, float]:
+def epsilons_of(
+    releases: tuple[Release, ...], relation: str, delta: float, best_of: float = 1.0
+) -> dict[str, float]:
     """Accountant -> epsilon.
 
     Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`. Where Gaussian noise
@@ -133,13 +154,26 @@ def epsilons_of(releases: tuple[Release, ...], relation: str, delta: float) -> d
         releases: as `read` gives them.
         relation: "add_or_remove", "replace_one" or "zero_out".
         delta: probability, in (0, 1); an average over the draw of the cohorts, where the view knows them.
+        best_of: as `certify_releases`.
     """
+    if best_of > 1:
+        return {"RDP": _of_the_best(releases, relation, delta, best_of)}
     if is_exact(releases, relation):
         found = {"PLD": epsilon_of_mixture(*participations(releases, relation), delta)}
     else:
         found = {"PLD": pld_epsilon(releases, relation, delta)}
     by_rdp = rdp_epsilon(releases, relation, delta)
     return found if by_rdp is None else found | {"RDP": by_rdp}
+
+
+def _of_the_best(
+    releases: tuple[Release, ...], relation: str, delta: float, best_of: float
+) -> float:
+    found = rdp_epsilon(releases, relation, delta, best_of)
+    if found is None:
+        remedy = "no Rényi divergences are known for this noise and sampling; leave it out"
+        raise ValueError(f"best_of = {best_of!r}: {remedy}")
+    return found
 
 
 def _of_mixture(releases: Sequence[Release], view: str) -> str:

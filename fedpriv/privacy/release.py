@@ -16,9 +16,14 @@ NOISES = ("gaussian", "laplace")
 NO_NOISE = "no noise is added"
 """Why nothing hides a unit, by default."""
 
+ONE_RUN = "one model is released, trained once: runs with the same seed share their noise"
+BEST_RUN = (
+    "one model is released, the best of runs that share no noise; their number is drawn by this law and stays secret, "
+    "the settings of each are drawn independently, and the best is chosen by what is public"
+)
 NOISE = (
     "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",
-    "one model is released, trained once: runs with the same seed share their noise",
+    ONE_RUN,
     "population, rate, delta, all settings and the numbers in the round were fixed without looking "
     "at the data, and public and test examples are not the unit's",
 )

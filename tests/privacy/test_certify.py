@@ -73,6 +73,18 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
             ),
             r"sampling = \['FixedSize', 'Poisson'\]: draw all cohorts",
         ),
+        (
+            lambda: certify_releases([release()], 1e-5, "third_party", best_of=0.5),
+            r"best_of = 0\.5: give a mean number of runs",
+        ),
+        (
+            lambda: certify_releases([release(view="server")], 1e-5, "server", best_of=3),
+            r"view = 'server': a server sees every run",
+        ),
+        (
+            lambda: certify_releases([release(noise="laplace")], 1e-5, "third_party", best_of=3),
+            r"best_of = 3: no Rényi divergences",
+        ),
         (lambda: fed_smp_claim(-1.0, SAMPLINGS[1], 3, 1e-5), r"multiplier = -1\.0"),
         (lambda: fed_smp_claim(1.0, SAMPLINGS[1], -3, 1e-5), r"rounds = -3"),
         (lambda: fed_smp_claim(1.0, SAMPLINGS[1], 3, 2.0), r"delta = 2\.0"),
@@ -182,6 +194,31 @@ def test_a_sound_claim_is_above_the_certificate(sampling):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mean", [1.5, 10.0, 200.0])
+@pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
+def test_the_best_of_several_runs(mean, sampling):
+    """As dp-accounting counts it, and the limits: a run alone, and more runs cost more."""
+    import dp_accounting as dp
+
+    released = [release(sampling=sampling), release(multiplier=3.0, sampling=sampling, steps=7)]
+    ours = certify_releases(released, 1e-5, "third_party", best_of=mean)
+    accountant = dp.rdp.RdpAccountant()
+    rounds = []
+    for multiplier, steps in ((1.4, 10), (3.0, 7)):
+        event = dp.GaussianDpEvent(multiplier)
+        if isinstance(sampling, Poisson):
+            event = dp.PoissonSampledDpEvent(0.05, event)
+        rounds.append(dp.SelfComposedDpEvent(event, steps))
+    once = dp.ComposedDpEvent(rounds)
+    accountant.compose(dp.dp_event.RepeatAndSelectDpEvent(once, mean, 1))
+    assert ours.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+    assert ours.accountant == "RDP"
+    alone = certify_releases(released, 1e-5, "third_party", best_of=1)
+    assert alone == certify_releases(released, 1e-5, "third_party")
+    assert alone.epsilon < ours.epsilon
+    assert ours.epsilon < certify_releases(released, 1e-5, "third_party", best_of=2 * mean).epsilon
+
+
 def test_importing_the_ledger_is_light():
     """Nothing heavy by the ledger itself: the parent package, which may be heavy, is bypassed."""
     package = Path(fedpriv.privacy.__file__).parent.parent
