@@ -16,6 +16,7 @@ import numpy as np
 from experiments.config import Experiment, Ledger, image
 from experiments.papers import dp_scaffold
 from experiments.papers.dp_scaffold import DPScaffold, experiment
+from experiments.papers.dp_scaffold_authors import ranged_by_records
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.datasets.synthetic import CLASSES, FEATURES
@@ -58,14 +59,16 @@ def ledger(config: Synthetic) -> Ledger:
 
 
 def load(config: Synthetic) -> Dataset:
-    return datasets.synthetic(
+    data = datasets.synthetic(
         config.alpha,
         config.beta,
         clients=config.clients,
         records=config.records,
         seed=config.data_seed,
+        preprocess=not config.authors.record_ranges,
         flip_to="any" if config.any_label else "another",
     )
+    return ranged_by_records(data, config.clients) if config.authors.record_ranges else data
 
 
 def on(config: Synthetic, data: Dataset) -> Experiment:

@@ -102,7 +102,6 @@ def test_one_step_is_hidden_by_the_cohort(name):
     for steps in (
         local(steps=1),
         local(steps=1, optimizer=optax.sgd(0.1, momentum=0.9)),
-        local(steps=1, weight_decay=0.1),
     ):
         parts, kinds = seen(fp.dp_sgd(steps, sampler=sampler))
         own = [(ROUNDS, SIGMA)]

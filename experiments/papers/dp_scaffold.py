@@ -14,6 +14,7 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
 from experiments.fields import LARGEST, at_least_one, each_once, mechanism, positive, probability
+from experiments.papers.dp_scaffold_authors import with_one_seed
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure
@@ -33,16 +34,19 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Authors:
-    """Where the authors' published code differs from their paper. Its batches, the first s R of a fresh shuffle, are
-    exact subsets, as here."""
+    """Where the authors' published code differs from their paper; it also has no l2 term (`l2 = 0`)."""
 
+    one_seed: bool = False
+    """All clients of a round draw the same records and the same noise, which averaging does not reduce; their seeds are
+    public. Nothing is certified, nor is the claim proved."""
+    record_ranges: bool = False
+    """Synthetic data are not standardised: feature d of a client's records is mapped from the smallest and the largest
+    *feature* of its d-th record to 0 and 1, one feature after the other."""
     per_tensor: bool = False
     """Clip every parameter tensor by itself, each with noise of sigma_g: for a fixed C the certificate is that of
     sigma_g / sqrt(tensors)."""
     rounded_steps: bool = False
     """Local step eta_0 / max(round(s K), 1) instead of eta_0 / (s K); no effect on privacy."""
-    weight_decay: bool = False
-    """l2 regularisation as the optimiser's weight decay, not clipped; no effect on privacy."""
     everyone_first: bool = False
     """Every client takes part in the first round of the warm start, which sampling then does not hide; the warm start
     has round(4 / l) rounds."""
@@ -89,6 +93,8 @@ class DPScaffold(Run):
     """What is protected; for a client the noise is R times as large (S = 2 C / s)."""
     delta: float | None = None
     """Of the privacy guarantee; by default 1 / (M R), the paper's choice for records."""
+    measured: bool = True
+    """Also measure objective, gap to its minimum and dissimilarity at every evaluation, over all training records."""
     authors: Authors = Authors()
 
     def __post_init__(self) -> None:
@@ -154,12 +160,31 @@ class DPScaffold(Run):
 
 def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm:
     """One of the paper's algorithms, with the config's settings."""
+    sampler = fp.fixed_size(config.clients, config.cohort)
+    server = optax.sgd(config.global_rate)
+
+    def make(local: fp.LocalSteps) -> Algorithm:
+        if not name.endswith("scaffold"):
+            return fp.record_fed_avg(local, sampler=sampler, server=server)
+        return fp.dp_scaffold(
+            local,
+            sampler=sampler,
+            server=server,
+            warm_start=config.warm_rounds,
+            everyone_first=config.authors.everyone_first,
+        )
+
+    local = _local(name, config, gradients)
+    return with_one_seed(make, local) if config.authors.one_seed else make(local)
+
+
+def _local(name: Name, config: DPScaffold, gradients: Gradients) -> fp.LocalSteps:
     private, authors = name.startswith("dp_"), config.authors
     steps = (
         max(1, round(1 / config.record_rate)) if name.endswith("fed_sgd") else config.local_steps
     )
     passes = config.record_rate * steps
-    local = fp.dp_scaffold_steps(
+    return fp.dp_scaffold_steps(
         gradients,
         _records(config),
         steps,
@@ -168,18 +193,6 @@ def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm
         config.noise_multiplier if private else 0.0,
         config.unit,
         config.TENSORS if authors.per_tensor else 1,
-        config.l2 if authors.weight_decay else 0.0,
-    )
-    sampler = fp.fixed_size(config.clients, config.cohort)
-    server = optax.sgd(config.global_rate)
-    if not name.endswith("scaffold"):
-        return fp.record_fed_avg(local, sampler=sampler, server=server)
-    return fp.dp_scaffold(
-        local,
-        sampler=sampler,
-        server=server,
-        warm_start=config.warm_rounds,
-        everyone_first=authors.everyone_first,
     )
 
 
@@ -207,7 +220,7 @@ def ledger(config: DPScaffold, model: fp.models.Model, example: Example) -> Ledg
 
 
 def _algorithms(config: DPScaffold) -> dict[Name, Algorithm]:
-    gradients = fp.per_example_dense(0.0 if config.authors.weight_decay else config.l2)
+    gradients = fp.per_example_dense(config.l2)
     return {name: algorithm(name, config, gradients) for name in config.algorithms}
 
 
@@ -244,4 +257,6 @@ def experiment(
         return fp.measures.heterogeneity(model.loss, config.l2, minimum)
 
     test = {k: v for k, v in data.test.items() if k != "client"}
-    return Experiment(model, test, delta(config), entries, measure, NOTES)
+    return Experiment(
+        model, test, delta(config), entries, measure if config.measured else None, NOTES
+    )

@@ -29,6 +29,10 @@ class Images(DPScaffold):
         super().__post_init__()
         if not 0 <= self.gamma <= 100:
             raise ValueError(f"gamma: {self.gamma} is not a percentage")
+        if self.authors.record_ranges:
+            raise ValueError(
+                "authors.record_ranges: the authors' code scales synthetic data so; leave it out"
+            )
         if not 0 <= self.data_seed < 2**32:
             raise ValueError(f"data_seed: {self.data_seed} is not in [0, 2^32)")
 

@@ -48,7 +48,6 @@ def dp_scaffold_steps(
     noise_multiplier: float = 0.0,
     unit: Literal["record", "client"] = "record",
     tensors: int = 1,
-    weight_decay: float = 0.0,
 ) -> LocalSteps:
     """Lines 8-15 of Algorithm 1: local steps with the noise as this paper scales it.
 
@@ -63,7 +62,6 @@ def dp_scaffold_steps(
         a replaced client.
       tensors: above 1, the number of the model's parameter tensors, each clipped to C (or its own median) and perturbed
         with sigma_g by itself, as the authors' code does; all together that is a multiplier of sigma_g / sqrt(tensors).
-      weight_decay: l2 regularisation that is not clipped, as in the authors' code, instead of one in the loss.
       gradients, records, steps: as `LocalSteps`.
 
     Raises:
@@ -92,7 +90,6 @@ def dp_scaffold_steps(
         lambda t: optax.sgd(learning_rate),
         perturbing,
         unit,
-        weight_decay,
     )
 
 

@@ -32,7 +32,6 @@ class LocalSteps(NamedTuple):
       optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
       mechanism: what bounds a record's gradient and perturbs the sum.
       unit: what is protected.
-      weight_decay: times y, added to the noisy gradients: l2 regularisation that is not clipped.
     """
 
     gradients: Gradients
@@ -41,7 +40,6 @@ class LocalSteps(NamedTuple):
     optimizer: Schedule
     mechanism: RecordMechanism
     unit: Literal["record", "client"] = "record"
-    weight_decay: float = 0.0
 
     def run(
         self,
@@ -57,7 +55,7 @@ class LocalSteps(NamedTuple):
         Returns:
           (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2).
         """
-        optimizer, decay = self.optimizer(jnp.asarray(shard.round)), self.weight_decay
+        optimizer = self.optimizer(jnp.asarray(shard.round))
         if correction is None:
             correction = jax.tree.map(jnp.zeros_like, x)
 
@@ -70,8 +68,6 @@ class LocalSteps(NamedTuple):
             h = shard.private_mean(
                 step_key, self.gradients, at(y), records=self.records, mechanism=self.mechanism
             )
-            if decay:
-                h = jax.tree.map(lambda h, y: h + decay * y, h, at(y))
             # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.
             direction = lax.optimization_barrier(jax.tree.map(jnp.add, h, correction))
             updates, state = optimizer.update(direction, state, y)
@@ -90,5 +86,3 @@ class LocalSteps(NamedTuple):
             raise ValueError(f"steps: {self.steps} is not at least 1")
         if self.unit not in ("record", "client"):
             raise ValueError(f"unit: {self.unit!r} is neither 'record' nor 'client'")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay: {self.weight_decay} is not 0 or more")

@@ -62,7 +62,7 @@ def records_of(client):
     return tuple(np.asarray(FEDERATION.examples[n], np.float64)[rows] for n in "xy")
 
 
-def numpy_scaffold(cohorts, steps, warm_start, global_rate, decay):
+def numpy_scaffold(cohorts, steps, warm_start, global_rate):
     """Algorithm 1 with full batches, infinite clip and no noise; yields (x, c, c_i) after each round."""
     x = np.asarray(flatten(start()), np.float64)
     c, controls = np.zeros_like(x), np.zeros((CLIENTS, len(x)))
@@ -72,7 +72,7 @@ def numpy_scaffold(cohorts, steps, warm_start, global_rate, decay):
             y, seen = x.copy(), []
             for _ in range(steps):
                 at = x if t < warm_start else y
-                seen.append(gradient(at, *records_of(i)) + decay * at)
+                seen.append(gradient(at, *records_of(i)))
                 if t >= warm_start:
                     y -= RATE * (seen[-1] - controls[i] + c)
             new = (
@@ -88,13 +88,13 @@ def numpy_scaffold(cohorts, steps, warm_start, global_rate, decay):
 
 @pytest.mark.parametrize("skipped", [0, 2])
 def test_against_numpy(skipped):
-    """With a warm start, and with the two rounds of it skipped; weight decay is the regulariser, unclipped."""
+    """With a warm start, and with the two rounds of it skipped."""
     sampler = fixed_size(CLIENTS, 2)
     algorithm = ON_FULL_BATCHES
     state = algorithm.init(start(), FEDERATION)._replace(round=jnp.int32(skipped))
     states, _ = rounds_of(algorithm, 5, state)
     cohorts = [members(sampler, jax.random.fold_in(jax.random.key(7), t)) for t in range(5)]
-    expected = numpy_scaffold(cohorts, 3, 2 - skipped, 0.7, 0.3)
+    expected = numpy_scaffold(cohorts, 3, 2 - skipped, 0.7)
     for state, (x, c, controls) in zip(states[1:], expected, strict=True):
         np.testing.assert_allclose(flatten(state.params), x, atol=1e-5)
         np.testing.assert_allclose(state.control, c, atol=1e-5)
@@ -102,7 +102,7 @@ def test_against_numpy(skipped):
 
 
 ON_FULL_BATCHES = dp_scaffold(
-    local(weight_decay=0.3), sampler=fixed_size(CLIENTS, 2), warm_start=2, server=optax.sgd(0.7)
+    local(), sampler=fixed_size(CLIENTS, 2), warm_start=2, server=optax.sgd(0.7)
 )
 NOISY = {"clip_norm": 0.5, "noise_multiplier": 0.8, "records": fixed_size(RECORDS, 3)}
 
@@ -272,7 +272,6 @@ def test_user_drift_is_the_mean_distance_from_the_start():
         ),
         (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user' is neither"),
         (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0 is not at least 1"),
-        (lambda: dp_scaffold(local(weight_decay=-1.0), sampler=ALL), r"weight_decay: -1\.0"),
         (
             lambda: rounds_of(dp_scaffold(local(tensors=5), sampler=everyone(5)), 1),
             "tensors: 5, but the model has 2; give 2",

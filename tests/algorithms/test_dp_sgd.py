@@ -141,4 +141,3 @@ def test_only_a_step_that_is_a_multiple_of_its_gradient_is_hidden_by_the_cohort(
         assert multipliers(bent) == own
     clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
     assert multipliers(clipped) == own
-    assert multipliers(optax.sgd(0.1), weight_decay=0.1) == summed

@@ -184,7 +184,7 @@ def test_counts_and_shared_trainings():
     assert figures[0] == figures[1] == figures[2]
     # Five algorithms at two K and FedSGD, whose K is 1 / s, twice, for each of three levels.
     assert len(figures[0]) == 3 * (4 * 2 + 2)
-    assert len(trainings("dp_scaffold")) == 258
+    assert len(trainings("dp_scaffold")) == 258 + 2 * 25
     assert len(trainings("wavelet")) == 2 * 3 * (1 + 3 * 3) + 2 * 2 * 9
 
 
