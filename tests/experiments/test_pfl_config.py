@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 from jax import lax
 from prepared import random_split, write_images
 from small import assert_close, filled
 
 import fedpriv as fp
 from configs import pfl_cifar10
-from experiments import run
+from experiments import privacy, run
 
 MEAN, STD = (0.2, 0.5, 0.7), (0.3, 0.2, 0.1)
 SMALL = fp.models.classifier(fp.models.DropoutCNN(4, MEAN, STD), (8, 8, 3))
@@ -59,11 +60,48 @@ def test_planes_are_the_bytes_of_the_files_read_as_pixels():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("cohort", 2000), ("alpha", 0.0), ("clip_norm", -1.0), ("delta", 1.0)],
+    [("cohort", 2000), ("noise_cohort", 40), ("alpha", 0.0), ("clip_norm", -1.0), ("delta", 1.0)],
 )
 def test_nonsense_is_refused(field, value):
     with pytest.raises(ValueError, match=f"^{field}"):
         replace(pfl_cifar10.config, **{field: value})
+
+
+MEANT = replace(pfl_cifar10.config, algorithms=("dp_fed_avg",), noise_cohort=1000)
+
+
+def test_a_noise_cohort_is_extrapolated_as_pfl_research_does():
+    """Its accountant is dp-accounting's, called as here, for Poisson cohorts of 1,000 of a million."""
+    sigma = 0.8
+    ledger = pfl_cifar10.ledger(replace(MEANT, noise_multiplier=sigma))
+    claim = ledger.claim("dp_fed_avg", 1500)
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(sigma, sampling_prob=1e-3)
+    expected = theirs.self_compose(1500).get_epsilon_for_delta(1e-6)
+    assert claim.epsilon == pytest.approx(expected, rel=2e-3)
+    assert not claim.sound
+    assert "extrapolation" in str(claim)
+    assert "certified" not in str(claim)
+
+
+def test_what_runs_with_a_noise_cohort_is_certified_as_it_runs():
+    """At 50 / 1,000 of the noise; no cohort larger than the run's, no claim of a paper."""
+    as_run = replace(MEANT, noise_cohort=None, noise_multiplier=MEANT.noise_multiplier / 20)
+    meant, run_as_it_is = pfl_cifar10.ledger(MEANT), pfl_cifar10.ledger(as_run)
+    found = [ledger.certify("dp_fed_avg", 2).epsilon for ledger in (meant, run_as_it_is)]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert found[0] > 5 > meant.claim("dp_fed_avg", 2).epsilon
+    same = pfl_cifar10.ledger(replace(MEANT, noise_cohort=50, noise_population=1000))
+    plain = pfl_cifar10.ledger(replace(MEANT, noise_cohort=None))
+    assert same.certify("dp_fed_avg", 2) == plain.certify("dp_fed_avg", 2)
+
+
+def test_tables_say_extrapolation(tmp_path, capsys):
+    words = "--noise-cohort 1000 --rounds 2 --algorithms dp_fed_avg"
+    assert privacy.main(["pfl_cifar10", *words.split(), "--output", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "(extrapolation)" in said
+    assert "extrapolation: client level" in said
+    assert "claimed:" not in said
 
 
 @pytest.mark.slow
