@@ -1,11 +1,12 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
 from fedpriv import attacks, models
-from fedpriv.algorithms import consensus, splitting
+from fedpriv.algorithms import consensus, fed_opt, splitting
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
+from fedpriv.algorithms.fed_prox import proximal
 from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
 from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
@@ -63,12 +64,14 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
+from fedpriv.rounds.weighting import ByExamples, Weighting
 
 __all__ = [
     "ALREADY_PRIVATE",
     "UNPROTECTED",
     "VIEWS",
     "Algorithm",
+    "ByExamples",
     "Certificate",
     "Checkpoints",
     "Claim",
@@ -94,6 +97,7 @@ __all__ = [
     "Strategy",
     "StreamedFederation",
     "Summed",
+    "Weighting",
     "Wire",
     "adaptive_fed_avg",
     "attacks",
@@ -118,6 +122,7 @@ __all__ = [
     "everyone",
     "fed_avg",
     "fed_avg_sparse",
+    "fed_opt",
     "fed_sgd",
     "fed_smp",
     "fixed_interval",
@@ -145,6 +150,7 @@ __all__ = [
     "per_example_dense",
     "poisson",
     "private_mean",
+    "proximal",
     "qsgd",
     "quantization",
     "record_fed_avg",

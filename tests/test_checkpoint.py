@@ -5,6 +5,7 @@ from functools import partial
 
 import jax
 import numpy as np
+import optax
 import pytest
 from odd_state import odd
 from small import assert_identical, regression, sgd, squared, start
@@ -29,7 +30,8 @@ ROUNDS, EVERY, SEEDS = 7, 2, (3, 8)  # evaluated after 2, 4, 6 and 7
 FED_AVG = fp.fed_avg(squared, sampler=FIXED, **COMMON)
 
 
-ODD, SCAFFOLD = odd(FED_AVG), fp.dp_scaffold(STEPS, sampler=POISSON)
+YOGI = fp.fed_opt.yogi(optax.exponential_decay(0.1, 1, 0.9))
+ODD, SCAFFOLD = odd(FED_AVG), fp.dp_scaffold(STEPS, sampler=POISSON, server=YOGI)
 
 
 def score(params, example):
@@ -105,7 +107,7 @@ def folder(stopped, tmp_path):
 
 @pytest.mark.parametrize("algorithm", [ODD, SCAFFOLD], ids=["odd", "scaffold"])
 def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
-    """Whose state has every kind of leaf, and which keeps a row for each client."""
+    """Whose state has every kind of leaf, and which keeps clients' rows and an optimiser's state and schedule."""
     measure = {"measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum()}}
     expected, _ = run(algorithm, **measure)
     run(algorithm, tmp_path, stop=2, **measure)

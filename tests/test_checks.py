@@ -82,9 +82,11 @@ def rich():
         return Rich(params, 0, jax.random.key(3), 0.0)
 
     def round(key, state, cohort):
-        inner = fp.ModelState(state.params, state.round)
+        inner = GOOD.init(state.params, None)._replace(round=state.round)
         after, metrics = GOOD.round(key, inner, cohort)
-        return Rich(*after, jax.random.split(state.key)[0], state.weak + 1.0), metrics
+        return Rich(
+            after.params, after.round, jax.random.split(state.key)[0], state.weak + 1.0
+        ), metrics
 
     return GOOD._replace(init=init, round=round)
 

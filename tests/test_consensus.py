@@ -51,7 +51,7 @@ def split(key, models, m, most, by="uniform"):
     a = jax.vmap(SPLITTINGS[by].draw)(jax.random.split(key, slots), models, m)
     keys = jax.random.split(jax.random.fold_in(key, 1), slots)
     b = jax.vmap(lambda k, w, a, m: splitting.invisible(k, w, a, m, most))(keys, models, a, m)
-    return Submodels(a, b, jnp.arange(most) < m[:, None])
+    return Submodels(a, b, (jnp.arange(most) < m[:, None]).astype(models.dtype))
 
 
 MODELS = jax.random.normal(jax.random.key(0), (M, D))
@@ -63,11 +63,11 @@ PAPER, LASTING, FAST = coupling(0.5, 0.1), coupling(0.5, 0.1, "none"), coupling(
 def test_submodels_add_up(name):
     with jax.enable_x64(True):
         models = MODELS.astype(jnp.float64)
-        a, b, real = split(jax.random.key(1), models, UNEQUAL, 3, name)
+        a, b, weights = split(jax.random.key(1), models, UNEQUAL, 3, name)
         total = a + b.sum(1)
         np.testing.assert_allclose(total, (1 + UNEQUAL)[:, None] * models, rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(real.sum(1), UNEQUAL)
-        assert not np.any(np.where(real[..., None], 0, b))
+        np.testing.assert_array_equal(weights.sum(1), UNEQUAL)
+        assert not np.any(np.where(weights[..., None] > 0, 0, b))
         apart = np.asarray(b[1, 0] - b[1, 1])
         assert np.abs(apart).min() > 1e-3  # the invisible ones differ
 
@@ -107,20 +107,88 @@ def paper_matrix(size, most, e, alphas):
 
 
 @pytest.mark.parametrize("m", [[1, 1, 1, 1], [1, 3, 2, 3]])
-def test_an_exchange_is_the_paper_s_matrix(m):
+@pytest.mark.parametrize("least", [1.0, 0.2])
+def test_an_exchange_is_the_paper_s_matrix(m, least):
+    """With equal weights, and with some of every client and submodel."""
     most, e, alpha = max(m), 0.4, 0.07
     real = np.arange(most)[:, None] < np.array(m)
-    p = paper_matrix(M, most, e, alpha * real)
+    weights = real * np.random.default_rng(0).uniform(least, 1, real.shape)
+    p = paper_matrix(M, most, e, alpha * weights)
     with jax.enable_x64(True):
         rows = jnp.eye((1 + most) * M, dtype=jnp.float64)  # each submodel a unit vector
         start = Submodels(
-            rows[:M], rows[M:].reshape(most, M, -1).swapaxes(0, 1), jnp.asarray(real.T)
+            rows[:M], rows[M:].reshape(most, M, -1).swapaxes(0, 1), jnp.asarray(weights.T)
         )
         new = exchange(start, start.visible.mean(0), start.visible, e, jnp.float64(alpha))
     got = np.concatenate(
         [new.visible, np.asarray(new.invisible).swapaxes(0, 1).reshape(most * M, -1)]
     )
     np.testing.assert_allclose(got, p, atol=1e-15)
+
+
+OWN = jax.random.uniform(jax.random.key(9), (M, 3), minval=0.2)
+
+
+@pytest.mark.parametrize("decay", ["linear", "root", "none"])
+def test_a_trajectory_with_own_weights_is_the_paper_s_matrices(decay):
+    """All that is sent, and what is not, after each of 6 exchanges: P[5] ... P[0] (eq. 41), by NumPy."""
+    used, m = coupling(0.4, 0.1, decay), UNEQUAL
+    begun = split(jax.random.key(3), MODELS, m, 3)._replace(
+        weights=jnp.where(jnp.arange(3) < m[:, None], OWN, 0)
+    )
+    end = agreed(begun, used, EXACT, 6, 6)
+    hidden = np.asarray(begun.invisible, np.float64).swapaxes(0, 1).reshape(3 * M, D)
+    state = np.concatenate([np.asarray(begun.visible, np.float64), hidden])
+    for k in range(7):
+        np.testing.assert_allclose(end.messages[k], state[:M], atol=2e-6)
+        if k < 6:
+            alphas = 0.1 * np.array(DECAY[decay](k)) * np.asarray(begun.weights, np.float64).T
+            state = paper_matrix(M, 3, 0.4, alphas) @ state
+    found = np.asarray(end.submodels.invisible).swapaxes(0, 1).reshape(3 * M, D)
+    np.testing.assert_allclose(found, state[M:], atol=2e-6)
+
+
+DECAY = {"linear": lambda k: 1 / (k + 1), "root": lambda k: (k + 1) ** -0.5, "none": lambda k: 1}
+
+
+def one_weight(begun, used, rounds):
+    """What is sent where one alpha[k] stands for every pair, as eq. 3 reads with equal weights."""
+    a, b, weights = begun
+    sent = [a]
+    for k in range(rounds):
+        alpha = jnp.float32(used.gamma * used.decay(k))
+        apart = jnp.where(weights[..., None] > 0, b - a[:, None], 0.0)
+        a, b = a + used.step * (a.mean(0) - a) + alpha * jnp.sum(apart, 1), b - alpha * apart
+        sent.append(a)
+    return jnp.stack(sent)
+
+
+def test_equal_weights_are_one_weight_to_the_bit():
+    begun = split(jax.random.key(3), MODELS, UNEQUAL, 3)
+    both = [
+        jax.jit(lambda begun: one_weight(begun, PAPER, 4))(begun),
+        agreed(begun, PAPER, EXACT, 4, 4).messages,
+    ]
+    np.testing.assert_array_equal(*both)
+
+
+def test_weights_that_are_a_half_are_half_a_gamma():
+    """Of messages, and of the interval, whose width goes by the largest weight there is."""
+    begun, way = split(jax.random.key(4), MODELS, UNEQUAL, 3), consensus.dynamic(8)
+    halved = begun._replace(weights=begun.weights / 2)
+    one, other = agreed(begun, coupling(0.5, 0.05), way, 5, 5), agreed(halved, PAPER, way, 5, 5)
+    np.testing.assert_array_equal(one.messages, other.messages)
+    assert one.width == other.width > 0
+
+
+def test_the_interval_covers_what_moves_a():
+    """Where two submodels stand on either side of a, their sum is 0, and a moves nonetheless."""
+    apart = jnp.ones((M, 1))
+    now = Submodels(jnp.zeros((M, 1)), jnp.stack([apart, -apart], 1), jnp.array([[1, 0.2]] * M))
+    assert consensus.dynamic(8).distance(now) == pytest.approx(0.8 * M**0.5)
+    assert consensus.dynamic(8, "columns").distance(now) == pytest.approx(0.8 * M**0.5)
+    equal = now._replace(weights=jnp.ones((M, 2)))
+    assert consensus.dynamic(8).distance(equal) == 0
 
 
 def test_eigenvalues_of_u():
@@ -219,7 +287,7 @@ def by_hand(key, start, sent, e, gamma, bits, rounds, norm="frobenius"):
 def from_one_point(models):
     """Each with one invisible submodel, the visible ones all alike."""
     common = jnp.broadcast_to(models[0], models.shape)
-    return Submodels(common, (2 * models - common)[:, None], jnp.ones((M, 1), bool))
+    return Submodels(common, (2 * models - common)[:, None], jnp.ones((M, 1)))
 
 
 @pytest.mark.parametrize(("norm", "bits"), [("frobenius", 8), ("columns", 4)])

@@ -70,11 +70,11 @@ def test_its_config_is_launched(checkout, capsys):
     options = ["--rounds", "2", "--every", "2", "--output", str(folder)]
     assert main([Path(CONFIG).stem, *options]) == 0
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["rounds"] == {"fed_opt": 2}
-    assert 0 < summary["privacy"]["fed_opt"]["certified"]["third_party"]["epsilon"] < 10
-    assert "fed_opt" in capsys.readouterr().out
+    assert summary["rounds"] == {"averaged": 2}
+    assert 0 < summary["privacy"]["averaged"]["certified"]["third_party"]["epsilon"] < 10
+    assert "averaged" in capsys.readouterr().out
 
 
 def test_its_config_refuses_in_one_line(checkout, capsys):
-    assert main([Path(CONFIG).stem, "--server-rate", "-1"]) == 2
-    assert "server_rate: -1.0 is not positive; give" in capsys.readouterr().err
+    assert main([Path(CONFIG).stem, "--decay", "1"]) == 2
+    assert "decay: 1.0 is not in [0, 1); give" in capsys.readouterr().err

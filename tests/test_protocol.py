@@ -46,6 +46,14 @@ ALGORITHMS = {
     "fed_avg": fp.fed_avg(squared, sampler=FIXED, **COMMON | {"batches": fp.epochs(1, 2)}),
     "fed_sgd": fp.fed_sgd(squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
     "dp_fed_avg": fp.dp_fed_avg(squared, sampler=POISSON, **COMMON, **PRIVATE),
+    "dp_fed_avg, fed_adam, weighted": fp.dp_fed_avg(
+        squared,
+        sampler=FIXED,
+        server=fp.fed_opt.adam(0.1),
+        weighting=fp.ByExamples(cap=4),
+        **COMMON,
+        **PRIVATE,
+    ),
     "fed_smp rand_k": fp.fed_smp(squared, sampler=FIXED, sparsifier=RAND_K, **COMMON, **PRIVATE),
     "fed_smp top_k": fp.fed_smp(
         squared, sampler=fp.everyone(CLIENTS), sparsifier=TOP_K, **COMMON, **PRIVATE
@@ -69,6 +77,7 @@ ALGORITHMS = {
 CLAIMED = {
     "dp_fed_avg qsgd",
     "dp_fed_avg",
+    "dp_fed_avg, fed_adam, weighted",
     "fed_smp rand_k",
     "fed_smp top_k",
     "dp_scaffold",

@@ -97,6 +97,7 @@ _TITLES: dict[Reading, str] = {
     "first": "first submodel",
     "last": "last submodel",
     "transcript": "by transcript",
+    "weights": "by transcript, weights searched",
     "sum": "by state sum",
 }
 

@@ -60,24 +60,27 @@ def views(victims: Victims, seen: Seen, seed: int) -> View:
 
 def attacker(victims: Victims, steps: int, seed: int) -> Callable[..., Attacked]:
     """(view, the clients' local steps = 1) -> what iDLG makes of it; compiled once for each number of steps."""
-    loss, params, shape = victims.model.loss, victims.params, victims.images.shape[1:]
+    loss, shape = victims.model.loss, victims.images.shape[1:]
+    given = (victims.params, victims.images, victims.labels)
     key = jax.random.fold_in(jax.random.key(seed), 2)
 
-    def attack(view: View, local_steps: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def attack(view: View, given: tuple, key: jax.Array, local_steps: int) -> tuple[jax.Array, ...]:
+        params, images, true_labels = given
         labels = infer_labels(view, params, lambda p: p["params"]["Dense_0"])
         observe = local_update(loss, params, optax.sgd(RATE), local_steps)
         found = invert_view(view, observe, labels, shape, key, steps=steps)
-        true = jax.vmap(observe)(victims.images, victims.labels) * view.sent
+        true = jax.vmap(observe)(images, true_labels) * view.sent
         lengths = jnp.linalg.norm(true, axis=1) * jnp.linalg.norm(view.update, axis=1)
         cosine = jnp.sum(true * view.update, 1) / jnp.maximum(lengths, 1e-30)
-        return found.image.clip(0, 1), labels == victims.labels, cosine
+        return found.image.clip(0, 1), labels == true_labels, cosine
 
-    compiled = jax.jit(attack, static_argnums=1)
+    compiled = jax.jit(attack, static_argnums=3)
 
     def run(view: View, local_steps: int = 1) -> Attacked:
         began = time.perf_counter()
         # Everyone takes part: slot i is client i.
-        found = jax.device_get(compiled(view._replace(transcript=None), local_steps))
+        bare = view._replace(transcript=None)
+        found = jax.device_get(compiled(bare, given, key, local_steps))
         return Attacked(*found, time.perf_counter() - began)
 
     return run

@@ -12,7 +12,7 @@ import optax
 import fedpriv as fp
 from fedpriv.algorithms.consensus import Norm
 from fedpriv.attacks.server_views import View, by_models
-from fedpriv.attacks.transcript import least_squares, unmixed
+from fedpriv.attacks.transcript import fit_weights, least_squares, nearest, unmixed
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.trees import flatten
 from fedpriv.core.types import LossFn, Params
@@ -24,9 +24,19 @@ RATE = 0.2
 COUPLING = fp.consensus.coupling(0.5, 0.1)
 """e, which that paper does not print, and its gamma."""
 
-Reading = Literal["update", "first", "last", "transcript", "sum"]
+Reading = Literal["update", "first", "last", "transcript", "weights", "sum"]
 """What is taken for the client's model: what was sent; with model splitting the first or the last visible submodel, or
-what `least_squares` or `unmixed` (for one invisible submodel) make of all of them."""
+what all of them make: `least_squares` of one weight, the `nearest` of attacks on up to `MOST` different weights, or
+`unmixed` (for one invisible submodel)."""
+
+MOST = 4
+LEAST = 0.2
+"""Least secret weight, as a part of gamma."""
+WEIGHTS = {
+    "equal": fp.splitting.equal,
+    "client": fp.splitting.per_client(LEAST),
+    "submodel": fp.splitting.per_submodel(LEAST),
+}
 
 
 class Seen(NamedTuple):
@@ -51,8 +61,13 @@ def read(view: View, params: Params, reading: Reading) -> View:
         return by_models(view, params, view.transcript[-1])
     if reading == "sum":
         return view._replace(update=unmixed(view.transcript, flatten(params), COUPLING.step))
-    found = least_squares(view.transcript, COUPLING.step, COUPLING.decay)
-    return by_models(view, params, found.model)
+    given = view.transcript, COUPLING.step, COUPLING.decay
+    if reading == "transcript":
+        return by_models(view, params, jnp.asarray(least_squares(*given).model, jnp.float32))
+    most = min(MOST, len(view.transcript) - 2)
+    tried = [least_squares(*given, r) for r in range(1, most + 1)]
+    tried += [fit_weights(*given, m, COUPLING.gamma) for m in range(2, most + 1)]
+    return by_models(view, params, jnp.asarray(nearest(flatten(params), tried), jnp.float32))
 
 
 def all_seen(loss: LossFn, victims: int) -> dict[str, Seen]:
@@ -113,6 +128,7 @@ def _split(loss: LossFn, victims: int) -> dict[str, Seen]:
     by_columns = split(loss, victims, bits=8, gamma=0.3, norm="columns")  # what trains
     return {
         "MSP-FL": Seen(split(loss, victims), ("first", "last", "transcript")),
+        "MSP-FL, 3 secret weights": Seen(unlike(loss, victims, 3), ("transcript", "weights")),
         "MSPDQ-FL, 8 bits": Seen(split(loss, victims, bits=8), ("last", "transcript", "sum")),
         "MSPDQ-FL, gamma 0.3": Seen(by_columns, ("last", "sum")),
         "MSP + Lap, eps = 10": Seen(split(loss, victims, epsilon=10.0), ("first", "transcript")),
@@ -150,6 +166,19 @@ def split(
     if bits is None:
         return fp.msp_fl(loss, **options)
     return fp.mspdq_fl(loss, bits=bits, norm=norm, **options)
+
+
+def unlike(loss: LossFn, victims: int, submodels: int, weights: str = "submodel") -> Algorithm:
+    """MSP-FL with K = 10 and so many submodels, whose `WEIGHTS` meet the condition of Lemma 7 together."""
+    return fp.msp_fl(
+        loss,
+        **common(victims),
+        splitting=fp.splitting.uniform(0.3),
+        coupling=COUPLING._replace(gamma=0.3 / submodels),
+        exchanges=fp.consensus.constant(10),
+        submodels=(submodels, submodels),
+        weights=WEIGHTS[weights],
+    )
 
 
 class Victims(NamedTuple):

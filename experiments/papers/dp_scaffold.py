@@ -9,6 +9,7 @@ from functools import cache
 from typing import ClassVar, Literal
 
 import numpy as np
+import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
@@ -170,12 +171,13 @@ def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm
         config.l2 if authors.weight_decay else 0.0,
     )
     sampler = fp.fixed_size(config.clients, config.cohort)
+    server = optax.sgd(config.global_rate)
     if not name.endswith("scaffold"):
-        return fp.record_fed_avg(local, sampler=sampler, global_rate=config.global_rate)
+        return fp.record_fed_avg(local, sampler=sampler, server=server)
     return fp.dp_scaffold(
         local,
         sampler=sampler,
-        global_rate=config.global_rate,
+        server=server,
         warm_start=config.warm_rounds,
         everyone_first=authors.everyone_first,
     )

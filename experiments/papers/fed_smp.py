@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -13,7 +13,16 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
-from experiments.fields import at_least_one, each_once, mechanism, population, positive, probability
+from experiments.fields import (
+    LARGEST,
+    at_least_one,
+    each_once,
+    mechanism,
+    population,
+    positive,
+    probability,
+)
+from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
@@ -21,7 +30,8 @@ from fedpriv.engine.simulate import Measure, evaluate
 from fedpriv.models.modules import Weights
 from fedpriv.rounds.algorithm import Algorithm
 
-Name = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
+Own = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
+Name = Literal[Own, FedOpt, DpFedOpt]
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,8 @@ class Local:
     """Factor on the learning rate every `decay_every` rounds."""
     decay_every: int = 1
     """Rounds between decays."""
+    proximal: float = 0.0
+    """mu of FedProx, which keeps a client near the model that it was sent."""
 
     def __post_init__(self) -> None:
         at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
@@ -48,10 +60,12 @@ class Local:
             raise ValueError(f"momentum: {self.momentum} is not in [0, 1)")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay: {self.decay} is not in (0, 1]")
+        if not 0 <= self.proximal <= LARGEST:
+            raise ValueError(f"proximal: {self.proximal} is not 0 or more, up to {LARGEST:g}")
 
     def optimizer(self, t: jax.Array) -> optax.GradientTransformation:
         rate = self.learning_rate * self.decay ** (t // self.decay_every)
-        return optax.sgd(rate, momentum=self.momentum or None)
+        return fp.proximal(optax.sgd(rate, momentum=self.momentum or None), self.proximal)
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,7 @@ class FedSMP(Run):
     """Fed-SMP and its baselines."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")
-    """What to train, one after the other; fed_avg and fed_avg_* are not private."""
+    """What to train, one after the other; those that begin with fed_ are not private."""
     p: float = 0.4
     """Compression ratio k / d of the sparsified algorithms."""
     unbiased: bool = True
@@ -85,6 +99,8 @@ class FedSMP(Run):
     train_loss_examples: int = 0
     """Evenly spaced training examples on which every evaluation measures `train_loss`, too; 0: it is not measured."""
     local: Local = Local()
+    server: Server = field(default_factory=Server)
+    weighting: Weighting = field(default_factory=Weighting)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,17 +159,20 @@ def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorit
     public = fp.epochs(
         local.epochs if config.public_epochs is None else config.public_epochs, local.batch_size
     )
+    optimizer = ROWS.get(name.removeprefix("dp_"))
     common = {
         "sampler": sampler(config, clients),
         "optimizer": local.optimizer,
         "batches": batches,
+        "server": config.server.made(optimizer),
+        "weighting": config.weighting.made(),
     }
     private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
     rand_k, top_k = (
         fp.select_rand_k(config.p, unbiased=config.unbiased),
         fp.select_top_k(config.p, public),
     )
-    make: dict[Name, Callable[[], Algorithm]] = {
+    make: dict[str, Callable[[], Algorithm]] = {
         "fed_avg": lambda: fp.fed_avg(loss, **common),
         "fed_avg_rand_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=rand_k),
         "fed_avg_top_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=top_k),
@@ -161,7 +180,8 @@ def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorit
         "rand_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=rand_k),
         "top_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=top_k),
     }
-    return make[name]()
+    plain = "dp_fed_avg" if name.startswith("dp_") else "fed_avg"
+    return make[plain if optimizer else name]()
 
 
 def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experiment:

@@ -106,6 +106,10 @@ class Msp(Run):
     """eps of the uniform splitting."""
     submodels: tuple[int, int] = (1, 1)
     """Least and largest number of invisible submodels of a client."""
+    weights: Literal["equal", "client", "submodel"] = "equal"
+    """gamma for all; or own ones of every client, or of every submodel, secret, from `least_weight` gamma to gamma."""
+    least_weight: float = 0.2
+    """Part of gamma that own weights begin at."""
     unstable: bool = False
     """Allow a gamma beyond the condition of Lemma 7, as in the paper's Figure 7."""
     ldp: Ldp = Ldp()
@@ -139,6 +143,8 @@ class Msp(Run):
             raise ValueError(f"bits: {self.bits} is not in 1..22")
         if not 1 <= self.submodels[0] <= self.submodels[1] <= MOST:
             raise ValueError(f"submodels: {self.submodels} is not a range of numbers from 1 on")
+        if not 0 < self.least_weight <= 1:
+            raise ValueError(f"least_weight: {self.least_weight} is not in (0, 1]")
         probability(delta=self.delta, contraction=self.contraction)
 
     def with_noise(self, algorithm: str, noise: float) -> Self:
@@ -209,6 +215,7 @@ def _split(
         "coupling": fp.consensus.coupling(config.consensus_step, config.gamma, config.decay),
         "exchanges": _exchanges(config, quantized),
         "submodels": config.submodels,
+        "weights": _weights(config),
         "unstable": config.unstable,
     }
     if not quantized:
@@ -226,6 +233,15 @@ def _splitting(name: Name, config: Msp, records: int) -> fp.splitting.Splitting:
     if name == "msp_gaussian":
         return fp.splitting.gaussian(_sensitivity(config, records) * _gaussian_scale(config))
     return fp.splitting.uniform(config.splitting_factor)
+
+
+def _weights(config: Msp) -> fp.splitting.Weights:
+    makes = {"client": fp.splitting.per_client, "submodel": fp.splitting.per_submodel}
+    return (
+        makes[config.weights](config.least_weight)
+        if config.weights in makes
+        else fp.splitting.equal
+    )
 
 
 def _exchanges(config: Msp, quantized: bool) -> Exchanges:

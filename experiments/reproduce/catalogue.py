@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from experiments.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
 from experiments.reproduce.item import Item
-from experiments.reproduce.mspdq_defence import figure_6
+from experiments.reproduce.mspdq_defence import figure_6, secret_weights
 
 PAPERS: dict[str, Sequence[Item]] = {
     "fed_smp": fed_smp.ITEMS,
     "dp_scaffold": dp_scaffold.ITEMS,
     "wavelet": wavelet.ITEMS,
-    "mspdq": mspdq.PAPER.items([*mspdq.FIGURES, figure_6()]),
+    "mspdq": mspdq.PAPER.items([*mspdq.FIGURES, figure_6(), secret_weights()]),
 }

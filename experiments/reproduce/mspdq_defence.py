@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.inversion import figure6
+from experiments.records import Spread
 from experiments.reproduce.item import (
     Cell,
     Computation,
@@ -23,15 +24,22 @@ from experiments.reproduce.item import (
     Value,
     folder_name,
 )
-from experiments.reproduce.mspdq import MNIST, NOTES, lead, training
+from experiments.reproduce.mspdq import MNIST, NOTES, PAPER, lead, training
 from experiments.reproduce.picture import Points, panels
-from experiments.reproduce.reading import final_accuracy
+from experiments.reproduce.reading import final_accuracy, value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-VICTIMS, STEPS, SEED = 20, 300, 0
-FIRST, ALL = "MSE by one message", "MSE by all messages"
+STEPS, SEEDS = 300, 3
+CLIENTS, VICTIMS = 20, 4
+SECRET = 6
+"""Clients with secret weights, all attacked; of those of Figure 6 the first ones are."""
+FIRST, ALL = "by one message", "by all messages"
+ALIKE, SEARCHED = "weights taken to be alike", "weights searched"
+MSE, COSINE = "MSE (1e-3)", "cosine with the update"
+UNITS = {"value": 1000.0, "cosine": 1.0}
+"""Of what `figure6.attacked` gives, per unit of the tables."""
 
 Key = tuple[str, str]
 """Group and curve of `figure6.Point`."""
@@ -40,7 +48,7 @@ Key = tuple[str, str]
 @cache
 def curves() -> dict[Key, list[figure6.Point]]:
     found: dict[Key, list[figure6.Point]] = {}
-    for point in figure6.points():
+    for point in [*figure6.points(), *figure6.secret_weights()]:
         found.setdefault((point.group, point.curve), []).append(point)
     return found
 
@@ -52,43 +60,58 @@ def attack(key: Key) -> Computation:
 
 
 def _attack(key: Key, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
+    """A scale leaves out seeds, and no images or steps."""
     import fedpriv as fp
     from experiments.inversion.attack import attacker
     from experiments.inversion.views import draw_victims
     from fedpriv.attacks.image_scores import mse
 
-    count, steps = max(2, scale.of(VICTIMS)), scale.of(STEPS)
-    victims = draw_victims(fp.datasets.load("mnist", data_dir), count, SEED)
-    on = attacker(victims, steps, SEED)
-    rows = [row for point in curves()[key] for row in figure6.attacked(point, victims, on, SEED)]
-    blind = float(np.median(mse(victims.guess, victims.images)))
-    short = count < VICTIMS
-    said = {"scaled": f"{count} of {VICTIMS} images, {steps} of {STEPS} steps"} if short else {}
-    return {"rows": rows, "mean_image": blind, **said}
+    data, rows, blind = fp.datasets.load("mnist", data_dir), list[dict[str, Any]](), list[float]()
+    seeds, secret = scale.seeds(SEEDS), key[0] == "weights"
+    clients, count = (SECRET, SECRET) if secret else (CLIENTS, VICTIMS)
+    for seed in range(seeds):
+        drawn = draw_victims(data, clients, seed)
+        victims = drawn._replace(images=drawn.images[:count], labels=drawn.labels[:count])
+        on = attacker(victims, STEPS, seed)
+        rows += [
+            row for point in curves()[key] for row in figure6.attacked(point, victims, on, seed)
+        ]
+        blind.append(float(np.median(mse(victims.guess, victims.images))))
+    scaled = {"scaled": f"{seeds} of {SEEDS} seeds of the attack"} if seeds < SEEDS else {}
+    return {"rows": rows, "mean_image": blind, "seeds": f"0 to {seeds - 1}", **scaled}
 
 
 def trained(point: figure6.Point) -> Training:
     """With the same splitting, quantization and noise."""
     own: dict[str, Any] = {}
-    for name, value in point.options.items():
-        if dataclasses.is_dataclass(value):
+    for name, given in point.options.items():
+        if dataclasses.is_dataclass(given):
             own[f"{name}.epsilon"] = point.x
         else:
-            own[name] = value
+            own[name] = given
     return training(MNIST, point.name, **own)
 
 
 def figure_6() -> Item:
     """Every point, and what the paper says of them."""
-    cells = [cell for key, points in curves().items() for p in points for cell in _cells(key, p)]
+    cells = [
+        cell
+        for key, points in curves().items()
+        for p in points
+        for cell in _cells(key, p)
+        if key[0] != "weights"
+    ]
     image = attack(("printed", "MSP-FL"))
     cells.append(
-        Cell("the mean image, for which nothing need be seen", FIRST, "", (image,), _blind)
+        Cell(
+            "the mean image, for which nothing need be seen", f"{MSE} {FIRST}", "", (image,), _blind
+        )
     )
     notes = (
         *NOTES,
-        "MNIST; a score is the median over 20 images; each attack is on one image and one step, in the first round "
-        "from a freshly drawn SigmoidLeNet; the paper scores one message of the K_t + 1 that its server has",
+        "MNIST; a score is the median over 4 images, of 20 clients with one image each; each attack is on one image "
+        "and one step, in the first round from a freshly drawn SigmoidLeNet; the paper scores one message of the "
+        "K_t + 1 that its server has",
         "eps of MSP + Lap (one message, client level, replace-one, server view) and of JoPEQ (one value of one "
         "message) are settings, claimed; certified, server view: infinity for every method",
         "a high score is no proof of privacy: see experiments/results/inversion.md",
@@ -117,20 +140,43 @@ def _row(key: Key, x: float) -> str:
 
 
 def _cells(key: Key, point: figure6.Point) -> list[Cell]:
-    row, work = _row(key, point.x), (attack(key),)
-    cells = [Cell(row, FIRST, "", work, partial(_score, point.x, point.readings[0]))]
-    if len(point.readings) > 1:
-        cells.append(Cell(row, ALL, "", work, partial(_score, point.x, point.readings[-1])))
+    row = _row(key, point.x)
+    cells = _scored(row, key, point, {FIRST: 0, ALL: -1} if len(point.readings) > 1 else {FIRST: 0})
     return [*cells, Cell(row, "accuracy (%)", "", (trained(point),), final_accuracy)]
 
 
-def _score(x: float, reading: str, run: Computed) -> Value:
-    (found,) = (r for r in run.summary["rows"] if (r["x"], r["reading"]) == (x, reading))
-    return Value(float(found["value"]))
+def _scored(row: str, key: Key, point: figure6.Point, columns: Mapping[str, int]) -> list[Cell]:
+    """Score and cosine by readings of the point."""
+    found = []
+    for column, index in columns.items():
+        for name, of in ((MSE, "value"), (COSINE, "cosine")):
+            read = partial(_score, point.x, point.readings[index], of=of)
+            found.append(Cell(row, f"{name} {column}", "", (attack(key),), read))
+    return found
+
+
+def _seeds(x: float, reading: str, run: Computed, of: str = "value") -> np.ndarray:
+    rows = run.summary["rows"]
+    of_point = [float(r[of]) for r in rows if (r["x"], r["reading"]) == (x, reading)]
+    return UNITS[of] * np.array(of_point)
+
+
+def _score(x: float, reading: str, run: Computed, of: str = "value") -> Value:
+    return value(Spread.of(_seeds(x, reading, run, of)))
 
 
 def _blind(run: Computed) -> Value:
-    return Value(float(run.summary["mean_image"]))
+    return value(Spread.of(UNITS["value"] * np.array(run.summary["mean_image"])))
+
+
+def secret_weights() -> Item:
+    """What is left of MSP-FL's images to a server that knows neither m nor the weights."""
+    cells = []
+    for (group, whose), points in curves().items():
+        for point in points if group == "weights" else ():
+            row = f"m = {point.x:g}, own weights of every {whose}"
+            cells += _scored(row, (group, whose), point, {ALIKE: 0, SEARCHED: -1})
+    return PAPER.item("weights", cells)
 
 
 def _claims() -> list[Cell]:
@@ -158,11 +204,13 @@ def _higher(one: Key, other: Key, x: float) -> Cell:
     readings = [next(p for p in curves()[key] if p.x == x).readings[0] for key in (one, other)]
     row = f"claim: score of {one[1]} above {other[1]}, {x:g}"
     read = partial(_difference, x, readings)
-    return Cell(row, "difference in MSE", "above 0", (attack(one), attack(other)), read)
+    return Cell(row, f"difference in {MSE}", "above 0", (attack(one), attack(other)), read)
 
 
 def _difference(x: float, readings: Sequence[str], one: Computed, other: Computed) -> Value:
-    return Value(_score(x, readings[0], one).mean - _score(x, readings[1], other).mean)
+    pairs = zip((one, other), readings, strict=True)
+    first, second = (_seeds(x, reading, run) for run, reading in pairs)
+    return value(Spread.of(first - second))
 
 
 @dataclass(frozen=True)
@@ -180,10 +228,12 @@ class Scores:
             for index, line in ((0, "o-"), (-1, "s--")):
                 if index and len(points[0].readings) == 1:
                     continue
-                values = [_score(p.x, p.readings[index], results[work]).mean for p in points]
+                found = [_score(p.x, p.readings[index], results[work]) for p in points]
+                mean, std = [v.mean for v in found], [v.std or 0.0 for v in found]
                 label = key[1] + (", all messages" if index else "")
-                axes.plot([p.x for p in points], values, line, color=f"C{number}", label=label)
-        axes.set(title=self.title, ylabel="defence score (MSE)", **_x(self.group))
+                how = {"color": f"C{number}", "label": label, "capsize": 3}
+                axes.errorbar([p.x for p in points], mean, std, fmt=line, **how)
+        axes.set(title=self.title, ylabel=f"defence score, {MSE}", **_x(self.group))
 
 
 def _accuracy(chosen: tuple[str, str]) -> Points:

@@ -100,12 +100,6 @@ def change(read: Read, *runs: RunFolder) -> Value:
     return Value(gap(read, *runs[:2]).mean - gap(read, *runs[2:]).mean)
 
 
-def span(read: Read, *runs: RunFolder) -> Value:
-    """The largest less the smallest of the runs' numbers."""
-    values = [read(run).mean for run in runs]
-    return Value(max(values) - min(values))
-
-
 def claim(
     row: str,
     column: str,

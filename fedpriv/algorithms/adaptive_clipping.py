@@ -1,7 +1,8 @@
 """DP-FedAvg whose clip norm follows a quantile of the clients' update norms, counted privately.
 
 G. Andrew, O. Thakkar, B. McMahan, S. Ramaswamy, "Differentially Private Learning with Adaptive Clipping", NeurIPS 2021,
-arXiv:1905.03871: Algorithm 1, here with plain averaging at the server (eta_s = 1, beta = 0), and Theorem 1.
+arXiv:1905.03871: Algorithm 1 and Theorem 1. The paper's server, of rate eta_s and momentum beta, is
+`server=optax.sgd(eta_s, momentum=beta)`; the default is plain averaging.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from fedpriv.compression.codecs import UNCODED, Codec, Coded, Wire
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
-from fedpriv.rounds.algorithm import Algorithm, start
+from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.server_step import MEAN, begun, check_server, follow
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 
@@ -32,11 +34,13 @@ class AdaptiveState(NamedTuple):
     Attributes:
       params: theta.
       round: i32[], rounds done.
+      server: the server's optimiser's.
       clip_norm: f32[], C of the next round, in [1e-8, 1e8].
     """
 
     params: Params
     round: jax.Array
+    server: optax.OptState
     clip_norm: jax.Array
 
 
@@ -53,6 +57,7 @@ def adaptive_fed_avg(
     clip_rate: float = 0.2,
     mechanism: Mechanism | None = None,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """DP-FedAvg with adaptive clipping (Algorithm 1): C <- C exp(-eta_C (b - gamma)), b being the noisy fraction below.
 
@@ -69,12 +74,13 @@ def adaptive_fed_avg(
       clip_rate: eta_C.
       mechanism: how updates are clipped and perturbed at (C, z_Delta), whatever its own clip norm and noise; by default
         `gaussian`. The quantile is of the norms that its `clip` reports.
-      loss, sampler, optimizer, batches, codec: as `fed_avg`.
+      loss, sampler, optimizer, batches, codec, server: as `fed_avg`.
 
     Raises:
       ValueError: an argument out of range, 2 sigma_b <= z, or a mechanism whose clip norm cannot change.
     """
     check_training(optimizer, batches)
+    check_server(server)
     if count_noise is None:
         count_noise = sampler.expected_size / 20
     base = gaussian(clip_norm, noise_multiplier) if mechanism is None else mechanism
@@ -87,10 +93,10 @@ def adaptive_fed_avg(
     counted = gaussian(0.5, 2 * count_noise)  # bits minus 1/2, under noise of deviation sigma_b
 
     def init(params: Params, federation: Federation) -> AdaptiveState:
-        return AdaptiveState(*start(params, federation), jnp.float32(clip_norm))
+        return AdaptiveState(*begun(server, params, federation), jnp.float32(clip_norm))
 
     def round(key: Key, state: AdaptiveState, cohort: Cohort) -> tuple[AdaptiveState, Metrics]:
-        theta, t, bound = state
+        theta, t, _, bound = state
         updates = at(bound, z_delta)
 
         def client_update(key: Key, shard: Shard) -> tuple:
@@ -103,11 +109,11 @@ def adaptive_fed_avg(
             client_update, key, mechanism=joint(updates, counted), codec=_with_a_bit(codec)
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        theta = optax.apply_updates(theta, mean)
         error = count / cohort.expected_size + 0.5 - quantile
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
         metrics["diagnostics"]["clip_norm"] = bound
-        return AdaptiveState(theta, t + 1, moved.astype(bound.dtype)), metrics
+        state = state._replace(clip_norm=moved.astype(bound.dtype))
+        return follow(server, state, mean), metrics
 
     return Algorithm(init, round, sampler)
 

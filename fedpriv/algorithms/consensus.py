@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -24,7 +25,8 @@ class Coupling(NamedTuple):
 
     Attributes:
       step: e, how far a visible submodel follows the server's mean.
-      gamma: bound on alpha, the weight between the visible and each invisible submodel.
+      gamma: bound on alpha, the weight between the visible and each invisible submodel, of which `Submodels.weights`
+        are parts.
       decay: k -> alpha[k] / gamma, not increasing.
     """
 
@@ -96,14 +98,14 @@ def exchange(
     Args:
       mean: f32[d], w[k].
       sent: f32[M, d], q_i[k].
-      alpha: f32[], the weight of every pair.
+      alpha: f32[], gamma decay(k), of which every pair has its part.
     """
-    a, b, real = now
-    apart = jnp.where(real[..., None], b - a[:, None], 0.0)
+    a, b, weights = now
+    apart = weights[..., None] * (b - a[:, None])
     return Submodels(
         a + step * (mean - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
         b - alpha * apart,  # (3b), (21b)
-        real,
+        weights,
     )
 
 
@@ -163,10 +165,7 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, q - width / 2, q + width / 2, bits)
 
-    distance = _NORMS[norm]
-    return Transmission(
-        bits, send, True, 32, lambda width: width, lambda now: distance(_apart(now))
-    )
+    return Transmission(bits, send, True, 32, lambda width: width, partial(_distance, _NORMS[norm]))
 
 
 def fixed(bits: int, bound: float) -> Transmission:
@@ -291,12 +290,13 @@ def agree(
     """
     e = coupling.step
     pi = interval_scale(e, start.visible.shape[0])
+    largest = jnp.max(start.weights)
 
     def once(now: _Round, k: jax.Array) -> _Round:
         alpha = coupling.alpha(k)
         widest = jnp.maximum(now.widest, transmission.distance(now.submodels))
         submodels = exchange(now.submodels, now.sent.mean(0), now.sent, e, alpha)
-        width = pi(widest) * alpha  # (20): pi_t a_max[k]
+        width = pi(widest) * alpha * largest  # (20): pi_t a_max[k]
         q = transmission.send(jax.random.fold_in(key, k), submodels.visible, now.sent, width)
         outside = now.outside + jnp.mean(q.outside)
         return _Round(submodels, q.values, widest, transmission.interval(width), outside)
@@ -325,7 +325,8 @@ def interval_scale(step: float, size: int) -> Callable[[Any], Any]:
     return lambda widest: 8 * (step + larger + larger * widest) / (1 - second)
 
 
-def _apart(now: Submodels) -> jax.Array:
-    """A - B, f32[M, d]; with several invisible submodels the sum of their distances, which is what moves a."""
-    a, b, real = now
-    return jnp.sum(jnp.where(real[..., None], b - a[:, None], 0.0), 1)
+def _distance(norm: Callable[[jax.Array], jax.Array], now: Submodels) -> jax.Array:
+    """||A - B||; of several invisible submodels their sum's, or that of what moves a per largest weight, if longer."""
+    apart = jnp.where(now.real[..., None], now.invisible - now.visible[:, None], 0.0)
+    moving = (now.weights / jnp.max(now.weights))[..., None] * apart
+    return jnp.maximum(norm(apart.sum(1)), norm(moving.sum(1)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
@@ -28,11 +29,12 @@ from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
-from fedpriv.rounds.algorithm import Algorithm, start, unclaimed
+from fedpriv.rounds.algorithm import Algorithm, unclaimed
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
+from fedpriv.rounds.server_step import MEAN, begun, check_server, follow
 
 ClipNorm: TypeAlias = float | Literal["median"]
 
@@ -100,12 +102,14 @@ class ScaffoldState(NamedTuple):
     Attributes:
       params: x.
       round: i32[], rounds done, those of the warm start included.
+      server: the server's optimiser's.
       control: f32[d], the server's c.
       controls: f32[clients, d], the clients' c_i.
     """
 
     params: Params
     round: jax.Array
+    server: optax.OptState
     control: jax.Array
     controls: jax.Array
 
@@ -114,10 +118,10 @@ def dp_scaffold(
     local: LocalSteps,
     *,
     sampler: Sampler,
-    global_rate: float = 1.0,
     warm_start: int = 0,
     everyone_first: bool = False,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """DP-SCAFFOLD(-warm), Algorithm 1; SCAFFOLD with an infinite clip norm and no noise.
 
@@ -126,17 +130,18 @@ def dp_scaffold(
 
     Args:
       sampler: draws the cohort of clients.
-      global_rate: eta_g.
       warm_start: rounds that set the control variates at the initial model, which stays as it is; about 4 / l for all
         clients to take part. They count as rounds, in uplink (one message each) and in privacy.
       everyone_first: in the first round of the warm start everyone takes part, as in the authors' code.
       codec: of each of the two messages, see `dp_sgd`; clients keep the control variates that the server decodes.
+      server: of the model alone, after the warm start, see `fed_avg`; the paper's is `optax.sgd(eta_g)`.
 
     Raises:
       ValueError: warm_start below 0, everyone_first without a warm start, cohorts drawn with replacement, or what
         `LocalSteps` holds is out of range.
     """
     local.check()
+    check_server(server)
     if warm_start < 0:
         raise ValueError(f"warm_start: {warm_start} is not 0 or more")
     if isinstance(sampler.accounting, WithReplacement):
@@ -152,10 +157,10 @@ def dp_scaffold(
     def init(params: Params, federation: Federation) -> ScaffoldState:
         d = dimension(params)
         controls = jnp.zeros((federation.num_clients, d))
-        return ScaffoldState(*start(params, federation), jnp.zeros(d), controls)
+        return ScaffoldState(*begun(server, params, federation), jnp.zeros(d), controls)
 
     def round(key: Key, state: ScaffoldState, cohort: Cohort) -> tuple[ScaffoldState, Metrics]:
-        x, t, c, controls = state
+        x, t, _, c, controls = state
         moving = t >= warm_start
 
         def client(key: Key, shard: Shard, c_i: jax.Array) -> Sent:
@@ -174,19 +179,25 @@ def dp_scaffold(
 
         total, metrics, controls = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, own=controls)
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
-        x = optax.apply_updates(x, jax.tree.map(lambda dy: global_rate * dy, dy))  # line 19
+        moved = follow(server, state, dy)  # line 19
+        before, after = (x, state.server), (moved.params, moved.server)
+        x, remembered = jax.tree.map(partial(jnp.where, moving), after, before)
         c = c + cohort.expected_size / cohort.num_clients * dc  # line 20
         messages = jnp.where(moving, 2, 1)  # model and control variate
         wire = codec.wire(dimension(x))
         both = wire._replace(values=messages * wire.values, overhead=messages * wire.overhead)
         metrics |= {"uplink": both, "downlink": Wire(messages * dimension(x))}
-        return ScaffoldState(x, t + 1, c, controls), metrics
+        return ScaffoldState(x, t + 1, remembered, c, controls), metrics
 
     return Algorithm(init, round, cohorts, local.unit, _claim(local, sampler))
 
 
 def record_fed_avg(
-    local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0, codec: Codec = UNCODED
+    local: LocalSteps,
+    *,
+    sampler: Sampler,
+    codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """DP-FedAvg by noisy local steps (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
 
@@ -195,7 +206,7 @@ def record_fed_avg(
     Raises:
       ValueError: as `dp_sgd`.
     """
-    plain = dp_sgd(local, sampler=sampler, global_rate=global_rate, codec=codec)
+    plain = dp_sgd(local, sampler=sampler, codec=codec, server=server)
     return plain._replace(claim=_claim(local, sampler))
 
 

@@ -8,6 +8,8 @@ Approach". With `optax.adam` or `optax.adagrad` as the clients' optimiser it is 
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -15,15 +17,20 @@ import optax
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, Metrics
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
-from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Sent
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
 
 
 def dp_sgd(
-    local: LocalSteps, *, sampler: Sampler, global_rate: float = 1.0, codec: Codec = UNCODED
+    local: LocalSteps,
+    *,
+    sampler: Sampler,
+    codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
@@ -34,25 +41,25 @@ def dp_sgd(
     Args:
       local: the clients' steps.
       sampler: draws the cohort of clients.
-      global_rate: what their mean update is multiplied by.
       codec: of the clients' messages, which are noisy already; where they are rounded, a sum of them is not taken to
         have the noise of all.
+      server: follows their mean update, see `fed_avg`; `optax.sgd(eta_g)` for a global rate.
 
     Raises:
-      ValueError: what `local` holds is out of range.
+      ValueError: what `local` holds is out of range, or a server that is no optimiser.
     """
     local.check()
+    check_server(server)
 
-    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
-        x, t = state
+    def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
+        x = state.params
 
         def client(key: Key, shard: Shard) -> Sent:
             y, _, drift = local.run(key, x, shard)
             return Sent(jax.tree.map(jnp.subtract, y, x), {"user_drift": drift})
 
         total, metrics, _ = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, codec=codec)
-        step = jax.tree.map(lambda s: global_rate * (s / cohort.expected_size), total)
-        x = optax.apply_updates(x, step)
-        return ModelState(x, t + 1), metrics
+        mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        return follow(server, state, mean), metrics
 
-    return Algorithm(start, round, sampler, local.unit)
+    return Algorithm(partial(begun, server), round, sampler, local.unit)

@@ -6,8 +6,7 @@ DP-FedAvg: H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, "Learning Differential
 ICLR 2018, arXiv:1710.06963; here as Algorithm 1 of R. Hu, Y. Guo, Y. Gong, "Federated Learning with Sparsified Model
 Perturbation", arXiv:2202.07178, equation numbers from there.
 
-Clients count equally, whatever their size (eq. 2 and 4 of Fed-SMP); a client's weight that depended on its size would
-have to be bounded by the privacy analysis as well.
+Clients count equally, whatever their size (eq. 2 and 4 of Fed-SMP), but for a `Weighting`, which bounds their weights.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import fed_smp_claim
-from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
@@ -36,6 +35,8 @@ from fedpriv.rounds.local_training import (
     train,
 )
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 def fed_avg(
@@ -47,26 +48,32 @@ def fed_avg(
     mechanism: Mechanism | Dynamic = UNPROTECTED,
     grad: GradFn | None = None,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """FederatedAveraging (McMahan et al. 2017, Algorithm 1); with a `mechanism`, of bounded and perturbed updates.
 
     Args:
       loss: loss of one example.
       sampler: draws the cohort.
-      optimizer: round -> the clients' optimiser, `lambda t: optax.sgd(0.1)`.
+      optimizer: round -> the clients' optimiser, `lambda t: optax.sgd(0.1)`; its state begins anew in every round.
       batches: a client's batches.
       mechanism: what bounds a client's update and perturbs the sum; by default neither.
       grad: the gradient that clients follow; by default that of the mean loss.
       codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
+      server: follows the mean update, whose negative it takes for a gradient: any optimiser of optax, such as
+        `optax.sgd(1.0, momentum=0.9)` or `fedpriv.fed_opt.adam(0.01)`; by default SGD with rate 1.
+      weighting: by how many examples they hold clients count more or less; by default they count equally.
 
     Raises:
-      ValueError: an optimiser that is no function of the round.
+      ValueError: an optimiser that is no function of the round, or a server that is no optimiser.
     """
     check_training(optimizer, batches)
+    check_server(server)
     grad = grad or mean_grad(loss)
 
-    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
-        theta, t = state
+    def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
+        theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
             theta_i = train(
@@ -75,15 +82,22 @@ def fed_avg(
             return jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
 
         # Lines 17 and 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2).
-        total, metrics, _ = cohort.sum(client_update, key, mechanism=mechanism, codec=codec)
+        total, metrics, _ = cohort.sum(
+            client_update, key, mechanism=mechanism, codec=codec, weighting=weighting
+        )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        theta = optax.apply_updates(theta, mean)  # (4)
-        return ModelState(theta, t + 1), metrics
+        return follow(server, state, mean), metrics  # (4)
 
-    return Algorithm(start, round, sampler)
+    return Algorithm(partial(begun, server), round, sampler)
 
 
-def fed_sgd(loss: LossFn, *, sampler: Sampler, learning_rate: optax.ScalarOrSchedule) -> Algorithm:
+def fed_sgd(
+    loss: LossFn,
+    *,
+    sampler: Sampler,
+    learning_rate: optax.ScalarOrSchedule,
+    server: optax.GradientTransformation = MEAN,
+) -> Algorithm:
     """FedSGD (McMahan et al. 2017, Section 2): one gradient over all of a client's records, one step on their mean.
 
     Raises:
@@ -91,7 +105,11 @@ def fed_sgd(loss: LossFn, *, sampler: Sampler, learning_rate: optax.ScalarOrSche
     """
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
     return fed_avg(
-        loss, sampler=sampler, optimizer=lambda t: optax.sgd(rate(t)), batches=full_batch()
+        loss,
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(rate(t)),
+        batches=full_batch(),
+        server=server,
     )
 
 
@@ -104,13 +122,15 @@ def dp_fed_avg(
     clip_norm: float,
     noise_multiplier: float,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """DP-FedAvg with client-level privacy (Fed-SMP, Algorithm 1).
 
     Args:
       clip_norm: C, bound on the l2 norm of a client's update.
       noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r per coordinate.
-      codec: as `fed_avg`.
+      codec, server, weighting: as `fed_avg`.
 
     Raises:
       ValueError: C <= 0 or sigma < 0, or noise without a finite C.
@@ -123,6 +143,8 @@ def dp_fed_avg(
         batches=batches,
         mechanism=mechanism,
         codec=codec,
+        server=server,
+        weighting=weighting,
     )
     claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
     return plain._replace(claim=claimed)

@@ -23,7 +23,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import fed_smp_claim
-from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
@@ -35,6 +35,8 @@ from fedpriv.rounds.local_training import (
     train,
 )
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 class Sparsifier(NamedTuple):
@@ -121,28 +123,32 @@ def fed_avg_sparse(
     sparsifier: Sparsifier,
     mechanism: Mechanism | Dynamic = UNPROTECTED,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """FedAvg-rand_k and FedAvg-top_k, the paper's baselines (Section 6); with a `mechanism`, Fed-SMP.
 
     Args:
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: of the kept coordinates, see `fed_avg`.
-      loss, sampler, optimizer, batches, mechanism: as `fed_avg`.
+      server: as `fed_avg`; with momentum it moves all coordinates, those that were not kept in a round, too.
+      loss, sampler, optimizer, batches, mechanism, weighting: as `fed_avg`.
 
     Raises:
       ValueError: as `fed_avg`; at `init`, k = 0 or no public examples for top_k.
     """
     check_training(optimizer, batches)
+    check_server(server)
     grad = mean_grad(loss)
 
-    def init(params: Params, federation: Federation) -> ModelState:
+    def init(params: Params, federation: Federation) -> ServedState:
         sparsifier.kept(dimension(params))
         if sparsifier.needs_public and federation.public.shape[-1] == 0:
             raise ValueError("public: top_k needs public examples and the federation has none")
-        return start(params, federation)
+        return begun(server, params, federation)
 
-    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
-        theta, t = state
+    def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
+        theta, t = state.params, state.round
         select_key, local_key = jax.random.split(key)
         kept = sparsifier.select(select_key, theta, cohort, grad, optimizer(t))  # lines 4-8
         scale = sparsifier.scale(dimension(theta), kept.size)
@@ -155,10 +161,11 @@ def fed_avg_sparse(
             return scale * gather(delta, kept)  # lines 33-37
 
         # Lines 38 and 39: the shares N(0, C^2 sigma^2 / r) on the kept coordinates add up to N(0, C^2 sigma^2).
-        total, metrics, _ = cohort.sum(client_update, local_key, mechanism=mechanism, codec=codec)
+        total, metrics, _ = cohort.sum(
+            client_update, local_key, mechanism=mechanism, codec=codec, weighting=weighting
+        )
         step = scatter(total / cohort.expected_size, kept, theta)
-        theta = jax.tree.map(jnp.subtract, theta, step)  # line 13
-        return ModelState(theta, t + 1), metrics
+        return follow(server, state, jax.tree.map(jnp.negative, step)), metrics  # line 13
 
     return Algorithm(init, round, sampler)
 
@@ -173,6 +180,8 @@ def fed_smp(
     clip_norm: float,
     noise_multiplier: float,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """Fed-SMP with rand_k or top_k (Algorithm 2): sparsify, then clip, then perturb the kept coordinates.
 
@@ -182,6 +191,7 @@ def fed_smp(
       noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r on each kept
         coordinate and is exactly 0 elsewhere.
       codec: of the kept coordinates, see `fed_avg`; `qsgd(8)` for 8 bits each.
+      server, weighting: as `fed_avg_sparse`.
 
     Raises:
       ValueError: C <= 0 or sigma < 0, or noise without a finite C; at `init`, k = 0 or no public examples for top_k.
@@ -195,6 +205,8 @@ def fed_smp(
         sparsifier=sparsifier,
         mechanism=mechanism,
         codec=codec,
+        server=server,
+        weighting=weighting,
     )
     claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
     return sparse._replace(claim=claimed)

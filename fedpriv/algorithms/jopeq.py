@@ -158,7 +158,7 @@ def jopeq(
       bits: B per value.
       bound: gamma, what the values of an update are clipped to.
       epsilon: pure epsilon, in nats, of one value (Laplace) or pair (t), the setting that the paper states.
-      options: `optimizer` and `batches`, as `fed_avg`.
+      options: `optimizer` and `batches`, and if need be `server` and `weighting`, as `fed_avg`.
 
     The diagnostics `clipped` and `saturated` are the fractions of values beyond gamma and, with noise, beyond the
     lattice's range.

@@ -7,6 +7,8 @@ everyone knows.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,11 +16,12 @@ import optax
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
 
 
 def ldp_fed_avg(
@@ -29,6 +32,7 @@ def ldp_fed_avg(
     optimizer: Schedule,
     batches: Batches,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """FedAvg + LDP (Wei et al. 2020): each client clips its update, adds all of `mechanism`'s noise, and sends that.
 
@@ -40,7 +44,7 @@ def ldp_fed_avg(
     Args:
       mechanism: such as `laplace(C, b / C)`, (C / b)-private per message for one client zeroed out, or `gaussian`.
       codec: of the noisy messages.
-      optimizer, batches: as `fed_avg`.
+      optimizer, batches, server: as `fed_avg`.
 
     Raises:
       ValueError: a mechanism whose noise changes over the rounds.
@@ -48,10 +52,11 @@ def ldp_fed_avg(
     if not isinstance(mechanism, Mechanism):
         raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
     check_training(optimizer, batches)
+    check_server(server)
     grad = mean_grad(loss)
 
-    def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
-        theta, t = state
+    def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
+        theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
             theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
@@ -61,7 +66,6 @@ def ldp_fed_avg(
             client_update, key, mechanism=mechanism, codec=codec, local=True
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        theta = optax.apply_updates(theta, mean)
-        return ModelState(theta, t + 1), metrics
+        return follow(server, state, mean), metrics
 
-    return Algorithm(start, round, sampler)
+    return Algorithm(partial(begun, server), round, sampler)

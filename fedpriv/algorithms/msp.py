@@ -26,7 +26,7 @@ from fedpriv.algorithms.consensus import (
     dynamic,
     full_precision,
 )
-from fedpriv.algorithms.splitting import Splitting, Submodels, invisible
+from fedpriv.algorithms.splitting import Splitting, Submodels, Weights, equal, invisible
 from fedpriv.compression.codecs import Wire
 from fedpriv.compression.quantization import Quantized, quantize
 from fedpriv.core import random_streams
@@ -45,8 +45,9 @@ _REASON = (
     "sum, and every exchange shows the server a linear combination of them without fresh noise"
 )
 _SOLVED = (
-    "as a client weighs all its invisible submodels alike, least squares on its visible ones give m_i and the trained "
-    "model exactly (fedpriv.attacks.transcript)"
+    "as weights fall in a public way, least squares on a client's visible submodels give its weights, m_i and the "
+    "trained model where it has fewer different weights than there are exchanges, up to rounding "
+    "(fedpriv.attacks.transcript)"
 )
 _NEARLY_SOLVED = (
     "the sum of its visible ones points along the client's update, the closer the more bits and exchanges and the "
@@ -60,12 +61,12 @@ class MspState(NamedTuple):
     Attributes:
       params: theta.
       round: i32[], rounds done.
-      numbers: i32[clients], m_i, the same in every round; each client's own.
+      weights: f32[clients, m_max], as in `Submodels`, m_i of them above 0; each client's own, the same in every round.
     """
 
     params: Params
     round: jax.Array
-    numbers: jax.Array
+    weights: jax.Array
 
 
 class Agreed(NamedTuple):
@@ -90,6 +91,7 @@ def msp_fl(
     coupling: Coupling,
     exchanges: Exchanges,
     submodels: tuple[int, int] = (1, 1),
+    weights: Weights = equal,
     transmission: Transmission | None = None,
     secret: int = 0,
     unstable: bool = False,
@@ -108,12 +110,14 @@ def msp_fl(
       coupling: the weights of an exchange.
       exchanges: K_t.
       submodels: least and largest number m_i of invisible submodels; each client draws its own once, from `secret`.
+      weights: of each client's submodels, parts of the coupling's gamma, likewise; `splitting.equal`, `per_client` or
+        `per_submodel`.
       transmission: what reaches the server; by default `full_precision()`.
       unstable: allow a gamma beyond the condition of Lemma 7, as in the paper's Figure 7.
 
     Raises:
-      ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, or conditions on e and gamma
-        that do not hold.
+      ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, conditions on e and gamma
+        that do not hold, or, from `init`, weights of another shape.
     """
     check_training(optimizer, batches)
     transmission = transmission or full_precision()
@@ -129,28 +133,35 @@ def msp_fl(
 
     def init(params: Params, federation: Federation) -> MspState:
         key = jax.random.fold_in(jax.random.key(secret), random_streams.SUBMODELS)
-        numbers = jax.random.randint(key, (federation.num_clients,), low, high + 1)
-        return MspState(*start(params, federation), numbers)
+        clients = federation.num_clients
+        numbers = jax.random.randint(key, (clients,), low, high + 1)
+        drawn = weights(jax.random.fold_in(key, 1), (clients, high))
+        if jnp.shape(drawn) != (clients, high):
+            raise ValueError(
+                f"weights: gave {jnp.shape(drawn)}, not (clients, m_max) = {(clients, high)}"
+            )
+        own = jnp.where(jnp.arange(high) < numbers[:, None], drawn, 0.0)
+        return MspState(*start(params, federation), own.astype(jnp.float32))
 
     def round(key: Key, state: MspState, cohort: Cohort) -> tuple[MspState, Metrics]:
-        theta, t, numbers = state
+        theta, t, secrets = state
         count = jnp.minimum(exchanges.at(t), exchanges.most)
 
-        def client(key: Key, shard: Shard, m_i: jax.Array) -> Sent:
+        def client(key: Key, shard: Shard, own: jax.Array) -> Sent:
             trained = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
-            return Sent((flatten(trained), m_i), own=m_i)  # (2), line 12
+            return Sent((flatten(trained), own), own=own)  # (2), line 12
 
         def exchange(key: Key, messages: tuple) -> tuple[Agreed, jax.Array]:
-            models, m = messages
+            models, parts = messages
             split_key, send_key = jax.random.split(key)
-            begun, sent = _split(split_key, models, m, high, splitting, transmission)
+            begun, sent = _split(split_key, models, parts, splitting, transmission)
             agreed = agree(
                 send_key, begun, sent, coupling, transmission, count, exchanges.most
             )  # lines 18 to 26
-            return _outcome(agreed, models, m), agreed.messages
+            return _outcome(agreed, models, jnp.sum(begun.real, 1)), agreed.messages
 
-        agreed, _, numbers = cohort.unprotected(client, key, exchange, reason=reason, own=numbers)
-        after = MspState(unflatten(agreed.model, theta), t + 1, numbers)
+        agreed, _, secrets = cohort.unprotected(client, key, exchange, reason=reason, own=secrets)
+        after = MspState(unflatten(agreed.model, theta), t + 1, secrets)
         return after, _metrics(agreed, count, transmission)
 
     exact = transmission.bits == 32 and exchanges.most > 1
@@ -179,14 +190,14 @@ def mspdq_fl(loss: LossFn, *, bits: int, norm: Norm = "frobenius", **options: An
 def _split(
     key: Key,
     models: jax.Array,
-    m: jax.Array,
-    most: int,
+    weights: jax.Array,
     splitting: Splitting,
     transmission: Transmission,
 ) -> tuple[Submodels, Quantized]:
     """The cohort's submodels, and what of the visible ones is sent first (lines 13 to 17)."""
     visible_key, invisible_key, grid_key = jax.random.split(key, 3)
-    slots = len(models)
+    slots, most = weights.shape
+    m = jnp.sum(weights > 0, 1)
     visible = jax.vmap(splitting.draw)(jax.random.split(visible_key, slots), models, m)
     if transmission.common:
         # Line 16: the server sends one client's first message, which is on the grid, to all others.
@@ -200,7 +211,7 @@ def _split(
     hidden = jax.vmap(lambda k, w, a, m: invisible(k, w, a, m, most))(
         jax.random.split(invisible_key, slots), models, visible, m
     )
-    return Submodels(visible, hidden, jnp.arange(most) < m[:, None]), sent
+    return Submodels(visible, hidden, weights), sent
 
 
 def _outcome(agreed: Consensus, models: jax.Array, m: jax.Array) -> Agreed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,18 @@ class Submodels(NamedTuple):
     Attributes:
       visible: f32[M, d], a_i.
       invisible: f32[M, m_max, d], b_{i,n}; zeros beyond a client's m_i.
-      real: bool[M, m_max], which there are.
+      weights: f32[M, m_max] in [0, 1], a_(i, alpha beta_n)[k] as a part of gamma decay(k), constant in k; 0 beyond a
+        client's m_i.
     """
 
     visible: jax.Array
     invisible: jax.Array
-    real: jax.Array
+    weights: jax.Array
+
+    @property
+    def real(self) -> jax.Array:
+        """bool[M, m_max], which there are."""
+        return self.weights > 0
 
 
 class Splitting(NamedTuple):
@@ -94,6 +100,42 @@ def gaussian(std: float) -> Splitting:
 def _require_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ValueError(f"{name}: {value} is not positive and finite")
+
+
+Weights: TypeAlias = Callable[[Key, tuple[int, int]], jax.Array]
+"""(key, (clients, m_max)) -> f32[clients, m_max] in (0, 1], as in `Submodels`: each client's secret, drawn once."""
+
+
+def equal(key: Key, shape: tuple[int, int]) -> jax.Array:
+    """gamma_i = gamma for all clients and submodels, as the paper's experiments have it (Remark 10)."""
+    return jnp.ones(shape)
+
+
+def per_client(least: float) -> Weights:
+    """gamma_i ~ U[least gamma, gamma], a client's for all its submodels (Algorithm 1; the paper names no law).
+
+    Raises:
+      ValueError: least is not in (0, 1].
+    """
+    _require_part(least)
+    return lambda key, shape: jnp.broadcast_to(
+        jax.random.uniform(key, (shape[0], 1), minval=least, maxval=1), shape
+    )
+
+
+def per_submodel(least: float) -> Weights:
+    """a_(i, alpha beta_n) ~ U[least gamma, gamma] (eq. 3, Section V-B), of every submodel its own.
+
+    Raises:
+      ValueError: least is not in (0, 1].
+    """
+    _require_part(least)
+    return lambda key, shape: jax.random.uniform(key, shape, minval=least, maxval=1)
+
+
+def _require_part(least: float) -> None:
+    if not 0 < least <= 1:
+        raise ValueError(f"least: {least} is not in (0, 1], a part of gamma")
 
 
 def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: int) -> jax.Array:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
@@ -29,6 +30,7 @@ from fedpriv.rounds.algorithm import Algorithm, unclaimed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import Batches, GradFn, Schedule
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.server_step import MEAN
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 """All coefficients together (Algorithm 1), those of each level (Section 4.3), or the gradient before the transform."""
@@ -80,23 +82,23 @@ def dp_sgd_wav(
     local: LocalSteps,
     *,
     sampler: Sampler,
-    global_rate: float = 1.0,
     noise_on_each: bool = False,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `wavelet_mechanism`, with the paper's claim.
 
     Formal guarantees: those of `dp_sgd`.
 
     Args:
-      sampler, global_rate, codec: as `dp_sgd`.
+      sampler, codec, server: as `dp_sgd`.
       noise_on_each: noise on each record of a lot, as the pseudo-code is indented, instead of on their sum: the sum's
         multiplier is then sqrt(L) times as large. Needs lots of one size: otherwise the noise tells how many took part.
 
     Raises:
       ValueError: as `dp_sgd`; `noise_on_each` with lots that vary.
     """
-    options: dict[str, Any] = {"sampler": sampler, "global_rate": global_rate, "codec": codec}
+    options: dict[str, Any] = {"sampler": sampler, "codec": codec, "server": server}
     plain = dp_sgd(local, **options)
     if noise_on_each:
         if not isinstance(local.records.accounting, FixedSize):
@@ -142,6 +144,7 @@ def dp_fed_avg_wav(
     bounded: Literal["gradients", "update"],
     noise: Noise | None = None,
     codec: Codec = UNCODED,
+    server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """DP-FedAvg-WAV (Algorithm 2): noise N(0, (z C / (q_c d W))^2) on each Haar coefficient of the aggregate.
 
@@ -157,7 +160,7 @@ def dp_fed_avg_wav(
       noise_multiplier: z.
       bounded: what is clipped to C: the records' gradients, or the clients' whole updates.
       noise: by default the paper's Haar noise; `noise.isotropic()` gives the paper's vanilla DP-FedAvg.
-      codec: as `fed_avg`.
+      codec, server: as `fed_avg`.
 
     Raises:
       ValueError: an unknown `bounded`, or as `mechanism`.
@@ -175,6 +178,7 @@ def dp_fed_avg_wav(
         mechanism=_unbounded(used) if by_gradient else used,
         grad=clipped_mean(per_example(loss), clip_norm) if by_gradient else None,
         codec=codec,
+        server=server,
     )
     return made._replace(claim=_claim_of_clients(used, sampler, by_gradient))
 

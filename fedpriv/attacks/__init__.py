@@ -14,7 +14,14 @@ from fedpriv.attacks.server_views import (
     local_update,
     server_view,
 )
-from fedpriv.attacks.transcript import Recovered, least_squares, state_sum, unmixed
+from fedpriv.attacks.transcript import (
+    Recovered,
+    fit_weights,
+    least_squares,
+    nearest,
+    state_sum,
+    unmixed,
+)
 
 __all__ = [
     "LowerBounds",
@@ -28,6 +35,7 @@ __all__ = [
     "draw_scores",
     "epsilon_estimate",
     "epsilon_one_run",
+    "fit_weights",
     "infer_label",
     "infer_labels",
     "infer_membership",
@@ -38,6 +46,7 @@ __all__ = [
     "losses",
     "lower_bounds",
     "mse",
+    "nearest",
     "psnr",
     "server_view",
     "ssim",

@@ -17,14 +17,13 @@ import optax
 from jax import lax
 
 from fedpriv.attacks.inversion import Reconstruction, invert
-from fedpriv.compression.codecs import Codec
 from fedpriv.core import random_streams
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Params, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.cohort import Cohort, Given
 from fedpriv.rounds.one_round import keys_of
 from fedpriv.rounds.samplers import Draw
 
@@ -57,7 +56,14 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
 
     Args:
       state: of the algorithm, with the model in `params`; after the first rounds of an `Opening`.
+
+    Raises:
+      ValueError: the server's optimiser remembers earlier rounds, so that the model's move is no mean of messages.
     """
+    if jax.tree.leaves(getattr(state, "server", ())):
+        raise ValueError(
+            "server: its optimiser moves the model by more than the mean update; leave it out, messages are the same"
+        )
     sampler = algorithm.sampler.stages(1)[-1][1]
     draw_key, own_key = keys_of(key)
     drawn = sampler.draw(draw_key)
@@ -98,9 +104,9 @@ class Listening(Cohort):
         self.messages.append(messages)
         return total, kept
 
-    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
-        used = mechanism.in_round(self.round)
-        if used.noise == "gaussian" and not codec.lossy and not local:
+    def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
+        used = given.mechanism.in_round(self.round)
+        if used.noise == "gaussian" and not given.by_server and not given.local:
             own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
             self.messages[-1] = _with_shares(own_key, self.messages[-1], self._drawn, used.perturb)
         if not self._added:

@@ -1,76 +1,157 @@
 """What a server learns from the visible submodels of MSP-FL alone.
 
 Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
-Learning", keep the number m of a client's invisible submodels secret, and with it the trained model (Lemma 2 and
-Theorem 1; eq. 8). But where a client weighs all its invisible submodels alike, alpha[k] = a c_k with public c_k such as
-1 / (k + 1), everything that is secret enters the messages through two numbers, 1 / a and m: with
+Learning", keep secret the number m of a client's invisible submodels, their weights, and with them the trained model
+(Lemma 2 and Theorem 1; eq. 8). But weights fall in a public way, alpha_n[k] = a_n c_k with c_k such as 1 / (k + 1), so
+that what is secret enters the messages through few numbers. Up to K - 1 a server computes from them
 
-    x[k] = a[k + 1] - a[k] - e (w[k] - a[k]) = alpha[k] (B[k] - m a[k]),  B = sum_n b_n,  B[k + 1] = B[k] - x[k]
+    x[k] = a[k + 1] - a[k] - e (w[k] - a[k]) = c_k sum_n a_n (b_n[k] - a[k]),
+    while b_n[k + 1] = b_n[k] - a_n c_k (b_n[k] - a[k]).
 
-which a server computes up to K - 1, every exchange but the last gives d linear equations
+Let (L f)[k] = (f[k] - f[k + 1]) / c_k, and let r of the a_n be different, the roots of 1 + h_1 z + ... + h_r z^r. As L
+takes sum_n a_n^p b_n to the same with p + 1, less (sum_n a_n^(p + 1)) a, this polynomial's sum is linear in 2 r
+unknowns, whatever m:
 
-    (1 / a) (x[k + 1] / c_{k + 1} - x[k] / c_k) + m (a[k + 1] - a[k]) = -x[k].
+    x[k] / c_k + sum_{j = 1..r} (L^j (h_j x / c + q_j a))[k] = 0,  q_1 = -m,
+    sum_n b_n[0] = -sum_{j = 1..r} (L^(j - 1) (h_j x / c + q_j a))[0]
 
-Solved, they give B[0] and the trained model w = (a[0] + B[0]) / (1 + m).
+with d equations for each of K - r exchanges. So K > r gives m and the trained model (a[0] + sum_n b_n[0]) / (1 + m). A
+client that weighs all its submodels alike has r = 1: that its weight is its own secret changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+Decay = Callable[[jax.Array], jax.Array]
 
 
 class Recovered(NamedTuple):
     """What was found of each client.
 
     Attributes:
-      model: f32[M, d], the trained model.
-      number: f32[M], m before it is rounded.
-      weight: f32[M], a.
+      model: f64[M, d], the trained model.
+      number: f64[M], m before it is rounded.
+      weights: f64[M, r], the different a_n, from the least on; of complex ones the real parts.
     """
 
-    model: jax.Array
-    number: jax.Array
-    weight: jax.Array
+    model: np.ndarray
+    number: np.ndarray
+    weights: np.ndarray
 
 
-def least_squares(
-    messages: jax.Array, step: float, decay: Callable[[jax.Array], jax.Array]
-) -> Recovered:
-    """The attack of this file's header (ours), on a whole cohort; approximate where messages are quantized.
+def least_squares(messages: jax.Array, step: float, decay: Decay, different: int = 1) -> Recovered:
+    """The attack of this file's header (ours), on a whole cohort; approximate where messages are rounded or quantized.
 
     Args:
-      messages: f32[K + 1, M, d], the visible submodels as sent; K >= 2.
+      messages: f32[K + 1, M, d], the visible submodels as sent.
       step: e.
       decay: k -> c_k, see `fedpriv.consensus.DECAYS`.
+      different: r, how many different weights a client is taken to have.
 
     Raises:
-      ValueError: fewer than two exchanges.
+      ValueError: no more exchanges than different weights.
     """
-    exchanges = len(messages) - 1
-    if exchanges < 2:
-        raise ValueError(f"messages: of {exchanges} exchange(s); the equations need at least 2")
-    public = jax.vmap(decay)(jnp.arange(exchanges))[:, None, None]
-    moved = _moved(messages, step)  # x[k]
-    scaled = moved / public
-    of_weight = jnp.diff(scaled, axis=0)
-    of_number = jnp.diff(messages[:-1], axis=0)
-    right = -moved[:-1]
+    seen, moved, public = _public(messages, step, decay, different)
+    found = [
+        _solve(seen[:-1, i], moved[:, i] / public[:, None], public, different)
+        for i in range(seen.shape[1])
+    ]
+    return Recovered(*map(np.stack, zip(*found, strict=True)))
 
-    def solve(u: jax.Array, v: jax.Array, y: jax.Array) -> jax.Array:
-        columns = jnp.stack([u.reshape(-1), v.reshape(-1)], 1)
-        # Columns of equal length: float32 squares of very different ones would lose the smaller.
-        length = jnp.maximum(jnp.linalg.norm(columns, axis=0), jnp.finfo(jnp.float32).tiny)
-        return jnp.linalg.lstsq(columns / length, y.reshape(-1))[0] / length
 
-    inverse, number = jax.vmap(solve, in_axes=1, out_axes=1)(of_weight, of_number, right)
-    whole = jnp.maximum(jnp.round(number), 1)  # a client has at least one
-    # (a[0] + B[0]) / (1 + m), with B[0] = x[0] / (a c_0) + m a[0].
-    model = messages[0] + inverse[:, None] * scaled[0] / (1 + whole)[:, None]
-    return Recovered(model, number, 1 / inverse)
+def _solve(a: np.ndarray, x: np.ndarray, public: np.ndarray, r: int) -> tuple[Any, ...]:
+    """Of one client; x is divided by c."""
+    powers = [_powers(f, public, r) for f in (x, a)]
+    rows = len(public) - r
+    even = public[:rows, None] ** r  # rounding errs alike in all equations
+    columns = np.stack([(f[:rows] * even).ravel() for of in powers for f in of[1:]], 1)
+    length = np.maximum(np.linalg.norm(columns, axis=0), np.finfo(np.float32).tiny)
+    solution = np.linalg.lstsq(columns / length, -(x[:rows] * even).ravel())[0] / length
+    number = -solution[r]
+    hidden = -solution @ np.stack([f[0] for of in powers for f in of[:-1]])
+    model = (a[0] + hidden) / (1 + max(round(number), 1))  # a client has at least one
+    return model, number, np.sort(np.roots([*solution[r - 1 :: -1], 1]).real)
+
+
+def _powers(f: np.ndarray, public: np.ndarray, most: int) -> list[np.ndarray]:
+    """L^0 f to L^most f, each shorter by one."""
+    found = [f]
+    for _ in range(most):
+        found.append(-np.diff(found[-1], axis=0) / public[: len(found[-1]) - 1, None])
+    return found
+
+
+def fit_weights(
+    messages: jax.Array, step: float, decay: Decay, number: int, largest: float
+) -> Recovered:
+    """The same for `number` submodels with a weight each, whose weights are searched: it bears rounding better.
+
+    Given the weights, x is linear in the b_n[0] (variable projection: Golub and Pereyra 1973).
+
+    Args:
+      messages, step, decay: as `least_squares`.
+      number: m.
+      largest: gamma, about which the search begins.
+
+    Raises:
+      ValueError: no more exchanges than submodels.
+    """
+    seen, moved, public = _public(messages, step, decay, number)
+    start = np.log(largest * np.geomspace(0.2, 1, number + 1)[1:])
+    found = [_fit(seen[:-1, i], moved[:, i], public, start) for i in range(seen.shape[1])]
+    models, weights = map(np.stack, zip(*found, strict=True))
+    return Recovered(models, np.full(len(models), float(number)), weights)
+
+
+def _fit(
+    a: np.ndarray, x: np.ndarray, public: np.ndarray, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Model and weights of one client."""
+    from scipy.optimize import least_squares
+
+    # A rotation of the d coordinates leaves 2 K of them.
+    few_x, few_a = np.split(np.asarray(np.linalg.qr(np.concatenate([x, a]).T, mode="r")).T, 2)
+    unit = np.finfo(np.float32).eps * np.linalg.norm(few_a)
+
+    def unexplained(logs: np.ndarray) -> np.ndarray:
+        of_hidden, of_visible = _responses(np.exp(logs), public)
+        left, basis = few_x - of_visible @ few_a, np.linalg.qr(of_hidden)[0]
+        return (left - basis @ (basis.T @ left)).ravel() / unit
+
+    weights = np.exp(least_squares(unexplained, start, x_scale="jac", bounds=(-20, 0)).x)
+    of_hidden, of_visible = _responses(weights, public)
+    hidden = np.linalg.lstsq(of_hidden, x - of_visible @ a)[0]
+    return (a[0] + hidden.sum(0)) / (1 + len(weights)), np.sort(weights)
+
+
+def _responses(weights: np.ndarray, public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """f64[K, m], f64[K, K]: x of the b_n[0], and of the a[k]."""
+    exchanges, m = len(public), len(weights)
+    of_hidden, of_visible = np.zeros((exchanges, m)), np.zeros((exchanges, exchanges))
+    kept, learnt = np.ones(m), np.zeros((m, exchanges))  # b_n[k] = kept b_n[0] + learnt a
+    for k, c in enumerate(public):
+        part = weights * c
+        of_hidden[k], of_visible[k] = part * kept, part @ learnt
+        of_visible[k, k] -= part.sum()
+        kept, learnt = kept * (1 - part), learnt * (1 - part)[:, None]
+        learnt[:, k] += part
+    return of_hidden, of_visible
+
+
+def nearest(received: jax.Array, found: list[Recovered]) -> np.ndarray:
+    """f64[M, d]: of what several attacks found, for each client the model that is nearest to theta.
+
+    A wrong one still has random parts of the weights themselves, which are far larger than an update.
+    """
+    models = np.stack([one.model for one in found])
+    best = np.linalg.norm(models - np.asarray(received), axis=2).argmin(0)
+    return models[best, np.arange(models.shape[1])]
 
 
 def state_sum(messages: jax.Array, step: float, number: jax.Array | float) -> jax.Array:
@@ -107,7 +188,21 @@ def unmixed(
     return update - share[:, None] * start
 
 
-def _moved(messages: jax.Array, step: float) -> jax.Array:
-    """x[k] = a[k + 1] - a[k] - e (w[k] - a[k]), f32[K, M, d]."""
+def _public(
+    messages: jax.Array, step: float, decay: Decay, unknowns: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(messages f64[K + 1, M, d], x f64[K, M, d], c f64[K]); raises ValueError where K is not above the unknowns."""
+    exchanges = len(messages) - 1
+    if not 1 <= unknowns < exchanges:
+        raise ValueError(
+            f"messages: of {exchanges} exchange(s); {unknowns} different weight(s) need at least {unknowns + 1}"
+        )
+    seen = np.asarray(messages, np.float64)
+    public = np.asarray(jax.vmap(decay)(jnp.arange(exchanges)), np.float64)
+    return seen, _moved(seen, step), public
+
+
+def _moved(messages: np.ndarray, step: float) -> np.ndarray:
+    """x[k] = a[k + 1] - a[k] - e (w[k] - a[k]), f64[K, M, d]."""
     now = messages[:-1]
-    return jnp.diff(messages, axis=0) - step * (now.mean(1, keepdims=True) - now)
+    return messages[1:] - now - step * (now.mean(1, keepdims=True) - now)

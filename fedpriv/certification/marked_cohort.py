@@ -18,13 +18,12 @@ from fedpriv.certification.privacy_labels import (
     Private,
     tree_mark,
 )
-from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.mechanisms.mechanisms import unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.privacy.sampling import Poisson
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.cohort import Cohort, Given
 from fedpriv.rounds.samplers import Draw, Sampler
 
 
@@ -65,10 +64,9 @@ class Watched(Cohort):
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
-    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
-        note = Note(
-            "sum", user_line(), self._call, None, mechanism, codec, local, like=_shapes(total)
-        )
+    def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
+        how: dict[str, Any] = given._asdict() | {"like": _shapes(total)}
+        note = Note("sum", user_line(), self._call, **how)
         return tree_mark(self._notes, note, (total, key))[0]
 
     def _metrics(self, wire: Any, seen: Any) -> Metrics:
@@ -84,7 +82,7 @@ class Watched(Cohort):
         everyones = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
-        return self._shown(protocol(key, everyones)[0], key, unprotected(reason), UNCODED, False)
+        return self._shown(protocol(key, everyones)[0], key, Given(unprotected(reason)))
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)

@@ -14,6 +14,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 class LeakError(ValueError):
@@ -72,7 +73,7 @@ class Note:
       line: of the user's code.
       call: number of the note of the cohort's call.
       label: of what comes from here.
-      mechanism, codec, local: of a release, as given to `Cohort.sum`.
+      mechanism, codec, local, weighting: of a release, as given to `Cohort.sum`.
       records: of a private mean, what draws its batches.
       like: what is released, in shapes.
       by_records: of a private mean, whether its gradients are known to be of one record each.
@@ -87,6 +88,7 @@ class Note:
     mechanism: RecordMechanism | None = None
     codec: Codec = UNCODED
     local: bool = False
+    weighting: Weighting = EQUALLY
     records: Sampler | None = None
     like: Any = None
     by_records: bool = True

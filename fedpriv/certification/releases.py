@@ -84,8 +84,9 @@ def _of_clients(
     """Perturbed sums of the messages of one cohort, all together one release.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    each with its own share only. Messages that a codec rounds carry no noise, which the server adds to their sum:
-    nothing hides them from it. A client drawn with replacement may fill all places of a round.
+    each with its own share only. Messages that a codec rounds, or whose sum is divided by the clients' weights, carry
+    no noise, which the server adds: nothing hides them from it. A client drawn with replacement may fill all places of
+    a round.
     """
     drawn, reason = sampler.accounting, _reason(notes, first)
     kinds = {note.mechanism.noise for note in notes if _multiplier(note, first) > 0}  # type: ignore[union-attr]
@@ -98,6 +99,7 @@ def _of_clients(
     power = 2 if noise == "gaussian" else 1
     multiplier = _together([(_multiplier(n, first), n.times) for n in notes], power)
     lossy = any(note.codec.lossy for note in notes)
+    divided = any(note.weighting.by_server for note in notes)
     common = {"noise": noise, "mechanism": _drawable(notes, first)}
 
     def release(view: str, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
@@ -126,8 +128,9 @@ def _of_clients(
         ]
     if isinstance(drawn, WithReplacement):
         multiplier /= drawn.most
-    if lossy and multiplier > 0:
-        bare = (0.0, False, "the server adds the noise, after it has decoded messages")
+    if (lossy or divided) and multiplier > 0:
+        after = "decoded messages" if lossy else "divided by the clients' weights"
+        bare = (0.0, False, f"the server adds the noise, after it has {after}")
         server_adds_noise = release(
             "third_party", multiplier, False, reason, server_adds_noise=True
         )

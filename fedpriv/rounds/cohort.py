@@ -19,6 +19,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.schedules import Dynamic, in_round
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.weighting import EQUALLY, Weighting, check_weighting
 
 
 class Sent(NamedTuple):
@@ -47,6 +48,24 @@ class Summed(NamedTuple):
     total: PyTree
     metrics: Metrics
     own: PyTree
+
+
+class Given(NamedTuple):
+    """How a call of the cohort sums.
+
+    Attributes:
+      mechanism, codec, local, weighting: as `Cohort.sum`.
+    """
+
+    mechanism: Mechanism | Dynamic
+    codec: Codec = UNCODED
+    local: bool = False
+    weighting: Weighting = EQUALLY
+
+    @property
+    def by_server(self) -> bool:
+        """Whether the server adds the noise, to messages that carry none."""
+        return self.codec.lossy or self.weighting.by_server
 
 
 Client: TypeAlias = Callable[..., Any]
@@ -98,6 +117,7 @@ class Cohort:
         codec: Codec = UNCODED,
         own: PyTree = (),
         local: bool = False,
+        weighting: Weighting = EQUALLY,
     ) -> Summed:
         """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
 
@@ -112,12 +132,19 @@ class Cohort:
           own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
           local: each member adds all of the noise to its own clipped message before coding it (local differential
               privacy).
+          weighting: how much each clipped message counts; the mean is the total over `expected_size` either way.
 
         Raises:
-          ValueError: what clients keep has no row for each of them; no mechanism.
+          ValueError: what clients keep has no row for each of them; no mechanism; no weighting, or one of messages that
+            carry noise already.
         """
         clients_key, noise_key = self._keys(key, own)
         used = in_round(mechanism, self.round)
+        check_weighting(weighting)
+        if weighting != EQUALLY and (local or mechanism is ALREADY_PRIVATE):
+            raise ValueError(
+                "weighting: messages carry their noise already, and a weight would show through it; leave it out"
+            )
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
             sent = as_sent(client(key, shard, *mine))
@@ -128,14 +155,20 @@ class Cohort:
             else:
                 coded, found = codec.code(key, sent.message)
                 message, norm = used.clip(coded)
+            message, weight = weighting.weigh(message, shard.size)
             norms = {} if used is ALREADY_PRIVATE else {"mean_update_norm": norm}
-            return message, (sent.own, {**norms, **found, **sent.diagnostics})
+            return message, (sent.own, {**norms, **found, **sent.diagnostics}, weight)
 
-        total, (new, seen) = self._over(one, clients_key, own)
+        total, (new, seen, weights) = self._over(one, clients_key, own)
+        total = weighting.bounded(total, weights, self.expected_size)
         if not local:
             total = used.perturb(noise_key, total)
-        metrics = self._metrics(codec.wire(dimension(total)), seen)
-        total = self._shown(total, noise_key, mechanism, codec, local)
+        given = Given(mechanism, codec, local, weighting)
+        wire = codec.wire(dimension(total))
+        if given.by_server:
+            wire = wire._replace(overhead=wire.overhead + weighting.bits)
+        metrics = self._metrics(wire, seen)
+        total = weighting.shown(self._shown(total, noise_key, given))
         return Summed(total, metrics, self._stored(own, new))
 
     def unprotected(
@@ -188,7 +221,7 @@ class Cohort:
         given = (rows,) if jax.tree.leaves(own) else ()
         return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
 
-    def _shown(self, total: PyTree, key: Key, mechanism: Any, codec: Codec, local: bool) -> PyTree:
+    def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
         """The noisy total, where whoever watches sees it."""
         return total
 

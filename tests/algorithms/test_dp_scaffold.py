@@ -27,7 +27,6 @@ from fedpriv import (
     with_replacement,
 )
 from fedpriv.algorithms.dp_scaffold import (
-    ScaffoldState,
     dp_scaffold,
     dp_scaffold_steps,
     record_fed_avg,
@@ -103,7 +102,7 @@ def test_against_numpy(skipped):
 
 
 ON_FULL_BATCHES = dp_scaffold(
-    local(weight_decay=0.3), sampler=fixed_size(CLIENTS, 2), warm_start=2, global_rate=0.7
+    local(weight_decay=0.3), sampler=fixed_size(CLIENTS, 2), warm_start=2, server=optax.sgd(0.7)
 )
 NOISY = {"clip_norm": 0.5, "noise_multiplier": 0.8, "records": fixed_size(RECORDS, 3)}
 
@@ -116,7 +115,7 @@ def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
     (before, *_, last), _ = rounds_of(algorithm, 1, federation=federation)
     rng = np.random.default_rng(0)
     c, c_i = (jnp.asarray(rng.normal(size=4), jnp.float32) for _ in range(2))
-    state = ScaffoldState(before.params, before.round, c, c_i[None])
+    state = before._replace(control=c, controls=c_i[None])
     (_, after), _ = rounds_of(algorithm, 1, state, federation)
     moved = flatten(after.params) - flatten(state.params)
     np.testing.assert_allclose(after.controls[0], c_i - c - moved / (3 * RATE), atol=2e-6)
@@ -131,9 +130,8 @@ def test_without_control_variates_it_is_dp_fed_avg_to_the_bit():
     state, plain = scaffold.init(start(), FEDERATION), average.init(start(), FEDERATION)
     for t in range(3):
         key = jax.random.key(t)
-        forced = ScaffoldState(
-            state.params, state.round, jnp.zeros_like(state.control), jnp.zeros_like(state.controls)
-        )
+        zeros = jnp.zeros_like(state.control), jnp.zeros_like(state.controls)
+        forced = state._replace(control=zeros[0], controls=zeros[1])
         state, _ = one_round(scaffold)(key, forced, FEDERATION)
         plain, _ = one_round(average)(key, plain, FEDERATION)
         assert_identical(state.params, plain.params)

@@ -52,13 +52,13 @@ PATIENT = SPLIT | {"coupling": coupling(0.3, 0.1, "none"), "exchanges": BY_TABLE
 EXACT = msp_fl(squared, **PATIENT, submodels=(1, 4), secret=3)
 
 
-def a_round(algorithm, t=0, numbers=None):
-    """(the model after round t f64[4], its metrics); `numbers` of submodels instead of those that were drawn."""
+def a_round(algorithm, t=0, weights=None):
+    """(the model after round t f64[4], its metrics); `weights` instead of those that were drawn."""
     state = algorithm.init(start(), FEDERATION)
-    drawn = state.numbers if numbers is None else jnp.asarray(numbers, jnp.int32)
-    state = state._replace(round=jnp.int32(t), numbers=drawn)
+    drawn = state.weights if weights is None else jnp.float32(weights)
+    state = state._replace(round=jnp.int32(t), weights=drawn)
     after, metrics = one_round(algorithm)(jax.random.key(1), state, FEDERATION)
-    assert_identical(after.numbers, drawn)
+    assert_identical(after.weights, drawn)
     return vector(after.params), metrics
 
 
@@ -72,10 +72,10 @@ def trained():
 def test_many_exchanges_are_fed_avg():
     """And unequal numbers of submodels weigh the clients."""
     for number in (1, 2):
-        found, _ = a_round(EXACT, 2, [number] * CLIENTS)
+        found, _ = a_round(EXACT, 2, np.arange(4) < np.full((CLIENTS, 1), number))
         np.testing.assert_allclose(found, trained().mean(0), atol=1e-5)
     found, metrics = a_round(EXACT, 3)
-    numbers = np.asarray(EXACT.init(start(), FEDERATION).numbers)
+    numbers = np.asarray(EXACT.init(start(), FEDERATION).weights).sum(1)
     weighted = np.average(trained(), axis=0, weights=1 + numbers)
     np.testing.assert_allclose(found, weighted, atol=1e-5)
     assert metrics["diagnostics"]["distance_to_weighted_mean"] < 1e-5
@@ -122,11 +122,49 @@ def test_clients_keep_their_number_of_submodels():
         msp_fl(squared, **PATIENT, submodels=(1, 4), secret=secret).init(start(), FEDERATION)
         for secret in (0, 0, 1)
     )
-    assert_identical(first.numbers, again.numbers)
-    assert (first.numbers != other.numbers).any()
-    assert set(np.asarray([first.numbers, other.numbers]).ravel()) == {1, 2, 3, 4}
-    models = [a_round(EXACT, 0, s.numbers)[0] for s in (first, other)]
+    assert_identical(first.weights, again.weights)
+    numbers = [np.sum(s.weights, 1) for s in (first, other)]
+    assert (numbers[0] != numbers[1]).any()
+    assert set(np.ravel(numbers)) == {1, 2, 3, 4}
+    models = [a_round(EXACT, 0, s.weights)[0] for s in (first, other)]
     assert np.abs(models[0] - models[1]).max() > 1e-4
+
+
+def test_weights_of_clients_and_submodels():
+    """Drawn once for each, from the least on; they do not move what many exchanges come to."""
+
+    def drawn(weights):
+        own = PATIENT | {"submodels": (1, 4), "secret": 3, "weights": weights}
+        return np.asarray(msp_fl(squared, **own).init(start(), FEDERATION).weights)
+
+    equal = drawn(splitting.equal)
+    for make, alike in ((splitting.per_client, True), (splitting.per_submodel, False)):
+        found = drawn(make(0.3))
+        np.testing.assert_array_equal(found > 0, equal)
+        assert np.all((found[found > 0] >= 0.3) & (found[found > 0] < 1))
+        several = [row[row > 0] for row in found if (row > 0).sum() > 1]
+        assert all((np.ptp(row) == 0) == alike for row in several)
+        assert len(np.unique(found)) > CLIENTS // 2
+        np.testing.assert_array_equal(drawn(make(1.0)), equal)
+        weighted = np.average(trained(), axis=0, weights=1 + equal.sum(1))
+        np.testing.assert_allclose(a_round(EXACT, 3, found)[0], weighted, atol=1e-4)
+        few = [a_round(EXACT, 1, weights)[0] for weights in (found, equal)]
+        assert np.abs(few[0] - few[1]).max() > 1e-4
+
+
+@pytest.mark.parametrize("make", [splitting.per_client, splitting.per_submodel])
+@pytest.mark.parametrize("least", [0.0, 1.1, math.nan])
+def test_wrong_weights(make, least):
+    with pytest.raises(ValueError, match=r"least: .* is not in \(0, 1\], a part of gamma"):
+        make(least)
+
+
+def test_weights_of_another_shape():
+    algorithm = msp_fl(squared, **SPLIT, weights=lambda key, shape: jnp.ones(3))
+    with pytest.raises(
+        ValueError, match=r"weights: gave \(3,\), not \(clients, m_max\) = \(6, 1\)"
+    ):
+        algorithm.init(start(), FEDERATION)
 
 
 def test_a_round_keeps_no_transcript():

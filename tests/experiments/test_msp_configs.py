@@ -85,6 +85,7 @@ def test_other_data_and_options(prepared, tmp_path):
     options = ["--algorithms", "msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg", "--interval", "3.0"]
     options += ["--submodels", "1", "3", "--gamma", "0.05", "--decay", "root", "--exchanges", "0"]
     options += ["--msp-exchanges", "0", "--jopeq.noise", "t", "--ldp.noise", "gaussian"]
+    options += ["--weights", "submodel", "--least-weight", "0.5"]
     found = summary_of("mspdq_cifar10", prepared, tmp_path / "r", *options, "--seeds", "2")
     assert found["rounds"] == dict.fromkeys(["msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg"], 2)
 
@@ -121,6 +122,14 @@ def test_the_noise_of_msp_with_gauss():
     ledger = made("msp_gaussian")
     assert ledger.claim("msp_gaussian", 5) is None
     assert math.isinf(ledger.certify("msp_gaussian", 1, view="server").epsilon)
+
+
+@pytest.mark.parametrize("whose", ["equal", "client", "submodel"])
+def test_the_weights_of_a_config(whose):
+    own = Msp(weights=whose, least_weight=0.5)
+    drawn = np.asarray(mspdq._weights(own)(jax.random.key(0), (50, 4)))
+    assert np.all((drawn >= 0.5) & (drawn <= 1))
+    assert len(np.unique(drawn)) == {"equal": 1, "client": 50, "submodel": 200}[whose]
 
 
 @pytest.mark.slow
@@ -160,6 +169,8 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
         (["--consensus-step", "2.5"], "step: 2.5 is not in"),
         (["--submodels", "0", "1"], "submodels: (0, 1) is not a range"),
         (["--bits", "0"], "bits: 0 is not in 1..22"),
+        (["--least-weight", "0"], "least_weight: 0.0 is not in (0, 1]"),
+        (["--weights", "alike"], "alike"),
         (["--exchanges", "-1"], "exchanges: -1 is not 0 or more"),
         (["--cohort", "0"], "cohort: 0 is not at least 1"),
         (["--learning-rate", "0"], "learning_rate: 0.0 is not positive"),

@@ -9,7 +9,7 @@ from made_runs import settled
 from experiments import config as configuration
 from experiments.command_line import parse
 from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce import dp_scaffold, fed_smp, wavelet
+from experiments.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
 from experiments.reproduce.accounting import certificate_of, claim_of, meaning
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.fed_smp import SETS
@@ -23,7 +23,7 @@ CAPTIONS = {
     "fed_smp": "fig1 table1 table2 table3 fig2 fig3 table4 table5 table6 table7 table8 table9",
     "dp_scaffold": "table1 fig1 fig2 table2 table3 fig3 fig4 fig5 fig6 fig7 fig8 table4 fig9 fig10 epsilons",
     "wavelet": "table1 fig1 fig2 fig3 table2 fig4 fig5 fig6 fig7 fig8 fig9 fig10 fig11 fig12 table3 epsilons",
-    "mspdq": "fig1 fig2 fig3 fig4 fig5 fig6 fig7",
+    "mspdq": "fig1 fig2 fig2_mnist fig3 fig3_mnist fig4 fig5 fig5_mnist fig6 fig7 fig7_mnist weights",
 }
 ITEMS = {(paper, item.name): item for paper, items in PAPERS.items() for item in items}
 FASHION_MNIST, SHAKESPEARE = SETS["Fashion-MNIST"], SETS["Shakespeare"]
@@ -202,13 +202,19 @@ def test_the_launcher_gets_the_papers_settings(tmp_path):
     assert list(figure_2) == ["fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq"]
     assert figure_2["msp_fl"].msp_exchanges == 4
     assert (figure_2["mspdq_fl"].exchanges, figure_2["mspdq_fl"].bits) == (10, 8)
+    plain = configuration.load("mspdq_mnist").config
+    assert {name: getattr(plain, name) for name in mspdq.DEFAULTS} == mspdq.DEFAULTS
     assert figure_2["ldp_fed_avg"].ldp.epsilon == figure_2["jopeq"].jopeq.epsilon == 10
     needs = ITEMS["mspdq", "fig3"].needs
-    drawn = {(c.config, c.settings["exchanges"], c.settings["bits"]) for c in needs}
+    drawn = {(c.config, settled(c).exchanges, settled(c).bits) for c in needs}
     assert drawn == set(itertools.product(("mspdq_mnist", "mspdq_cifar10"), (20, 30), (8, 6, 4)))
-    splits = [settled(w) for w in ITEMS["mspdq", "fig7"].needs if w.settings["decay"] == "linear"]
-    assert {(c.msp_exchanges, c.gamma) for c in splits} == {(10, 0.1), (4, 0.1), (10, 0.3)}
-    assert (18, 18) in {c.submodels for c in splits if c.gamma == 0.1}
+    for name in ("fig7", "fig7_mnist"):
+        splits = [settled(w) for w in ITEMS["mspdq", name].needs]
+        drawn = {(c.msp_exchanges, c.gamma, c.decay) for c in splits}
+        several = ((10, 0.1), (4, 0.1), (10, 0.3))
+        assert drawn == {(*one, decay) for one in several for decay in ("linear", "none")}
+        numbers = {c.submodels[0] for c in splits if c.gamma == 0.1 and c.weights == "equal"}
+        assert numbers == {1, 5, 10, 15, 17, 18, 19, 20}
 
 
 def test_uplink_is_what_fed_smp_counts():

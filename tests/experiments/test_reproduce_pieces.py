@@ -11,7 +11,7 @@ from reproduced import PLAIN, SMALL, training
 from experiments.files import replacing
 from experiments.reproduce import table
 from experiments.reproduce.item import Cell, Item, Scale, Training, Value
-from experiments.reproduce.mspdq import early_shortfall, late_loss, least_lead
+from experiments.reproduce.mspdq import early_shortfall, last_lead, last_span, late_loss, least_lead
 from experiments.reproduce.picture import Curves, Points, panels, save, side_by_side
 from experiments.reproduce.reading import (
     best_accuracy,
@@ -22,7 +22,6 @@ from experiments.reproduce.reading import (
     last,
     last_tenth,
     saved_uplink,
-    span,
 )
 from experiments.reproduce.table import Filled, fill, scaled
 
@@ -122,7 +121,6 @@ def test_numbers_are_read_from_run_folders():
     assert gap(final_accuracy, one, two).mean == pytest.approx(10)
     assert gap(final_accuracy, one, two, one, two).mean == pytest.approx(0)
     assert change(final_accuracy, one, two, two, one).mean == pytest.approx(20)
-    assert span(final_accuracy, one, two).mean == pytest.approx(10)
     rows = [[0.0, 0.0]] * 18 + [[0.2, 0.3], [0.4, 0.7]]  # every 5 rounds; the last two after 90
     expected = (100 * (0.3 + 0.5) / 2, 100 * 0.2 / np.sqrt(2))
     assert last_tenth(run_folder(ONE, rows)) == pytest.approx(expected)
@@ -146,6 +144,16 @@ def test_how_claims_of_mspdq_read_a_run():
     assert early_shortfall(falling, rising).mean == pytest.approx(10)  # of the first two of six
     assert late_loss(run_folder(TWO, [[0.5]], status="diverged: x")).mean == pytest.approx(40)
     assert late_loss(run_folder(TWO, [], status="diverged: x")).mean == 0  # chance from the start
+
+
+def test_claims_of_mspdq_are_judged_seed_by_seed():
+    """A lead that every seed has is sure, however far the seeds lie apart."""
+    first = run_folder(ONE, [[0.2, 0.2], [0.9, 0.5]])
+    second = run_folder(TWO, [[0.1, 0.2], [0.8, 0.4]])
+    assert last_lead(first, second) == pytest.approx((10, 0), abs=1e-9)
+    assert least_lead(first, second) == pytest.approx((5, 50**0.5))
+    assert last_span(first, second, first) == pytest.approx((10, 0), abs=1e-9)
+    assert last_lead(first, run_folder(TWO, [], status="diverged: x")).mean == pytest.approx(60)
 
 
 def test_verdicts_stand_in_the_table(tmp_path):

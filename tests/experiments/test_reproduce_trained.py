@@ -128,7 +128,7 @@ def test_wavelet(launch):
 
 @pytest.mark.slow
 def test_mspdq(launch):
-    """One of Figure 3's trainings, 2 of 30 rounds."""
+    """One of Figure 3's trainings, 3 of 60 rounds."""
     only = "mspdq_mnist bits=6 exchanges=20 interval=columns"
     folder, results = launch("mspdq", "fig3", 0.05, only)
     work = mspdq.quantized(mspdq.MNIST, 6, 20, interval="columns", gamma=0.3)
@@ -141,25 +141,28 @@ def test_mspdq(launch):
     late = max(accuracies(run)) - accuracies(run)[-1]
     assert float(lost["measured"]) == pytest.approx(late)
     assert lost["verdict"] in ("agrees", "does not agree")
-    assert lost["scaled"] == "scaled: 2 of 30 rounds, 1 of 10 and 1 of 5 local epochs"
+    assert lost["scaled"] == "scaled: 3 of 60 rounds, 1 of 3 seeds, 1 of 10 and 1 of 5 local epochs"
 
 
 def test_attacks_on_a_curve(tmp_path, monkeypatch):
-    """On 2 of 20 images; the attack itself is tested with experiments.inversion."""
+    """On 4 of 20 clients, two of three seeds; the attack itself is tested with experiments.inversion."""
     rng = np.random.default_rng(0)
-    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 48), ("test", 20))}
+    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 64), ("test", 20))}
     write_images(tmp_path, "mnist", splits, 10)
 
     def attacked(point, victims, attack, seed):
-        assert len(victims.images) == 2
-        return [{"x": point.x, "reading": reading, "value": 0.5} for reading in point.readings]
+        assert (len(victims.images), victims.federation.num_clients) == (4, 20)
+        own = {"x": point.x, "seed": seed, "value": 0.5}
+        return [{**own, "reading": reading} for reading in point.readings]
 
     monkeypatch.setattr(figure6, "attacked", attacked)
-    found = mspdq_defence.attack(("noise", "JoPEQ")).compute(Scale(0.01), tmp_path)
-    assert [row["x"] for row in found["rows"]] == list(figure6.EPSILONS)
+    found = mspdq_defence.attack(("noise", "JoPEQ")).compute(Scale(0.01, 2), tmp_path)
+    assert [row["x"] for row in found["rows"]] == 2 * list(figure6.EPSILONS)
+    assert {row["seed"] for row in found["rows"]} == {0, 1}
     assert {row["reading"] for row in found["rows"]} == {"update"}
-    assert 0 < found["mean_image"] < 1
-    assert found["scaled"] == "2 of 20 images, 3 of 300 steps"
+    assert len(found["mean_image"]) == 2
+    assert all(0 < blind < 1 for blind in found["mean_image"])
+    assert found["scaled"] == "2 of 3 seeds of the attack"
 
 
 def test_the_train_loss_is_the_mean_over_evenly_spaced_examples():

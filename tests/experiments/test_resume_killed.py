@@ -33,7 +33,7 @@ def count(folder):
     return file.read_text().count("\n") if file.exists() else 0
 
 
-LONG = ["--algorithms", "fed_avg", "rand_k", "--rounds", "16", "--every", "1"]
+LONG = ["--algorithms", "fed_adam", "rand_k", "--rounds", "16", "--every", "1"]
 LONG = ["-m", "experiments.run", *SMALL, *LONG, "--checkpoint.minutes", "0"]
 
 
@@ -116,7 +116,7 @@ def test_asked_to_stop_it_takes_a_checkpoint(asked, tmp_path, cached, long_run):
     assert f"python -m experiments.run --resume {folder} goes on" in done.err
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
     recorded = count(folder)
-    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()] == [f"{recorded}.npz"]
+    assert [p.name for p in (folder / "checkpoints" / "fed_adam").iterdir()] == [f"{recorded}.npz"]
     with started([["-m", "experiments.run", "--resume", folder]], [cached]) as processes:
         [done] = ended(processes)
     assert done.code == 0, done

@@ -1,0 +1,94 @@
+"""What the field's baselines add to federated averaging: the server's optimiser, and clients' weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import optax
+
+import fedpriv as fp
+from experiments.fields import positive
+
+Optimizer = Literal["sgd", "momentum", "adagrad", "adam", "yogi"]
+RATES: dict[Optimizer, float] = {
+    "sgd": 1.0,
+    "momentum": 1.0,
+    "adagrad": 0.1,
+    "adam": 0.01,
+    "yogi": 0.01,
+}
+FedOpt = Literal["fed_avg_m", "fed_adagrad", "fed_adam", "fed_yogi"]
+DpFedOpt = Literal["dp_fed_avg_m", "dp_fed_adagrad", "dp_fed_adam", "dp_fed_yogi"]
+ROWS: dict[str, Optimizer] = {
+    "fed_avg_m": "momentum",
+    "fed_adagrad": "adagrad",
+    "fed_adam": "adam",
+    "fed_yogi": "yogi",
+}
+"""FedAvg with an optimiser at the server, by its name as an algorithm; DP-FedAvg with a `dp_` before it."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server's optimiser, which takes one step a round along the mean update (FedOpt)."""
+
+    optimizer: Optimizer = "sgd"
+    """Of every algorithm that does not name one: SGD; momentum (FedAvgM); adagrad, adam or yogi (Reddi et al.)."""
+    learning_rate: float | None = None
+    """eta; by default 1 for sgd and momentum, 0.1 for adagrad, 0.01 for adam and yogi."""
+    momentum: float = 0.9
+    """beta of momentum, beta_1 of adam and yogi."""
+    second_momentum: float = 0.99
+    """beta_2 of adam and yogi."""
+    adaptivity: float = 1e-3
+    """tau of adagrad, adam and yogi: the smaller, the more each coordinate gets a rate of its own."""
+    decay: float = 1.0
+    """Factor on the learning rate every round."""
+
+    def __post_init__(self) -> None:
+        positive(learning_rate=self.learning_rate, adaptivity=self.adaptivity)
+        for name in ("momentum", "second_momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not in [0, 1)")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay: {self.decay} is not in (0, 1]")
+
+    def made(self, optimizer: Optimizer | None = None) -> optax.GradientTransformation:
+        """The optimiser, or another one with these settings."""
+        which = optimizer or self.optimizer
+        eta = RATES[which] if self.learning_rate is None else self.learning_rate
+        rate = eta if self.decay == 1 else optax.exponential_decay(eta, 1, self.decay)
+        if which in ("sgd", "momentum"):
+            return optax.sgd(rate, momentum=self.momentum if which == "momentum" else None)
+        if which == "adagrad":
+            return fp.fed_opt.adagrad(rate, adaptivity=self.adaptivity)
+        make = {"adam": fp.fed_opt.adam, "yogi": fp.fed_opt.yogi}[which]
+        betas = {"momentum": self.momentum, "second_momentum": self.second_momentum}
+        return make(rate, adaptivity=self.adaptivity, **betas)
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How much clients count."""
+
+    cap: float | None = None
+    """w_hat: a client of n examples counts min(n / cap, 1); by default all count equally."""
+    mean: float = 1.0
+    """Mean weight W / n of all clients, or for the clipped estimator a lower bound on it; a public number."""
+    estimator: Literal["fixed", "clipped"] = "fixed"
+    """What the weighted sum is divided by: what is expected, or what is realised but at least as the mean says."""
+
+    def __post_init__(self) -> None:
+        if self.cap is not None:
+            fp.ByExamples(self.cap, self.mean, self.estimator)  # raises
+        elif (self.mean, self.estimator) != (1.0, "fixed"):
+            raise ValueError(
+                "cap: none is given, so that nothing bounds the weights; give the most examples that count"
+            )
+
+    def made(self) -> fp.Weighting:
+        """As the library takes it."""
+        if self.cap is None:
+            return fp.Weighting()
+        return fp.ByExamples(self.cap, self.mean, self.estimator)

@@ -1,0 +1,39 @@
+"""FedProx: clients stay near the model that they were sent.
+
+T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith, "Federated Optimization in Heterogeneous Networks",
+MLSys 2020, arXiv:1812.06127, Algorithm 2: a client minimises h(w; w_t) = F_k(w) + mu / 2 ||w - w_t||^2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import optax
+
+from fedpriv.core.types import Params
+
+
+def proximal(optimizer: optax.GradientTransformation, mu: float) -> optax.GradientTransformation:
+    """The clients' optimiser on h instead of F_k: it gets the gradient plus mu (w - w_t).
+
+    Any algorithm whose clients train with it is FedProx: w_t is where the optimiser begins, and clients' optimisers
+    begin anew in every round. The privacy is that without it: an update is clipped as any other, and where records are
+    protected, the term depends on noisy gradients alone.
+
+    Args:
+      mu: weight of the proximal term; with 0 it is `optimizer` itself.
+
+    Raises:
+      ValueError: mu below 0 or infinite.
+    """
+    if not 0 <= mu < math.inf:
+        raise ValueError(f"mu: {mu} is not in [0, inf); 0 leaves the proximal term out")
+    if mu == 0:
+        return optimizer
+
+    def update(gradient: Params, start: Params, params: Params = None) -> tuple[Params, Params]:
+        pulled = jax.tree.map(lambda g, w, w_t: g + mu * (w - w_t), gradient, params, start)
+        return pulled, start
+
+    return optax.chain(optax.GradientTransformation(lambda params: params, update), optimizer)

@@ -1,0 +1,128 @@
+"""How much a client counts in the cohort's sum.
+
+H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018,
+arXiv:1710.06963: the estimators f_f and f_c of Algorithm 1, and their sensitivities, Lemma 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.types import PyTree
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """All clients count alike."""
+
+    @property
+    def by_server(self) -> bool:
+        """Whether the noise is added after a division that only the server can make."""
+        return False
+
+    @property
+    def bits(self) -> int:
+        """Of a weight, which travels where the server adds the noise; elsewhere clients multiply by themselves."""
+        return 0
+
+    def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:
+        """(a clipped message times w_k, w_k f32[] or nothing) of a client with `size` (i32[]) examples."""
+        return message, ()
+
+    def bounded(self, total: PyTree, weights: PyTree, expected_size: float) -> PyTree:
+        """What is perturbed, and moved by one client no further than the bound of a message.
+
+        Args:
+          total: the sum of the weighted messages.
+          weights: f32[slots], w_k, 0 in an empty slot; or nothing.
+          expected_size: of the cohort.
+        """
+        return total
+
+    def shown(self, total: PyTree) -> PyTree:
+        """What is perturbed as a total, whose quotient by the expected size is the mean."""
+        return total
+
+
+EQUALLY = Weighting()
+
+
+@dataclass(frozen=True)
+class ByExamples(Weighting):
+    """Client k counts w_k = min(n_k / cap, 1), n_k being the number of its examples.
+
+    Formal guarantees: an update is clipped to S before it is weighted, and w_k <= 1.
+
+    - "fixed": f_f = sum_k w_k Delta_k / (q W). One client moves the sum by S, as without weights.
+    - "clipped": f_c = sum_k w_k Delta_k / max(q W_min, sum_k w_k). One client that is left out, or sends zeros, moves
+      it by 2 S / (q W_min): w_k S over the denominator in its own part, and as much through the denominator, which
+      scales a mean of at most S. Replaced by another it moves it by twice that. This is so in any norm, so for any
+      clipping. What is perturbed is f_c q W_min / 2, which one client moves by S. The server adds the noise, after it
+      has divided.
+
+    So both are releases of the mechanism as it is, of multiplier z; the mean gets noise of deviation z S / (q W), or
+    2 z S / (q W_min).
+
+    Attributes:
+      cap: w_hat, in examples; from there on clients count alike.
+      mean: W / n, or W_min / n: the mean weight of all n clients, or a lower bound on it. It has to be public: no
+        number that is computed from who holds how much. 1 is always safe, and makes the steps shorter.
+      estimator: "fixed" (f_f) or "clipped" (f_c).
+
+    Raises:
+      ValueError: a cap that is no bound, a mean weight outside (0, 1], or another estimator.
+    """
+
+    cap: float
+    mean: float = 1.0
+    estimator: Literal["fixed", "clipped"] = "fixed"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cap < math.inf:
+            raise ValueError(
+                f"cap: {self.cap} bounds no weight; give the number of examples from which clients count alike"
+            )
+        if not 0 < self.mean <= 1:
+            raise ValueError(f"mean: {self.mean} is not in (0, 1]; no client counts more than 1")
+        if self.estimator not in ("fixed", "clipped"):
+            raise ValueError(f"estimator: {self.estimator!r} is neither 'fixed' nor 'clipped'")
+
+    @property
+    def by_server(self) -> bool:
+        """As `Weighting`."""
+        return self.estimator == "clipped"
+
+    @property
+    def bits(self) -> int:
+        """As `Weighting`."""
+        return 32
+
+    def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:
+        """As `Weighting`."""
+        weight = jnp.minimum(size / self.cap, 1.0).astype(jnp.float32)
+        return jax.tree.map(lambda u: weight * u, message), weight
+
+    def bounded(self, total: PyTree, weights: PyTree, expected_size: float) -> PyTree:
+        """As `Weighting`."""
+        if not self.by_server:
+            return total
+        least = expected_size * self.mean  # q W_min
+        share = least / 2 / jnp.maximum(least, jnp.sum(weights))
+        return jax.tree.map(lambda s: share * s, total)
+
+    def shown(self, total: PyTree) -> PyTree:
+        """As `Weighting`."""
+        factor = (2 if self.by_server else 1) / self.mean
+        return jax.tree.map(lambda s: factor * s, total)
+
+
+def check_weighting(weighting: Weighting) -> None:
+    """Raises ValueError: none of this file's, so that nothing would bound the weights."""
+    such_as = "fp.ByExamples(cap=20), where a client of 20 examples or more counts 1"
+    require_kind("weighting", weighting, type(weighting) in (Weighting, ByExamples), such_as)

@@ -1,0 +1,209 @@
+"""Clients weighted by their examples: the two estimators by hand, how far one client moves them, what is certified."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import (
+    assert_close,
+    assert_identical,
+    assert_normal,
+    records,
+    regression,
+    squared,
+    start,
+)
+
+import fedpriv as fp
+from fedpriv.rounds.cohort import Cohort
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SIZES = [4, 1, 3, 2, 4, 6]
+N, CAP, S, Z = len(SIZES), 3, 30.0, 1.4
+WEIGHTS = np.minimum(np.array(SIZES) / CAP, 1)
+FEDERATION, PARAMS = regression(SIZES), start()
+POISSON = fp.poisson(N, 0.5)
+FIXED = fp.ByExamples(CAP, mean=WEIGHTS.mean())
+CLIPPED = fp.ByExamples(CAP, mean=0.6, estimator="clipped")
+COHORT = fp.ByExamples(cap=1, mean=1e-3, estimator="clipped")  # the mean over those who are there
+
+
+@pytest.fixture(scope="module")
+def means():
+    """Cohort, and for each weighting the mean update without noise, the noise, and the clipped updates f64[n, d]."""
+    federation = regression(SIZES, features=500)
+    quiet, loud = (fp.gaussian(S, sigma) for sigma in (0.0, Z))
+
+    def client(key, shard):
+        return jnp.sum(jnp.where(shard.mask[:, None], shard.examples["x"], 0.0), 0)
+
+    @jax.jit
+    def run(key):
+        drawn, found = POISSON.draw(key), []
+        for weighting, mechanism in itertools.product((FIXED, CLIPPED, COHORT), (quiet, loud)):
+            cohort = Cohort(jnp.int32(0), federation, drawn, POISSON)
+            summed = cohort.sum(client, key, mechanism=mechanism, weighting=weighting)
+            found.append((summed.total / cohort.expected_size, summed.metrics["uplink"]))
+        return drawn, found
+
+    updates = np.stack([records(federation, i)[0].sum(0) for i in range(N)])
+    norms = np.linalg.norm(updates, axis=1, keepdims=True)
+    assert norms.min() < S < norms.max()
+    return [run(jax.random.key(t)) for t in range(6)], updates * np.minimum(1, S / norms)
+
+
+ESTIMATORS = {
+    "fixed": (0, lambda w: N / 2 * WEIGHTS.mean(), Z * S / (N / 2 * WEIGHTS.mean())),
+    "clipped": (1, lambda w: max(N / 2 * 0.6, w.sum()), 2 * Z * S / (N / 2 * 0.6)),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_estimators_by_hand(name, means):
+    """Updates are clipped, then weighted, and divided by q W or max(q W_min, their weights); the paper's noise."""
+    place, divisor, std = ESTIMATORS[name]
+    (runs, updates), divisors = means, set()
+    for (ids, mask), found in runs:
+        there = np.asarray(ids)[np.asarray(mask)]
+        w, u = WEIGHTS[there], updates[there]
+        divisors.add(divisor(w))
+        (mean, wire), (noisy, _) = found[2 * place : 2 * place + 2]
+        assert_close(mean, (w[:, None] * u).sum(0) / divisor(w))
+        assert wire.bits() == 32 * (500 + (name == "clipped"))  # of which the weight travels, too
+    assert_normal(np.asarray(noisy - mean), std)
+    assert (len(divisors) > 1) == (name == "clipped")
+
+
+def test_equal_weights_without_a_bound_on_the_divisor_are_the_mean_of_those_there(means):
+    runs, updates = means
+    for (ids, mask), found in runs:
+        there = np.asarray(ids)[np.asarray(mask)]
+        assert_close(found[4][0], updates[there].mean(0) if len(there) else np.zeros(500))
+
+
+def fed_avg(weighting, sigma=1.2, sampler=POISSON, make=fp.dp_fed_avg, **more):
+    return make(
+        squared,
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.5),
+        batches=fp.full_batch(),
+        clip_norm=0.8,
+        noise_multiplier=sigma,
+        weighting=weighting,
+        **more,
+    )
+
+
+def test_equal_weights_are_none_to_the_bit():
+    sparse = {"make": fp.fed_smp, "sparsifier": fp.select_rand_k(0.5)}
+    equal, plain = (fed_avg(w, **sparse) for w in (fp.ByExamples(cap=1, mean=1.0), fp.Weighting()))
+
+    @jax.jit
+    def both(key, state):
+        return [fp.one_round(made)(key, state, FEDERATION)[0] for made in (equal, plain)]
+
+    assert_identical(*both(jax.random.key(0), plain.init(PARAMS, FEDERATION)))
+
+
+@pytest.mark.parametrize("order", [1, 2, np.inf])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_one_client_moves_what_is_perturbed_by_the_bound(order, replaced):
+    """In any norm: of random and of worst cohorts, none by more, and some by nearly as much."""
+    rng = np.random.default_rng(0)
+    n, size = 40, 20.0  # clients in a cohort at most, its expected size
+    weighting = fp.ByExamples(1, mean=0.8, estimator="clipped")
+
+    def perturbed(updates, weights):
+        total = (weights[:, None] * updates).sum(0)
+        return np.asarray(weighting.bounded(total, weights, size), np.float64)
+
+    def bounded(updates):
+        return updates / np.linalg.norm(updates, order, axis=1, keepdims=True)
+
+    far = 0.0
+    for others in itertools.chain(rng.integers(0, n, 30), [16]):
+        updates = bounded(rng.normal(size=(others + 2, 3)))
+        weights = rng.uniform(0, 1, others + 2)
+        if others == 16:  # as many as make the divisor least, all alike, and one against them
+            updates = np.tile(updates[:1], (others + 2, 1)) * np.r_[[1.0] * others, -1, 1][:, None]
+            weights[:] = 1
+        one, other = np.r_[0 : others + 1], np.r_[0:others, others + 1]
+        after = perturbed(updates[other], weights[other]) if replaced else 0
+        after = after if replaced else perturbed(updates[:others], weights[:others])
+        moved = np.linalg.norm(perturbed(updates[one], weights[one]) - after, order)
+        far = max(far, moved)
+    bound = 2.0 if replaced else 1.0
+    assert 0.45 * bound < far <= bound * (1 + 1e-6)
+    if not replaced:
+        assert far > 0.9
+
+
+def views(algorithm):
+    looked = fp.looked_at(algorithm, PARAMS, FEDERATION)
+    assert looked.basis == "constructed"
+    return {release.view: release for release in looked.releases(9)}
+
+
+@pytest.mark.parametrize("sampler", [POISSON, fp.fixed_size(N, 3), fp.everyone(N)])
+def test_the_certificate_is_that_of_the_mechanism(sampler):
+    """With the realised weights in the divisor the server adds the noise, which hides nothing from itself."""
+    plain, fixed, clipped = (
+        views(fed_avg(w, sampler=sampler)) for w in (fp.Weighting(), FIXED, CLIPPED)
+    )
+    assert fixed == plain
+    assert clipped["third_party"].multiplier == plain["third_party"].multiplier == 1.2
+    assert clipped["third_party"].server_adds_noise
+    for view in ("server", "server_secagg"):
+        assert clipped[view].multiplier == 0
+        assert "divided by the clients' weights" in clipped[view].reason
+
+
+@pytest.mark.slow
+def test_the_contract():
+    fp.check_algorithm(fed_avg(CLIPPED, server=fp.fed_opt.adam(0.1)), PARAMS, FEDERATION)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cap": math.inf}, "cap: inf bounds no weight; give the number of examples"),
+        ({"cap": 0}, "cap: 0 bounds no weight"),
+        ({"cap": 3, "mean": 1.5}, r"mean: 1.5 is not in \(0, 1\]"),
+        ({"cap": 3, "estimator": "mean"}, "estimator: 'mean' is neither"),
+    ],
+)
+def test_weights_without_a_bound_are_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        fp.ByExamples(**given)
+
+
+class Unbounded(fp.Weighting):
+    """Weights that nothing bounds."""
+
+    def weigh(self, message, size):
+        return jax.tree.map(lambda u: size * u, message), size
+
+
+@pytest.mark.parametrize("weighting", [Unbounded(), 20, fp.ByExamples], ids=str)
+def test_no_others_are_taken(weighting):
+    with pytest.raises(
+        ValueError, match=r"weighting: got .*; give such as fp.ByExamples\(cap=20\)"
+    ):
+        fp.certify(fed_avg(weighting), PARAMS, FEDERATION, 5, 1e-3)
+
+
+@pytest.mark.parametrize("how", [{"mechanism": fp.ALREADY_PRIVATE}, {"local": True}])
+def test_messages_that_carry_noise_are_not_weighted(how):
+    how = {"mechanism": fp.gaussian(1.0, 1.0)} | how
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, weighting=FIXED, **how)
+        return fp.ModelState(total, state.round + 1), metrics
+
+    with pytest.raises(ValueError, match="weighting: messages carry their noise already"):
+        fp.certify(fp.Algorithm(fp.start, round, POISSON), PARAMS, FEDERATION, 5, 1e-3)
