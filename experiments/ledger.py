@@ -122,9 +122,8 @@ def claimed(claim: Claim | None, views: Sequence[str]) -> str:
     """Epsilon towards one of `views`, with its own adjacency, which need not be the certificate's."""
     if claim is None or claim.view not in views:
         return "-"
-    return f"{epsilon(plain(claim.epsilon))} {_hyphenated(claim.relation)}" + (
-        "" if claim.sound else " (*)"
-    )
+    doubt = "" if claim.sound else " (*)" if claim.status == "claimed" else f" ({claim.status})"
+    return f"{epsilon(plain(claim.epsilon))} {_hyphenated(claim.relation)}{doubt}"
 
 
 def _hyphenated(relation: str) -> str:
@@ -135,12 +134,18 @@ def _legend(account: Account) -> list[str]:
     lines = []
     if account.claim:
         claim = account.claim
-        verdict = "holds for this run" if claim.sound else "(*) not proved for this run"
+        verdict = (
+            "holds for this run"
+            if claim.sound
+            else f"{'(*) ' * (claim.status == 'claimed')}not proved for this run"
+        )
         printed = "gives" if claim.reproduced else "does not give"
+        compared = f"; as computed here it {printed} the epsilons that the paper prints"
         lines.append(
-            f"claimed: {claim.unit} level, {claim.view}, {_hyphenated(claim.relation)} adjacency, delta = "
-            f"{claim.delta:.3g}, by {claim.source}; {verdict}; as computed here it {printed} the epsilons that the "
-            "paper prints"
+            f"{claim.status}: {claim.unit} level, {claim.view}, {_hyphenated(claim.relation)} adjacency, delta = "
+            f"{claim.delta:.3g}, by {claim.source}; {verdict}"
+            + compared
+            * (claim.status == "claimed")
         )
         lines += [f"  {reason}" for reason in claim.reasons]
     for c in account.certificates:
@@ -181,7 +186,9 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
             axes.plot(rounds, curve, label=label)
     if account.claim and math.isfinite(account.claim.epsilon):
         claims = [ledger.claim(name, int(t)) for t in rounds]
-        label = f"claimed, {account.claim.view}, {_hyphenated(account.claim.relation)}"
+        label = (
+            f"{account.claim.status}, {account.claim.view}, {_hyphenated(account.claim.relation)}"
+        )
         axes.plot(rounds, [c.epsilon for c in claims if c], "k--", label=label)
     axes.set(
         xlabel="round",

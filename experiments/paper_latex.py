@@ -86,7 +86,7 @@ def _epsilon(number: Certificate | Claim | None, letters: dict[str, str]) -> str
         said += f"certified ({escaped(number.basis)})"
     else:
         doubt = "" if number.sound else ", not proved for this run"
-        said += f"claimed by {escaped(number.source)}{doubt}"
+        said += f"{number.status} by {escaped(number.source)}{doubt}"
     letter = letters.setdefault(said, _letter(len(letters)))
     return rf"${_scientific(number.epsilon, 4)}$\textsuperscript{{{letter}}}"
 

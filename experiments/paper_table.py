@@ -160,7 +160,9 @@ def _claimed(privacy: Report) -> str:
     claim = privacy.claimed
     if claim is None:
         return "-"
-    doubt = "" if claim.sound else ", not proved"
+    doubt = (
+        "" if claim.sound else ", not proved" if claim.status == "claimed" else f", {claim.status}"
+    )
     return f"{claimed(privacy)} ({hyphenated(claim.relation)}){doubt}"
 
 

@@ -163,7 +163,7 @@ def solve(ledger_of: Any, config: Run, options: argparse.Namespace) -> tuple[Run
         "for": options.solve,
         "value": value,
         "target_epsilon": options.target_epsilon,
-        "by": "claimed" if options.claimed else "certified",
+        "by": getattr(reached, "status", "certified"),
         "algorithm": name,
         "honest": options.honest,
         **{key: getattr(reached, key) for key in ("epsilon", "delta", "unit", "view", "relation")},
@@ -189,7 +189,7 @@ def _solution(solved: dict[str, Any]) -> str:
         f"{solved['for']} for {solved['by']} epsilon {solved['target_epsilon']:g} ({means}): {solved['value']:.6g}, "
         f"which costs {solved['epsilon']:.4g}"
     )
-    if solved["by"] == "claimed":
+    if solved["by"] != "certified":
         text += "\nsolved by the claim; the certificates below may be larger"
     return text
 

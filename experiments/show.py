@@ -168,7 +168,7 @@ def _claims(summary: Summary) -> list[str]:
             said = f"{label(name)} {epsilon(privacy.claimed.epsilon)}"
             found.setdefault(alike, []).append(said)
     return [
-        f"claimed: {', '.join(names)} ({epsilon_means(claim)}, by {claim.source}), which "
+        f"{claim.status}: {', '.join(names)} ({epsilon_means(claim)}, by {claim.source}), which "
         + ("holds for this run" if claim.sound else "is not proved for this run")
         for claim, names in found.items()
     ]

@@ -20,6 +20,7 @@ SMALL = {
     "LogisticRegression": fp.models.classifier(fp.models.LogisticRegression(3), (2, 2, 1)),
     "MLP": fp.models.classifier(fp.models.MLP((4, 3), 3), (2, 2, 1)),
     "CNN": fp.models.classifier(fp.models.CNN((2, 3), (5,), 3, "pytorch"), (4, 4, 1)),
+    "DropoutCNN": fp.models.classifier(fp.models.DropoutCNN(3, (0.5,), (0.2,)), (6, 6, 1)),
     "SigmoidLeNet": fp.models.classifier(fp.models.SigmoidLeNet(3), (8, 8, 1)),
     "CharacterLSTM": fp.models.shakespeare_lstm(),
 }

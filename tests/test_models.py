@@ -31,6 +31,7 @@ from fedpriv.devices.layout import use
         (models.fashion_mnist_cnn, 1_663_370),
         (models.svhn_cnn, 3_431_754),
         (models.shakespeare_lstm, 820_522),
+        (lambda: models.classifier(models.DropoutCNN(10), (32, 32, 3)), 1_626_442),
         (lambda: models.classifier(models.LogisticRegression(10), (28, 28, 1)), 7_850),
         (lambda: models.classifier(models.MLP((200,), 10), (60,)), 60 * 200 + 200 + 2010),
     ],

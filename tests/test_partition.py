@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fedpriv.data.partition import (
     counts,
     dirichlet,
+    dirichlet_mixtures,
     hold_out,
     iid,
     natural,
@@ -171,6 +172,32 @@ def test_an_extreme_concentration_gives_whole_classes():
     check(parts, np.arange(1000), 1)
     with pytest.raises(ValueError, match="raise alpha"):
         dirichlet(rng(), LABELS, 1000, 1e-300)
+
+
+@short
+@given(problems(), st.floats(1e-3, 1e3))
+def test_mixtures_are_of_equal_size(problem, alpha):
+    generator, labels, rows, clients = problem
+    parts = dirichlet_mixtures(generator, labels, clients, alpha, rows=rows)
+    check(parts, rows, clients)
+    assert spread(parts) <= 1
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_classes_of_a_client_are_of_a_dirichlet_law(alpha):
+    """Two records of a client agree with probability (alpha + 1) / (classes alpha + 1), while all classes last.
+
+    The first 250 clients, at five of the standard deviations of a client's share of pairs: false alarms 1e-6.
+    """
+    labels = np.repeat(np.arange(10), 5000)
+    parts = dirichlet_mixtures(rng(4), labels, 1000, alpha)
+    assert {len(part) for part in parts} == {50}
+    each = counts(parts, labels)[:250]
+    pairs = (each * (each - 1)).sum(1) / (50 * 49)
+    error = 5 * pairs.std() / len(pairs) ** 0.5
+    assert abs(pairs.mean() - (alpha + 1) / (10 * alpha + 1)) < error < 0.12
+    # which class is most common differs: every one is, of some client
+    assert set(each.argmax(1)) == set(range(10))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 3.0])

@@ -1,10 +1,10 @@
 """python -m experiments.benchmark.gpu [--minutes M] [--data-dir DIR] [--tiny]: all that a GPU is to tell, in one call.
 
-Every workload of experiments.benchmark at three precisions of float32 products (highest, TF32, bfloat16),
-beside PyTorch where that is installed, with the share of what limits it; and, with the time that is left, Fed-SMP's
-Table 1 with five seeds at the first two. Each part is a command in a process of its own, whose output is kept
-(OUTPUT/PART.json or .txt); gpu.json says what each took, how it ended, and what there was no time for. Nothing is
-refused on a CPU, where --tiny tries every part.
+Every workload of experiments.benchmark at three precisions of float32 products (highest, TF32, bfloat16), beside
+PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10 benchmark at
+each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a command in a
+process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it ended, and
+what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--minutes", type=float, default=9.5, metavar="M", help="in all (default: 9.5)"
     )
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="prepared data, for Table 1")
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="prepared data, for all that trains on images"
+    )
     parser.add_argument("--output", type=Path, default=Path("runs/gpu"), metavar="DIR")
     parser.add_argument(
         "--tiny", action="store_true", help="two clients, one turn, Table 1 at 1/100"
@@ -70,6 +72,11 @@ def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:
             if tiny and workload not in STEPS:
                 words += ["--clients", "2"]
             yield Part(f"{workload}-{precision}", words, precision)
+        if data:
+            words = ["run", "pfl_cifar10", "--data-dir", str(data), "--keep-model", "false"]
+            words += ["--output", str(output / f"pfl_cifar10-{precision}-run"), "--rounds"]
+            words += ["2", "--clients", "10", "--cohort", "2"] if tiny else ["300", "--every", "50"]
+            yield Part(f"pfl_cifar10-{precision}", words, precision)
         if data and precision != "bfloat16":
             words = ["reproduce", "fed_smp", "table1", "--data-dir", str(data)]
             words += ["--output", str(output / f"table1-{precision}")]

@@ -71,19 +71,20 @@ def _certified(c: Certificate) -> list[Content]:
 
 
 def _claimed(c: Claim) -> list[Content]:
-    doubt = ["claimed, ", element("span", "not proved for this run", class_="warn")]
+    doubt = [f"{c.status}, ", element("span", "not proved for this run", class_="warn")]
     return _number(c, "claimed" if c.sound else doubt, shown(c.epsilon), "the paper's formula")
 
 
 def _verdict(c: Claim) -> Element:
     verdict = "holds for this run" if c.sound else "is not proved for this run"
     printed = "gives" if c.reproduced else "does not give"
+    compared = f"; as computed here the formula {printed} the epsilons that the paper prints"
+    claimed = c.status == "claimed"
     return element(
         "div",
         element(
             "p",
-            f"The claim is by {c.source}. It {verdict}; as computed here the formula {printed} the epsilons that the "
-            "paper prints.",
+            f"The {'claim' if claimed else c.status} is by {c.source}. It {verdict}{compared * claimed}.",
             class_=None if c.sound else "warn",
         ),
         listing(c.reasons),

@@ -16,6 +16,7 @@ from fedpriv.data.partition_picture import counts, picture
 __all__ = [
     "counts",
     "dirichlet",
+    "dirichlet_mixtures",
     "hold_out",
     "iid",
     "natural",
@@ -166,6 +167,54 @@ def dirichlet(
     shuffled = rng.permutation(own)
     classes = [shuffled[labels[shuffled] == c] for c in np.unique(labels[own])]
     return _divided(rng, classes, clients, alpha, min_size)
+
+
+def dirichlet_mixtures(
+    rng: Generator,
+    labels: ArrayLike,
+    clients: int,
+    alpha: float,
+    *,
+    rows: ArrayLike | None = None,
+) -> list[np.ndarray]:
+    """Clients of equal size up to one, the classes of each in proportions from Dirichlet(alpha); i64[...] for each.
+
+    T.-M. H. Hsu, H. Qi and M. Brown, arXiv:1909.06335, Sec. 2: client after client draws its records from its mixture
+    without replacement, from what is left of the classes. The last clients get what nobody else drew.
+
+    Args:
+        labels, rows: as `shards`.
+        alpha: as `dirichlet`.
+
+    Raises:
+        ValueError: clients < 1 or more than there are rows; alpha <= 0.
+    """
+    labels, own = _labels_and_rows(labels, rows)
+    _check_clients(clients, len(own))
+    _check_skew(alpha, 1, clients, len(own))
+    shuffled = rng.permutation(own)
+    classes = [shuffled[labels[shuffled] == c] for c in np.unique(labels[own])]
+    left, parts = np.array([len(members) for members in classes]), []
+    for size in (len(part) for part in np.array_split(own, clients)):
+        mixture = rng.dirichlet(np.full(len(classes), alpha))
+        taken = _drawn(rng, mixture, left, size)
+        left = left - taken
+        parts.append(
+            np.concatenate([m[i : i + n] for m, i, n in zip(classes, left, taken, strict=True)])
+        )
+    return parts
+
+
+def _drawn(rng: Generator, mixture: np.ndarray, left: np.ndarray, size: int) -> np.ndarray:
+    """How many records of each class, i64[classes]; draws of a class that has run out are repeated."""
+    taken = np.zeros_like(left)
+    while (missing := size - taken.sum()) > 0:
+        there = left - taken
+        shares = mixture * (there > 0)
+        if shares.sum() == 0:  # proportions too small for floats
+            shares = there
+        taken += np.minimum(rng.multinomial(missing, shares / shares.sum()), there)
+    return taken
 
 
 def quantity_skew(

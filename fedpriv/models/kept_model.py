@@ -20,11 +20,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.types import Params, PyTree
-from fedpriv.models.modules import CNN, MLP, CharacterLSTM, LogisticRegression, SigmoidLeNet
+from fedpriv.models.modules import (
+    CNN,
+    MLP,
+    CharacterLSTM,
+    DropoutCNN,
+    LogisticRegression,
+    SigmoidLeNet,
+)
 from fedpriv.models.networks import Apply, Built, Model, predict
 
 NETWORKS: dict[str, Any] = {
-    n.__name__: n for n in (CNN, MLP, CharacterLSTM, LogisticRegression, SigmoidLeNet)
+    n.__name__: n for n in (CNN, MLP, CharacterLSTM, DropoutCNN, LogisticRegression, SigmoidLeNet)
 }
 """What a file may name."""
 PARAMETERS, NETWORK = "model.safetensors", "model.json"

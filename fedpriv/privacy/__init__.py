@@ -13,6 +13,7 @@ from fedpriv.privacy.claims import (
     jopeq_claim,
     msp_laplace_claim,
     mspdq_claim,
+    noise_cohort_claim,
     t_epsilon,
     wavelet_claim,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "jopeq_claim",
     "msp_laplace_claim",
     "mspdq_claim",
+    "noise_cohort_claim",
     "t_epsilon",
     "wavelet_claim",
     "whitened_multiplier",

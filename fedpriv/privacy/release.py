@@ -172,6 +172,7 @@ class Claim:
         reproduced: whether the paper prints epsilons and the formula, as computed here, gives them.
         sound: whether epsilon is an upper bound for this view, relation and sampling.
         reasons: why, or why not, in words.
+        status: "claimed" of this run, or "extrapolation" to another, which was not made.
     """
 
     epsilon: float
@@ -183,10 +184,11 @@ class Claim:
     reproduced: bool
     sound: bool
     reasons: tuple[str, ...]
+    status: str = "claimed"
 
     def __str__(self) -> str:
         verdict = "holds for this run" if self.sound else "not proved for this run"
-        return f"{_headline(self, 'claimed')}, {self.source}; {verdict}"
+        return f"{_headline(self, self.status)}, {self.source}; {verdict}"
 
 
 def _headline(number: Certificate | Claim, status: str) -> str:

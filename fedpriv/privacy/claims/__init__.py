@@ -8,6 +8,7 @@ from fedpriv.privacy.claims.dp_scaffold_claim import dp_scaffold_claim
 from fedpriv.privacy.claims.fed_smp_claim import fed_smp_claim
 from fedpriv.privacy.claims.jopeq_claim import jopeq_claim, t_epsilon
 from fedpriv.privacy.claims.msp_claim import msp_laplace_claim, mspdq_claim
+from fedpriv.privacy.claims.noise_cohort_claim import noise_cohort_claim
 from fedpriv.privacy.claims.wavelet_claim import haar_multiplier, wavelet_claim
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "jopeq_claim",
     "msp_laplace_claim",
     "mspdq_claim",
+    "noise_cohort_claim",
     "t_epsilon",
     "wavelet_claim",
 ]

@@ -1,0 +1,121 @@
+"""pfl-research's CIFAR-10 benchmark: its network, its pixels, and that it trains."""
+
+import json
+from dataclasses import replace
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from jax import lax
+from prepared import random_split, write_images
+from small import assert_close, filled
+
+import fedpriv as fp
+from configs import pfl_cifar10
+from experiments import privacy, run
+
+MEAN, STD = (0.2, 0.5, 0.7), (0.3, 0.2, 0.1)
+SMALL = fp.models.classifier(fp.models.DropoutCNN(4, MEAN, STD), (8, 8, 3))
+
+
+@pytest.fixture(scope="module")
+def params():
+    return filled(SMALL.init)
+
+
+def test_the_network_is_that_of_unpadded_convolutions(params):
+    """Layer by layer, in the order that pfl-research gives: ReLU before pooling, no padding."""
+    x = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    layers = params["params"]
+    y = (x / 255 - np.array(MEAN)) / np.array(STD)
+    y = jnp.asarray(y, jnp.float32)[None]
+    for name in ("Conv_0", "Conv_1"):
+        order = ("NHWC", "HWIO", "NHWC")
+        y = lax.conv_general_dilated(
+            y, layers[name]["kernel"], (1, 1), "VALID", dimension_numbers=order
+        )
+        y = nn.relu(y + layers[name]["bias"])
+    y = nn.max_pool(y, (2, 2), (2, 2)).reshape(-1)
+    y = nn.relu(y @ layers["Dense_0"]["kernel"] + layers["Dense_0"]["bias"])
+    y = y @ layers["Dense_1"]["kernel"] + layers["Dense_1"]["bias"]
+    assert_close(SMALL.apply(params, x), y, rtol=1e-4)
+
+
+def test_dropout_is_for_training_alone(params):
+    example = {"image": np.full((8, 8, 3), 9, np.uint8), "label": np.int32(1)}
+    losses = [float(SMALL.loss(params, example, jax.random.key(s))) for s in (0, 1, 1)]
+    assert losses[0] != losses[1] == losses[2]
+    assert float(SMALL.loss(params, example)) == float(SMALL.score(params, example)["loss"])
+
+
+def test_planes_are_the_bytes_of_the_files_read_as_pixels():
+    """A record of CIFAR-10's files is its red plane, row by row, then the green and the blue one."""
+    record = np.arange(3 * 4 * 4, dtype=np.uint8)
+    seen = {"image": record.reshape(3, 4, 4).transpose(1, 2, 0)[None]}
+    assert np.array_equal(pfl_cifar10.planes(seen)["image"][0], record.reshape(4, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("cohort", 2000), ("noise_cohort", 40), ("alpha", 0.0), ("clip_norm", -1.0), ("delta", 1.0)],
+)
+def test_nonsense_is_refused(field, value):
+    with pytest.raises(ValueError, match=f"^{field}"):
+        replace(pfl_cifar10.config, **{field: value})
+
+
+MEANT = replace(pfl_cifar10.config, algorithms=("dp_fed_avg",), noise_cohort=1000)
+
+
+def test_a_noise_cohort_is_extrapolated_as_pfl_research_does():
+    """Its accountant is dp-accounting's, called as here, for Poisson cohorts of 1,000 of a million."""
+    sigma = 0.8
+    ledger = pfl_cifar10.ledger(replace(MEANT, noise_multiplier=sigma))
+    claim = ledger.claim("dp_fed_avg", 1500)
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(sigma, sampling_prob=1e-3)
+    expected = theirs.self_compose(1500).get_epsilon_for_delta(1e-6)
+    assert claim.epsilon == pytest.approx(expected, rel=2e-3)
+    assert not claim.sound
+    assert "extrapolation" in str(claim)
+    assert "certified" not in str(claim)
+
+
+def test_what_runs_with_a_noise_cohort_is_certified_as_it_runs():
+    """At 50 / 1,000 of the noise; no cohort larger than the run's, no claim of a paper."""
+    as_run = replace(MEANT, noise_cohort=None, noise_multiplier=MEANT.noise_multiplier / 20)
+    meant, run_as_it_is = pfl_cifar10.ledger(MEANT), pfl_cifar10.ledger(as_run)
+    found = [ledger.certify("dp_fed_avg", 2).epsilon for ledger in (meant, run_as_it_is)]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert found[0] > 5 > meant.claim("dp_fed_avg", 2).epsilon
+    same = pfl_cifar10.ledger(replace(MEANT, noise_cohort=50, noise_population=1000))
+    plain = pfl_cifar10.ledger(replace(MEANT, noise_cohort=None))
+    assert same.certify("dp_fed_avg", 2) == plain.certify("dp_fed_avg", 2)
+
+
+def test_tables_say_extrapolation(tmp_path, capsys):
+    words = "--noise-cohort 1000 --rounds 2 --algorithms dp_fed_avg"
+    assert privacy.main(["pfl_cifar10", *words.split(), "--output", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "(extrapolation)" in said
+    assert "extrapolation: client level" in said
+    assert "claimed:" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+def test_two_rounds(tmp_path):
+    """Both rows, on 40 images; the DP row pays what was asked for."""
+    rng = np.random.default_rng(0)
+    splits = {n: random_split(rng, c, (32, 32, 3), 10) for n, c in (("train", 40), ("test", 8))}
+    write_images(tmp_path, "cifar10", splits, 10)
+    words = "--rounds 2 --every 2 --clients 8 --cohort 2 --batch-size 5 --partition dirichlet --target-epsilon 2"
+    given = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "run")]
+    assert run.main(["pfl_cifar10", *words.split(), "--layout.devices", "1", *given]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert list(summary["rounds"]) == ["fed_avg", "dp_fed_avg"]
+    certified = summary["privacy"]["dp_fed_avg"]["certified"]["third_party"]
+    assert 1.9 < certified["epsilon"] <= 2
+    assert np.isfinite(summary["final"]["fed_avg"]["loss"]["mean"])
