@@ -58,7 +58,7 @@ SCALES += (
 )
 # What makes any other command small; later options win.
 OWN = {
-    "tune": ["--values", "0.1"],
+    "tune": ["--values", "0.1", "--records", "75"],
     "audit": ["--draws", "100", "--canaries", "40"],
     "inversion": ["--victims", "2", "--steps", "2", "--data", "digits"],
     "sweep": ["--algorithms", "rand_k"],
@@ -89,15 +89,19 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Of those with the same config and options, one. Other tests have what needs PyTorch or other simulators."""
+    """Of those with the same config and options, one. Other tests have what needs PyTorch or other simulators, and the
+    items of other papers than Fed-SMP (test_reproduce_trained)."""
     kept: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
-        if module not in (
+        elsewhere = module in (
             "faults",
             "benchmark.page",
             "benchmark.gpu",
-        ):  # test_planted, test_benchmark
+        )  # test_planted, test_benchmark
+        if module == "reproduce":
+            elsewhere = args[:1] not in (("--list",), ("fed_smp",))
+        if not elsewhere:
             options = sorted(a for a in args if a.startswith("--") and a not in SCALES)
             kept.setdefault((module, *args[:1], *options), (module, args))
     return list(kept.values())
