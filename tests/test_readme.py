@@ -59,7 +59,7 @@ def test_data_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(snippet("fp.partition.picture"), names)
     assert names["natural"].num_clients == 3
-    assert {p.name for p in tmp_path.iterdir()} == {"shards.png", "Dirichlet.png", "quantity.png"}
+    assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in names["skewed"]}
     exec(snippet("from_torch"), names)
     for name, leaf in names["data"].test.items():
         np.testing.assert_array_equal(names["test"][name], leaf)
