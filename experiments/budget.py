@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from experiments import config as configuration
 from experiments.config import Entry, Experiment, Ledger, Run
 from experiments.plain import flat, plain
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
+from fedpriv.privacy import Release
 
 Made = TypeVar("Made", Experiment, Ledger)
 LedgerOf = Callable[[Any], Ledger]  # of the config's own type
@@ -21,24 +22,46 @@ MUCH = (1e3, 1e6)  # noise with which whatever has a finite epsilon has one
 CLOSE = 1e-3  # relative: so little below the target, another algorithm's noise will do
 
 
-def solved(module: ModuleType, config: Run) -> dict[str, float]:
+class Solved(NamedTuple):
+    """A noise that was found, and what it was found for: with equal releases, epsilons are equal."""
+
+    noise: float
+    target: tuple[Any, ...]
+    releases: tuple[Release, ...]
+
+
+def solved(module: ModuleType, config: Run, known: list[Solved] | None = None) -> dict[str, float]:
     """The noise of each algorithm for `target_epsilon`, where there is one; not of those that have no epsilon at all.
+
+    Args:
+      known: what was found for other settings, where what is found here is added.
 
     Raises:
       ValueError: no noise reaches the target, or the config does not say how to change it.
     """
     found: dict[str, float] = {}
+    known = [] if known is None else known
     if config.target_epsilon is None:
         return found
     for name in _algorithms(module, config):
         ledger_of = partial(configuration.ledger_of, module)
         own = only(config, [name])
-        if not _private(ledger_of, own, name):
-            continue
-        alike = (s for s in found.values() if _reached(ledger_of, own, name, s))
-        noise = next(alike, None)
-        found[name] = _solve(ledger_of, own, name) if noise is None else noise
+        same = (s.noise for s in known if _seen(ledger_of, own, name, s.noise) == s)
+        if (noise := next(same, None)) is None:
+            if not _private(ledger_of, own, name):
+                continue
+            alike = (s for s in found.values() if _reached(ledger_of, own, name, s))
+            noise = next(alike, None)
+            noise = _solve(ledger_of, own, name) if noise is None else noise
+            known.append(_seen(ledger_of, own, name, noise))
+        found[name] = noise
     return found
+
+
+def _seen(ledger_of: LedgerOf, config: Run, name: str, noise: float) -> Solved:
+    ledger = ledger_of(config.with_noise(name, noise))
+    target = (config.target_epsilon, config.view, ledger.delta)
+    return Solved(noise, target, ledger.looked(name).releases(config.rounds))
 
 
 def _algorithms(module: ModuleType, config: Run) -> Iterable[str]:

@@ -164,11 +164,12 @@ def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
     devices = [p.config.layout.devices for p in left]
     split_cpu(None if None in devices else max(devices, default=None))
     compilation_cache.enable()
-    interned, ready = Interned(), []
+    interned, known = Interned(), list[budget.Solved]()
+    ready = []
     for point in left:
         try:
             strategy = configuration.strategy(point.config.layout)
-            noise = budget.solved(module, point.config)
+            noise = budget.solved(module, point.config, known)
             experiment = built(module, point.config, noise, interned)
             _require_in_memory(experiment)
             planned = budget.planned_rounds(experiment.ledger, point.config)

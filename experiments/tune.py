@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from experiments import config as configuration
 from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run
 from experiments.fields import positive
+from experiments.folds import without_fold
 from experiments.plain import plain
 from experiments.remaining import Remaining
 from experiments.run import check
@@ -124,7 +125,8 @@ def _require(config: Any, values: Sequence[float], folds: int) -> None:
 
 def tune(module: ModuleType, config: Any, values: Sequence[float], folds: int) -> Tuned:
     strategy = configuration.strategy(config.layout)
-    parts = list(_folds(module.load(config), folds))
+    data = module.load(config)
+    parts = [without_fold(data, fold, FOLDS) for fold in range(folds)]
     smaller = replace(config, records=config.training_records)  # a fifth of which is the fold
     any_one = module.on(replace(smaller, algorithms=config.algorithms[:1]), parts[0])
     metric = main_metric(any_one.metrics, config.metric)
@@ -143,22 +145,6 @@ def tune(module: ModuleType, config: Any, values: Sequence[float], folds: int) -
                 f"{name}, eta_0 = {value:g}: {_cell(metric, found[name][value])}", file=sys.stderr
             )
     return Tuned(metric, better_higher(metric, any_one.higher), found)
-
-
-def _folds(data: Dataset, folds: int) -> Iterator[Dataset]:
-    """The training records of every client without a fifth of them, which is for testing."""
-    clients = [np.flatnonzero(data.keys == key) for key in np.unique(data.keys)]
-    for fold in range(folds):
-        held = [np.split(rows, FOLDS)[fold] for rows in clients]
-        kept = [np.setdiff1d(rows, out) for rows, out in zip(clients, held, strict=True)]
-        out, rows = np.concatenate(held), np.concatenate(kept)
-        yield Dataset(
-            data.name,
-            {k: v[rows] for k, v in data.train.items()},
-            {k: v[out] for k, v in data.train.items()},
-            data.num_classes,
-            data.keys[rows],
-        )
 
 
 def _tested(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -29,6 +29,7 @@ from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate
 from fedpriv.models.modules import Weights
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.local_training import Batches
 
 Own = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
 Name = Literal[Own, FedOpt, DpFedOpt]
@@ -40,6 +41,8 @@ class Local:
 
     epochs: int = 10
     """Passes over a client's examples per round."""
+    steps: int | None = None
+    """Steps per round, in place of passes."""
     batch_size: int = 10
     """Examples per step, B."""
     learning_rate: float = 0.125
@@ -55,6 +58,8 @@ class Local:
 
     def __post_init__(self) -> None:
         at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
+        if self.steps is not None:
+            at_least_one(steps=self.steps)
         positive(learning_rate=self.learning_rate)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum: {self.momentum} is not in [0, 1)")
@@ -62,6 +67,11 @@ class Local:
             raise ValueError(f"decay: {self.decay} is not in (0, 1]")
         if not 0 <= self.proximal <= LARGEST:
             raise ValueError(f"proximal: {self.proximal} is not 0 or more, up to {LARGEST:g}")
+
+    def batches(self) -> Batches:
+        if self.steps is not None:
+            return fp.steps(self.steps, self.batch_size)
+        return fp.epochs(self.epochs, self.batch_size)
 
     def optimizer(self, t: jax.Array) -> optax.GradientTransformation:
         rate = self.learning_rate * self.decay ** (t // self.decay_every)
@@ -116,6 +126,15 @@ class FedSMP(Run):
         mechanism(self.clip_norm, self.noise_multiplier)
         probability(delta=self.delta)
 
+    @property
+    def records(self) -> int:
+        """Of a client, in a ledger without data."""
+        return 1
+
+    def made(self, name: Any, model: fp.models.Model, clients: int) -> Algorithm:
+        """The algorithm of this name, for so many clients."""
+        return algorithm(name, self, model.loss, clients)
+
 
 @dataclass(frozen=True)
 class ImageFedSMP(FedSMP):
@@ -155,10 +174,9 @@ def sampler(config: FedSMP, clients: int) -> fp.Sampler:
 def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorithm:
     """One of the paper's algorithms, with the config's settings."""
     local = config.local
-    batches = fp.epochs(local.epochs, local.batch_size)
-    public = fp.epochs(
-        local.epochs if config.public_epochs is None else config.public_epochs, local.batch_size
-    )
+    batches = public = local.batches()
+    if config.public_epochs is not None:
+        public = fp.epochs(config.public_epochs, local.batch_size)
     optimizer = ROWS.get(name.removeprefix("dp_"))
     common = {
         "sampler": sampler(config, clients),
@@ -208,7 +226,7 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
         for seed in range(config.seeds):
             public, rows = _partition(config, data, seed, held)
             federations.append(checked.repartition(rows, public=public))
-        made = algorithm(name, config, model.loss, federations[0].num_clients)
+        made = config.made(name, model, federations[0].num_clients)
         entries[name] = Entry(made, federations)
     count = config.train_loss_examples
     measure = partial(train_loss, model, count) if count else None
@@ -264,10 +282,10 @@ def _ledger(
     clients: Mapping[Name, int],
     population: int,
 ) -> Ledger:
-    """Of clients with one record each: how many they hold changes no epsilon."""
+    """How many records a client holds changes no epsilon."""
     entries = {
         name: blank(
-            algorithm(name, config, model.loss, n), example, n, 1, public=_held(config, name)
+            config.made(name, model, n), example, n, config.records, public=_held(config, name)
         )
         for name, n in clients.items()
     }

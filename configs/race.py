@@ -1,0 +1,179 @@
+"""What the field trains with client-level privacy, on one data set: the algorithms of experiments.race.
+
+    python -m experiments.run race --algorithms dp_fed_avg rand_k --target-epsilon 8
+
+FedAvg with and without an optimiser at the server, DP-FedAvg likewise, adaptive clipping (Andrew et al.), Fed-SMP, Haar
+noise calibrated until its certificate is that of isotropic noise, noise by each client (Wei et al.), and DP-SCAFFOLD
+whose steps protect the whole client. Small networks: an MLP for digits, CNNs of 8 and 16 filters for Fashion-MNIST
+and CIFAR-10, LSTMs of 64 for Shakespeare, logistic regression for synthetic(1, 1).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+
+import fedpriv as fp
+from experiments.config import Experiment, Ledger, image
+from experiments.folds import without_fold
+from experiments.papers import fed_smp
+from experiments.papers.fed_smp import FedSMP, Local
+from fedpriv import datasets, models
+from fedpriv.core.trees import dimension
+from fedpriv.core.types import Example
+from fedpriv.data.datasets import Dataset
+from fedpriv.rounds.algorithm import Algorithm
+
+Rival = Literal["dp_fed_avg_adaptive", "dp_fed_avg_wav_sound", "ldp_fed_avg", "dp_scaffold"]
+
+
+class Task(NamedTuple):
+    """A data set, its network, and what its examples look like.
+
+    Attributes:
+      records: for training, all clients together; None where clients hold unequally many.
+    """
+
+    network: Callable[[], models.Model]
+    example: Example
+    records: int | None
+
+
+TASKS = {
+    "digits": Task(
+        lambda: models.classifier(models.MLP((64,), 10), (8, 8, 1)), image(8, 8, 1), 1437
+    ),
+    "synthetic": Task(
+        lambda: models.classifier(models.LogisticRegression(10), (40, 1, 1)),
+        image(40, 1, 1, dtype=np.float32),
+        40_000,
+    ),
+    "fashion_mnist": Task(models.small_mnist_cnn, image(28, 28, 1), 60_000),
+    "cifar10": Task(
+        lambda: models.classifier(models.CNN((8, 16), (32,), 10), (32, 32, 3)),
+        image(32, 32, 3),
+        50_000,
+    ),
+    "shakespeare": Task(
+        lambda: models.shakespeare_lstm(64),
+        {
+            "text": np.zeros(80, np.uint8),
+            "label": np.zeros(80, np.int32),
+            "mask": np.zeros(80, bool),
+        },
+        None,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Race(FedSMP):
+    """FedAvg, and what protects its clients."""
+
+    algorithms: tuple[fed_smp.Name | Rival, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")  # type: ignore[assignment]
+    """What to train, one after the other; those that begin with fed_ are not private."""
+    dataset: Literal["digits", "synthetic", "fashion_mnist", "cifar10", "shakespeare"] = "digits"
+    """The last has clients of its own, `synthetic` those it is made with."""
+    folds: int | None = None
+    """Hold out one of so many parts of the training records, and evaluate on it in place of the test records."""
+    quantile: float = 0.5
+    """The fraction of updates that adaptive clipping leaves as they are."""
+    scaffold_steps: int = 2
+    """Of a client of DP-SCAFFOLD, each on all of its records."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.folds is not None and self.folds < 2:
+            raise ValueError(f"folds: {self.folds} leaves nothing to train on; give 2 or more")
+        equal = {"dp_fed_avg_adaptive", "ldp_fed_avg", "dp_scaffold"} & set(self.algorithms)
+        if self.weighting.cap is not None and equal:
+            raise ValueError(
+                f"weighting.cap: {', '.join(sorted(equal))} counts all clients equally; leave one of them out"
+            )
+
+    @property
+    def records(self) -> int:
+        """Of each client, for DP-SCAFFOLD.
+
+        Raises:
+          ValueError: clients hold unequally many.
+        """
+        total = TASKS[self.dataset].records
+        if total is not None:
+            total -= total // self.folds if self.folds else 0
+        if total is None or total % self.clients:
+            if "dp_scaffold" in self.algorithms:
+                raise ValueError(
+                    f"algorithms: dp_scaffold needs clients of equally many records, which the {self.clients} of "
+                    f"{self.dataset} are not; leave it out"
+                )
+            return 1
+        return total // self.clients
+
+    def made(self, name: fed_smp.Name | Rival, model: models.Model, clients: int) -> Algorithm:
+        local, server = self.local, self.server.made()
+        sampler = fed_smp.sampler(self, clients)
+        common = {"sampler": sampler, "optimizer": local.optimizer, "batches": local.batches()}
+        private = {"clip_norm": self.clip_norm, "noise_multiplier": self.noise_multiplier}
+        if name == "dp_fed_avg_adaptive":
+            # A twentieth of the cohort, as in the paper; where that is little, what leaves noise for the sum.
+            count_noise = max(self.cohort / 20, self.noise_multiplier)
+            given = {**common, **private, "quantile": self.quantile, "count_noise": count_noise}
+            return fp.adaptive_fed_avg(model.loss, **given, server=server)
+        if name == "dp_fed_avg_wav_sound":
+            d = dimension(jax.eval_shape(model.init, jax.random.key(0)))
+            haar = fp.wavelet_mechanism(d, **private, clip="levels", calibrated=True)
+            weighting = self.weighting.made()
+            return fp.fed_avg(
+                model.loss, **common, mechanism=haar, server=server, weighting=weighting
+            )
+        if name == "ldp_fed_avg":
+            noise = fp.gaussian(**private)
+            return fp.ldp_fed_avg(model.loss, **common, mechanism=noise, server=server)
+        if name == "dp_scaffold":
+            return self._scaffold(model, sampler)
+        return super().made(name, model, clients)
+
+    def _scaffold(self, model: models.Model, sampler: fp.Sampler) -> Algorithm:
+        steps = fp.dp_scaffold_steps(
+            fp.per_example(model.loss),
+            fp.everyone(self.records),
+            self.scaffold_steps,
+            self.local.learning_rate,
+            self.clip_norm,
+            self.noise_multiplier,
+            unit="client",
+        )
+        return fp.dp_scaffold(steps, sampler=sampler, server=self.server.made())
+
+
+config = Race(
+    rounds=60,
+    every=10,
+    clients=479,
+    cohort=48,
+    sampling="poisson",
+    public_examples=100,
+    local=Local(epochs=5, batch_size=5, momentum=0.0, decay=1.0),
+)
+
+
+def ledger(config: Race) -> Ledger:
+    task = TASKS[config.dataset]
+    if task.records is None or config.dataset == "synthetic":
+        return fed_smp.natural_ledger(config, task.network(), task.example, lambda: load(config))
+    return fed_smp.ledger(config, task.network(), task.example)
+
+
+def load(config: Race) -> Dataset:
+    if config.dataset == "synthetic":
+        data = datasets.synthetic(1, 1, clients=config.clients, records=50_000 // config.clients)
+    else:
+        data = datasets.load(config.dataset, config.data_dir)
+    return data if config.folds is None else without_fold(data, 0, config.folds)
+
+
+def build(config: Race) -> Experiment:
+    return fed_smp.experiment(config, load(config), TASKS[config.dataset].network())

@@ -1,0 +1,232 @@
+"""python -m experiments.race [--datasets D ...] [--entrants E ...] [--output DIR]: who is best at one certified budget?
+
+Every entrant is tuned on each data set for each budget: its few settings (`ENTRANTS`, at most 6 trials) are trained on
+all but a part of the training records and tested on that part. What was best is trained on all of them, with three
+seeds, and tested on the test records. Everything goes through experiments.sweep and experiments.run with the config
+`race`, so that the same command with the same DIR goes on where it was stopped.
+
+Tables go to DIR/race.md, with pictures beside it, of what there is so far. Tuning looks at private records: no epsilon
+here covers it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments import race_page, run, sweep
+from experiments.command_line import Parser, command
+from experiments.race_page import Result
+from experiments.runs import RunFolder, read, read_all
+
+BUDGETS = ("2", "8")
+SEEDS = 3
+
+
+class Entrant(NamedTuple):
+    """What is trained.
+
+    Attributes:
+      algorithm: of the config `race`.
+      grid: field -> the values tried; those of `local.learning_rate` are the data set's.
+      options: further settings.
+      as_chosen: field -> the entrant, among those before, whose choice it takes.
+    """
+
+    algorithm: str
+    grid: Mapping[str, str]
+    options: tuple[str, ...] = ()
+    as_chosen: Mapping[str, str] = {}
+
+
+RATE, CLIP, STEP = "local.learning_rate", "clip_norm", "server.learning_rate"
+ADAM = ("--server.optimizer", "adam")
+ENTRANTS = {
+    "FedAvg": Entrant("fed_avg", {RATE: ""}),
+    "DP-FedAvg": Entrant("dp_fed_avg", {RATE: "", CLIP: "0.1,0.3,1"}),
+    "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: "", CLIP: "0.03,0.1,0.3"}),
+    "DP-FedAdam": Entrant("dp_fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}, ("--clip-norm", "0.3")),
+    "adaptive clipping": Entrant("dp_fed_avg_adaptive", {RATE: "", "quantile": "0.2,0.5,0.8"}),
+    "adaptive clipping, Adam": Entrant(
+        "dp_fed_avg_adaptive", {RATE: "", STEP: "0.01,0.03,0.1"}, ADAM
+    ),
+    "rand_k": Entrant(
+        "rand_k", {"p": "0.05,0.2,0.5", CLIP: "0.3,1"}, as_chosen={RATE: "DP-FedAvg"}
+    ),
+    "rand_k, Adam": Entrant(
+        "rand_k",
+        {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"},
+        ADAM,
+        {RATE: "DP-FedAvg", CLIP: "rand_k"},
+    ),
+    "top_k": Entrant(
+        "top_k", {"p": "0.05,0.2,0.5", CLIP: "0.1,0.3"}, as_chosen={RATE: "DP-FedAvg"}
+    ),
+    "top_k, Adam": Entrant(
+        "top_k", {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"}, ADAM, {RATE: "DP-FedAvg", CLIP: "top_k"}
+    ),
+    "DP-SCAFFOLD": Entrant("dp_scaffold", {RATE: "", CLIP: "0.01,0.1,1"}),
+    "WAV, calibrated": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1"}),
+    "LDP": Entrant("ldp_fed_avg", {RATE: "", CLIP: "0.03,0.1,0.3"}, ("--view", "server")),
+}
+"""LDP's budget is for what the server sees of a client, as that is what it is for; the others' is for a third party."""
+
+
+class Course(NamedTuple):
+    """How a data set is run: client learning rates to try, and further settings."""
+
+    rates: str
+    settings: str
+    without: tuple[str, ...] = ()
+
+
+COURSES = {
+    "digits": Course("0.1,0.3", "--clients 479 --cohort 48 --local.epochs 5 --public-examples 100"),
+    "synthetic": Course(
+        "1,4",
+        "--clients 1000 --cohort 100 --local.epochs 1 --local.batch-size 10 --public-examples 400",
+    ),
+    "fashion_mnist": Course(
+        "0.1,0.3",
+        "--clients 6000 --cohort 100 --local.epochs 1 --local.batch-size 5 --public-examples 1000",
+    ),
+    "cifar10": Course(
+        "0.1,0.3",
+        "--clients 5000 --cohort 100 --local.epochs 2 --local.batch-size 5 --public-examples 1000",
+    ),
+    "shakespeare": Course(
+        "1,4",
+        "--clients 1138 --cohort 57 --local.steps 4 --local.batch-size 4 --public-examples 1000",
+        ("DP-SCAFFOLD",),
+    ),
+}
+FOLDS = {"digits": "3"}  # so that what is left comes out even; else 5
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser(
+        prog="python -m experiments.race", description=(__doc__ or "").partition("\n\n")[2]
+    )
+    parser.add_argument("--datasets", nargs="+", default=list(COURSES), choices=list(COURSES))
+    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=list(ENTRANTS))
+    parser.add_argument("--rounds", type=int, default=60, help="of every training (default: 60)")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of what was chosen ({SEEDS})")
+    parser.add_argument("--data-dir", type=Path, help="prepared data sets, as for experiments.run")
+    parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
+    options = parser.parse_args(argv)
+    given = ["--rounds", str(options.rounds), "--layout.devices", "1"]
+    given += ["--data-dir", str(options.data_dir)] if options.data_dir else []
+    for dataset in options.datasets:
+        for name in options.entrants:
+            if name in COURSES[dataset].without:
+                continue
+            code = Contest(options.output / dataset, dataset, given).run(name, options.seeds)
+            if code:
+                return code
+    race_page.write(results(options.output), options.output)
+    print(f"tables and pictures: {options.output}")
+    return 0
+
+
+class Contest(NamedTuple):
+    """A data set's trainings, in a folder of its own."""
+
+    folder: Path
+    dataset: str
+    given: list[str]
+
+    def run(self, name: str, seeds: int) -> int:
+        """Tunes an entrant and trains what was chosen, where that is not done; returns the exit code."""
+        entrant, private = ENTRANTS[name], name != "FedAvg"
+        for budget in BUDGETS if private else ("",):
+            course = ["race", "--dataset", self.dataset, *COURSES[self.dataset].settings.split()]
+            course += ["--algorithms", entrant.algorithm, *entrant.options, *self.given]
+            course += ["--target-epsilon", budget] if budget else []
+            for field, other in entrant.as_chosen.items():
+                course += [_flag(field), str(_setting(self.chosen(other, budget), field))]
+            code = self._tune(name, budget, course)
+            code = code or self._train(name, budget, course, seeds)
+            if code:
+                return code
+        return 0
+
+    def _tune(self, name: str, budget: str, course: list[str]) -> int:
+        grid = {f: v or COURSES[self.dataset].rates for f, v in ENTRANTS[name].grid.items()}
+        tuning = [*course, "--folds", FOLDS.get(self.dataset, "5"), "--keep-model", "false"]
+        tuning += ["--every", "1000000", "--output", str(self.trials(name, budget)), "--grid"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            return sweep.main([*tuning, *(f"{field}={values}" for field, values in grid.items())])
+
+    def _train(self, name: str, budget: str, course: list[str], seeds: int) -> int:
+        chosen = self.chosen(name, budget)
+        for field in ENTRANTS[name].grid:
+            course = [*course, _flag(field), str(_setting(chosen, field))]
+        course += ["--seeds", str(seeds), "--every", "10", "--keep-model", "false"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            return run.resume_or_start(self.final(name, budget), course)
+
+    def trials(self, name: str, budget: str) -> Path:
+        return self.folder / f"{_file(name, budget)}-trials"
+
+    def final(self, name: str, budget: str) -> Path:
+        return self.folder / _file(name, budget)
+
+    def chosen(self, name: str, budget: str) -> RunFolder:
+        """The trial that was best at the last round.
+
+        Raises:
+          ValueError: there is none.
+        """
+        trials, _ = read_all([self.trials(name, budget)])
+        ended = [trial for trial in trials if trial.lines and not trial.results.diverged]
+        if not ended:
+            raise ValueError(f"{self.trials(name, budget)}: every trial diverged; try other values")
+        return max(ended, key=_accuracy)
+
+
+def results(folder: Path) -> list[Result]:
+    """What was trained so far."""
+    found = []
+    for dataset in COURSES:
+        contest = Contest(folder / dataset, dataset, [])
+        for name, entrant in ENTRANTS.items():
+            for budget in BUDGETS if name != "FedAvg" else ("",):
+                final = contest.final(name, budget)
+                if not (final / "summary.json").exists():
+                    continue
+                trials, _ = read_all([contest.trials(name, budget)])
+                fields = [*entrant.grid, *entrant.as_chosen]
+                chosen = {field: _setting(contest.chosen(name, budget), field) for field in fields}
+                found.append(Result(dataset, name, budget, read(final), chosen, trials))
+    return found
+
+
+def _accuracy(run: RunFolder) -> float:
+    (lines,) = run.lines.values()
+    return lines[-1].metrics["accuracy"].mean
+
+
+def _setting(run: RunFolder, field: str) -> object:
+    value: object = run.settings
+    for part in field.split("."):
+        assert isinstance(value, dict)
+        value = value[part]
+    return value
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
+def _file(name: str, budget: str) -> str:
+    plain = name.replace(",", "").replace(" ", "-")
+    return f"{plain}-{budget}" if budget else plain
+
+
+if __name__ == "__main__":
+    sys.exit(main())
