@@ -77,31 +77,29 @@ ENTRANTS = {
 
 
 class Course(NamedTuple):
-    """How a data set is run: client learning rates to try, and further settings."""
+    """How a data set is run: client learning rates to try, rounds, and further settings."""
 
     rates: str
+    rounds: int
     settings: str
     without: tuple[str, ...] = ()
 
 
+def _course(
+    rates: str, rounds: int, clients: int, cohort: int, public: int, local: str, *without: str
+) -> Course:
+    settings = f"--clients {clients} --cohort {cohort} --public-examples {public} {local}"
+    return Course(rates, rounds, settings, without)
+
+
+TWO_STEPS = "--local.epochs 1 --local.batch-size 5"
 COURSES = {
-    "digits": Course("0.1,0.3", "--clients 479 --cohort 48 --local.epochs 5 --public-examples 100"),
-    "synthetic": Course(
-        "1,4",
-        "--clients 1000 --cohort 100 --local.epochs 1 --local.batch-size 10 --public-examples 400",
-    ),
-    "fashion_mnist": Course(
-        "0.1,0.3",
-        "--clients 6000 --cohort 100 --local.epochs 1 --local.batch-size 5 --public-examples 1000",
-    ),
-    "cifar10": Course(
-        "0.1,0.3",
-        "--clients 5000 --cohort 100 --local.epochs 2 --local.batch-size 5 --public-examples 1000",
-    ),
-    "shakespeare": Course(
-        "1,4",
-        "--clients 1138 --cohort 57 --local.steps 4 --local.batch-size 4 --public-examples 1000",
-        ("DP-SCAFFOLD",),
+    "digits": _course("0.1,0.3", 60, 479, 48, 100, "--local.epochs 5 --local.batch-size 5"),
+    "synthetic": _course("0.3,1", 60, 100, 25, 400, "--local.epochs 2 --local.batch-size 10"),
+    "fashion_mnist": _course("0.1,0.3", 40, 6000, 100, 1000, TWO_STEPS),
+    "cifar10": _course("0.1,0.3", 40, 5000, 100, 1000, TWO_STEPS),
+    "shakespeare": _course(
+        "1,4", 40, 1138, 57, 1000, "--local.steps 4 --local.batch-size 4", "DP-SCAFFOLD"
     ),
 }
 FOLDS = {"digits": "3"}  # so that what is left comes out even; else 5
@@ -114,18 +112,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--datasets", nargs="+", default=list(COURSES), choices=list(COURSES))
     parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=list(ENTRANTS))
-    parser.add_argument("--rounds", type=int, default=60, help="of every training (default: 60)")
+    parser.add_argument("--rounds", type=int, help="of every training, in place of the data set's")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of what was chosen ({SEEDS})")
     parser.add_argument("--data-dir", type=Path, help="prepared data sets, as for experiments.run")
     parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
     options = parser.parse_args(argv)
-    given = ["--rounds", str(options.rounds), "--layout.devices", "1"]
+    given = ["--layout.devices", "1"]
     given += ["--data-dir", str(options.data_dir)] if options.data_dir else []
     for dataset in options.datasets:
         for name in options.entrants:
             if name in COURSES[dataset].without:
                 continue
-            code = Contest(options.output / dataset, dataset, given).run(name, options.seeds)
+            rounds = ["--rounds", str(options.rounds or COURSES[dataset].rounds)]
+            contest = Contest(options.output / dataset, dataset, [*given, *rounds])
+            code = contest.run(name, options.seeds)
             if code:
                 return code
     race_page.write(results(options.output), options.output)
