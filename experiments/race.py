@@ -42,11 +42,17 @@ class Entrant(NamedTuple):
     options: tuple[str, ...] = ()
     as_chosen: Mapping[str, str] = {}
 
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        """Epsilons; "" for what is not private."""
+        return ("",) if self.algorithm.startswith("fed_") else BUDGETS
+
 
 RATE, CLIP, STEP = "local.learning_rate", "clip_norm", "server.learning_rate"
 ADAM = ("--server.optimizer", "adam")
 ENTRANTS = {
     "FedAvg": Entrant("fed_avg", {RATE: ""}),
+    "FedAdam": Entrant("fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}),
     "DP-FedAvg": Entrant("dp_fed_avg", {RATE: "", CLIP: "0.1,0.3,1"}),
     "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: "", CLIP: "0.03,0.1,0.3"}),
     "DP-FedAdam": Entrant("dp_fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}, ("--clip-norm", "0.3")),
@@ -73,7 +79,8 @@ ENTRANTS = {
     "WAV, calibrated": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1"}),
     "LDP": Entrant("ldp_fed_avg", {RATE: "", CLIP: "0.03,0.1,0.3"}, ("--view", "server")),
 }
-"""LDP's budget is for what the server sees of a client, as that is what it is for; the others' is for a third party."""
+"""The first two are not private. LDP's budget is for what the server sees of a client, as that is what it is for; the
+others' is for a third party."""
 
 
 class Course(NamedTuple):
@@ -142,8 +149,8 @@ class Contest(NamedTuple):
 
     def run(self, name: str, seeds: int) -> int:
         """Tunes an entrant and trains what was chosen, where that is not done; returns the exit code."""
-        entrant, private = ENTRANTS[name], name != "FedAvg"
-        for budget in BUDGETS if private else ("",):
+        entrant = ENTRANTS[name]
+        for budget in entrant.budgets:
             course = ["race", "--dataset", self.dataset, *COURSES[self.dataset].settings.split()]
             course += ["--algorithms", entrant.algorithm, *entrant.options, *self.given]
             course += ["--target-epsilon", budget] if budget else []
@@ -195,7 +202,7 @@ def results(folder: Path) -> list[Result]:
     for dataset in COURSES:
         contest = Contest(folder / dataset, dataset, [])
         for name, entrant in ENTRANTS.items():
-            for budget in BUDGETS if name != "FedAvg" else ("",):
+            for budget in entrant.budgets:
                 final = contest.final(name, budget)
                 if not (final / "summary.json").exists():
                     continue

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.files import replacing, write_text
-from experiments.formats import hyphenated, markdown, setting
+from experiments.formats import hyphenated, markdown
 from experiments.paper_figure import look, scale, sheet
 from experiments.records import Line, Spread
 from experiments.runs import RunFolder
+
+SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
+"""What is chosen: learning rates of clients and server, clip norm."""
+NOT_PRIVATE = {"color": "0.5", "marker": "|", "linestyle": "none"}
 
 
 class Result(NamedTuple):
@@ -98,41 +103,34 @@ def lead(first: Result, second: Result) -> tuple[float, float]:
 def table(found: Sequence[Result]) -> str:
     """A data set's: accuracies by budget, uplink, what was chosen, and how long it took."""
     steps = budgets(found)
-    head = [
-        "entrant",
-        *(f"epsilon {b}" for b in steps),
-        "MB up",
-        *(f"chosen at {b}" for b in steps),
-    ]
-    rows = [[*head, "trials", "seconds"]]
+    head = ["entrant", *(f"epsilon {b}" for b in steps), *(f"chosen at {b}" for b in steps)]
+    rows = [[*head, f"MB up at {steps[-1]}", "trials", "seconds"]]
     for entrant in dict.fromkeys(r.entrant for r in found):
         own = {r.budget: r for r in found if r.entrant == entrant}
         each = [own.get(budget, own.get("")) for budget in steps]
-        any_one = next(r for r in each if r)
+        last = next(r for r in reversed(each) if r)
         cells = [_percent(r.accuracy) if r else "-" for r in each]
-        chosen = [_chosen(r) if r else "-" for r in each]
-        cells += [f"{any_one.last.uplink_mb_per_client:.3g}", *chosen]
-        cells += [str(len(any_one.trials)), f"{sum(r.seconds for r in own.values()):.0f}"]
-        rows.append([entrant, *cells])
-    return markdown(rows, [_meaning(found)])
+        cells += [_chosen(r) if r else "-" for r in each]
+        cells += [f"{last.last.uplink_mb_per_client:.3g}", str(len(last.trials))]
+        rows.append([entrant, *cells, f"{sum(r.seconds for r in own.values()):.0f}"])
+    return markdown(rows, _meaning(found))
 
 
-def _meaning(found: Sequence[Result]) -> str:
+def _meaning(found: Sequence[Result]) -> list[str]:
     """Of the epsilons."""
     said: dict[str, list[str]] = {}
     for r in found:
         (privacy,) = r.final.results.privacy.values()
         c = privacy.certified[r.final.settings["view"]]
         if r.budget:
-            adjacency = f"{hyphenated(c.relation)} adjacency"
-            text = f"{c.unit} level, {c.view.replace('_', ' ')}, {adjacency}, delta {c.delta:.3g}, {c.basis}"
-            if r.entrant not in said.setdefault(text, []):
-                said[text].append(r.entrant)
-    return "; ".join(f"epsilon: {text} ({', '.join(names)})" for text, names in said.items())
+            view, adjacency = c.view.replace("_", " "), hyphenated(c.relation)
+            text = f"{c.unit} level, {view}, {adjacency} adjacency, delta {c.delta:.3g}, {c.basis}"
+            said.setdefault(text, []).append(r.entrant)
+    return [f"epsilon of {', '.join(dict.fromkeys(of))}: {text}" for text, of in said.items()]
 
 
 def _chosen(result: Result) -> str:
-    return ", ".join(setting(f.rpartition(".")[2], v) for f, v in result.chosen.items())
+    return "; ".join(f"{SHORT.get(f, f)} {v:g}" for f, v in result.chosen.items())
 
 
 def _percent(s: Spread) -> str:
@@ -144,52 +142,64 @@ def _signed(value: float, spread: float) -> str:
 
 
 def by_epsilon(found: Sequence[Result], path: Path) -> None:
-    """Accuracy against the budget, a panel per data set; what is not private is a line across."""
-
-    def draw(axes: Any, own: Sequence[Result], style: Mapping[str, Any]) -> None:
-        if own[0].budget == "":
-            axes.axhline(100 * own[0].accuracy.mean, color="0.5", linestyle=":")
-            return
-        own = sorted(own, key=lambda r: float(r.budget))
-        y, s = _values(own)
-        axes.errorbar([float(r.budget) for r in own], y, s, capsize=2, **style)
-
-    _panels(found, path, draw, "epsilon", log=False)
+    """Accuracy of every entrant, a mark for each budget, a panel per data set; what is not private in grey."""
+    entrants, steps = _entrants(found), budgets(found)
+    with _panels(found, path, 0.19 * len(entrants) + 0.9) as panels:
+        for dataset, axes in panels.items():
+            for number, budget in enumerate(["", *steps]):
+                own = [r for r in found if (r.dataset, r.budget) == (dataset, budget)]
+                style = {**look(number - 1, 0), "linestyle": "none"} if budget else NOT_PRIVATE
+                axes.errorbar(
+                    [100 * r.accuracy.mean for r in own],
+                    [entrants.index(r.entrant) for r in own],
+                    xerr=[100 * (r.accuracy.std or 0.0) for r in own],
+                    label=f"epsilon {budget}" if budget else "not private",
+                    **style,
+                )
+            axes.set(
+                yticks=range(len(entrants)),
+                xlabel="test accuracy (%)",
+                ylim=(len(entrants) - 0.5, -0.5),
+            )
+            axes.set_yticklabels(entrants if axes is next(iter(panels.values())) else [])
+            scale(axes, "x", False)
 
 
 def by_uplink(found: Sequence[Result], path: Path) -> None:
     """Accuracy at the largest budget against the uplink, a panel per data set."""
-    most = budgets(found)[-1]
+    entrants, most = _entrants(found), budgets(found)[-1]
+    with _panels(found, path, 3.0) as panels:
+        for dataset, axes in panels.items():
+            for r in found:
+                if r.dataset != dataset or r.budget not in ("", most):
+                    continue
+                number = entrants.index(r.entrant)
+                style = {**look(number, number // 7), "linestyle": "none", "label": r.entrant}
+                y, spread = r.accuracy.mean, r.accuracy.std or 0.0
+                axes.errorbar(
+                    r.last.uplink_mb_per_client, 100 * y, 100 * spread, capsize=2, **style
+                )
+            scale(axes, "x", True)
+            axes.set_xlabel(f"uplink per client (MB), epsilon {most}")
+        next(iter(panels.values())).set_ylabel("test accuracy (%)")
 
-    def draw(axes: Any, own: Sequence[Result], style: Mapping[str, Any]) -> None:
-        own = [r for r in own if r.budget in ("", most)]
-        if own:
-            y, s = _values(own)
-            axes.errorbar([r.last.uplink_mb_per_client for r in own], y, s, capsize=2, **style)
 
-    _panels(found, path, draw, f"uplink per client (MB), epsilon {most}", log=True)
+def _entrants(found: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(r.entrant for r in found))
 
 
-def _values(own: Sequence[Result]) -> tuple[list[float], list[float]]:
-    return [100 * r.accuracy.mean for r in own], [100 * (r.accuracy.std or 0.0) for r in own]
-
-
-def _panels(found: Sequence[Result], path: Path, draw: Any, label: str, *, log: bool) -> None:
+@contextmanager
+def _panels(found: Sequence[Result], path: Path, height: float) -> Iterator[dict[str, Any]]:
+    """Axes by data set, with one legend, written to a file."""
     datasets = list(dict.fromkeys(r.dataset for r in found))
-    entrants = list(dict.fromkeys(r.entrant for r in found))
-    with replacing(path) as unfinished, sheet(2.2 * len(datasets) + 1.8, 2.8) as figure:
-        panels = figure.subplots(1, len(datasets), squeeze=False)[0]
-        for axes, dataset in zip(panels, datasets, strict=True):
-            for number, entrant in enumerate(entrants):
-                own = [r for r in found if (r.dataset, r.entrant) == (dataset, entrant)]
-                style = look(number, number // 7) | {"label": entrant}
-                if own:
-                    draw(axes, own, style)
-            scale(axes, "x", log)
-            axes.set(title=dataset, xlabel=label)
-        panels[0].set_ylabel("test accuracy (%)")
+    with replacing(path) as unfinished, sheet(2.2 * len(datasets) + 1.8, height) as figure:
+        panels = dict(
+            zip(datasets, figure.subplots(1, len(datasets), squeeze=False)[0], strict=True)
+        )
+        yield panels
         every: dict[str, Any] = {}
-        for axes in panels:
+        for dataset, axes in panels.items():
+            axes.set_title(dataset)
             handles, names = axes.get_legend_handles_labels()
             every |= dict(zip(names, handles, strict=True))
         figure.legend(every.values(), every, loc="outside right center")

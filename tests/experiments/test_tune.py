@@ -58,20 +58,6 @@ def test_the_best_step_is_marked_and_neither_divergence_nor_the_test_set_counts(
     assert not seen & {row.tobytes() for row in data.test["image"]}
 
 
-def test_folds_share_no_record_and_miss_none():
-    config = dp_scaffold_synthetic.Synthetic(clients=3, records=25, client_rate=1.0)
-    data = dp_scaffold_synthetic.load(config)
-    everything = data.train["image"].reshape(-1, 40)
-    parts = list(tune._folds(data, 5))
-    assert len(parts) == 5
-    held = np.concatenate([part.test["image"].reshape(-1, 40) for part in parts])
-    np.testing.assert_array_equal(np.unique(held, axis=0), np.unique(everything, axis=0))
-    for part in parts:
-        assert list(np.bincount(part.keys)) == [16, 16, 16]
-        both = np.concatenate([part.train["image"], part.test["image"]]).reshape(-1, 40)
-        np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(everything, axis=0))
-
-
 def test_help_and_list(capsys):
     assert tune.main(["--list"]) == 0
     listed = capsys.readouterr().out

@@ -1,0 +1,147 @@
+"""The race: what its algorithms cost, on what it chooses settings, who wins."""
+
+import json
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from made_runs import run_folder
+
+import configs.race as entered
+from experiments import budget, folds, race, race_page
+from experiments import config as configuration
+from experiments.reproduce.item import Training
+from experiments.runs import read, read_all
+from fedpriv.data.datasets import Dataset
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+TINY = replace(entered.config, rounds=4, target_epsilon=2.0)
+
+
+def numbered(keys=None):
+    """Records that are their own numbers; test records are negative."""
+    train = {"image": np.arange(103)[:, None], "label": np.arange(103) % 10}
+    test = {"image": -np.arange(1, 9)[:, None], "label": np.zeros(8, int)}
+    return Dataset("numbers", train, test, 10, keys)
+
+
+@pytest.mark.parametrize("keys", [None, np.repeat([5, 2, 9], [4, 59, 40])])
+def test_the_folds_are_parts_of_the_training_records(keys):
+    parts = [folds.without_fold(numbered(keys), f, 5) for f in range(5)]
+    held = [set(p.test["image"][:, 0]) for p in parts]
+    assert sorted(x for h in held for x in h) == list(range(103))
+    for part, out in zip(parts, held, strict=True):
+        kept = set(part.train["image"][:, 0])
+        assert kept | out == set(range(103))
+        assert not kept & out
+        assert np.array_equal(part.train["label"], part.train["image"][:, 0] % 10)
+        if keys is not None:
+            assert np.array_equal(part.keys, keys[part.train["image"][:, 0]])
+            assert abs(np.sum(keys[sorted(out)] == 2) - 59 / 5) < 1
+
+
+def test_every_private_entrant_costs_its_budget_and_calibrated_waves_what_plain_noise_costs():
+    names = tuple(e.algorithm for e in race.ENTRANTS.values())
+    config = replace(TINY, algorithms=tuple(dict.fromkeys(names)))
+    noise = budget.solved(entered, config)
+    assert set(names) - set(noise) == {"fed_avg", "fed_adam"}
+    ledger = budget.made(partial(configuration.ledger_of, entered), config, noise)
+    for name in noise:
+        assert 2 * (1 - 1e-3) < ledger.certify(name, 4).epsilon <= 2
+        assert ledger.certify(name, 4).basis == "constructed"
+    assert noise["dp_fed_avg_wav_sound"] == pytest.approx(noise["dp_fed_avg"], rel=1e-3)
+    # Each client's noise alone hides it from the server; of the sum that is less than what hides it from others.
+    assert ledger.certify("ldp_fed_avg", 4, view="server").epsilon == pytest.approx(2, rel=1e-3)
+
+
+def test_a_sweep_solves_a_noise_once_where_the_releases_are_equal(monkeypatch):
+    config = replace(TINY, algorithms=("dp_fed_avg",))
+    known = []
+    first = budget.solved(entered, config, known)
+    monkeypatch.setattr(budget, "calibrate_noise", None)
+    other = replace(config, clip_norm=0.1, local=replace(config.local, learning_rate=1.0))
+    assert budget.solved(entered, other, known) == first
+    with pytest.raises(TypeError):
+        budget.solved(entered, replace(other, rounds=5), known)
+    with pytest.raises(TypeError):
+        budget.solved(entered, replace(other, target_epsilon=3.0), known)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"folds": 1}, "folds: 1 leaves nothing to train on"),
+        (
+            {"algorithms": ("ldp_fed_avg",), "weighting": replace(TINY.weighting, cap=3.0)},
+            "weighting.cap: ldp_fed_avg counts all clients equally",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        replace(TINY, **given)
+
+
+def test_scaffold_wants_clients_of_one_size():
+    config = replace(TINY, algorithms=("dp_scaffold",), clients=480)
+    with pytest.raises(ValueError, match="dp_scaffold needs clients of equally many records"):
+        entered.ledger(config)
+
+
+def result(entrant, budget, accuracy, dataset="digits"):
+    work = Training("race", "dp_fed_avg", {}, rounds=2, seeds=3)
+    return race_page.Result(
+        dataset, entrant, budget, run_folder(work, [[0.1] * 3, accuracy]), {}, ()
+    )
+
+
+def test_who_wins_by_how_much():
+    best, near, base = [0.8, 0.9, 1.0], [0.85, 0.8, 0.81], [0.6, 0.61, 0.62]
+    found = [result("A", "2", near), result("B", "2", best), result("DP-FedAvg", "2", base)]
+    found += [result("FedAvg", "", [0.99] * 3), result("DP-FedAvg", "8", [0.95, 0.95, 0.95])]
+    _, _, two, eight = race_page.winners(found).splitlines()
+    lead = 100 * (np.mean(best) - np.mean(base))
+    spread = 100 * math.hypot(np.std(best, ddof=1), np.std(base, ddof=1))
+    assert two == f"| digits | 2 | B | 90.0 ± 10.0 | A | {lead:+.1f} ± {spread:.1f} |"
+    assert eight == "| digits | 8 | DP-FedAvg | 95.0 ± 0.0 | nobody | - |"
+
+
+@pytest.mark.slow
+def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(race, "BUDGETS", ("8",))
+    seen = set()
+    build = entered.build
+
+    def spy(config):
+        experiment = build(config)
+        if config.folds:
+            seen.update(row.tobytes() for row in np.asarray(experiment.test["image"]))
+        return experiment
+
+    monkeypatch.setattr(entered, "build", spy)
+    args = ["--datasets", "digits", "--rounds", "3", "--seeds", "2", "--output", str(tmp_path)]
+    entrants = ["FedAvg", "DP-FedAvg", "rand_k"]
+    assert race.main([*args, "--entrants", *entrants]) == 0
+    data = entered.load(replace(entered.config, folds=None))
+    assert seen <= {row.tobytes() for row in data.train["image"]}
+    trials, _ = read_all([tmp_path / "digits" / "rand_k-8-trials"])
+    assert len(trials) == 6
+    scores = [t.lines["rand_k"][-1].metrics["accuracy"].mean for t in trials]
+    best, final = trials[int(np.argmax(scores))], read(tmp_path / "digits" / "rand_k-8")
+    for field in ("p", "clip_norm"):
+        assert final.settings[field] == best.settings[field]
+    assert final.settings["folds"] is None
+    assert final.lines["rand_k"][-1].seeds == 2
+    plain = read(tmp_path / "digits" / "DP-FedAvg-8").settings["local"]["learning_rate"]
+    assert final.settings["local"]["learning_rate"] == plain
+    for file in ("race.md", "race_epsilon.png", "race_uplink.png"):
+        assert (tmp_path / file).stat().st_size > 500
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
+    capsys.readouterr()
+    assert race.main([*args, "--entrants", *entrants]) == 0
+    assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
+    summary = json.loads((tmp_path / "digits" / "rand_k-8" / "summary.json").read_text())
+    assert 8 * (1 - 1e-3) < summary["privacy"]["rand_k"]["certified"]["third_party"]["epsilon"] <= 8
