@@ -4,8 +4,14 @@ Every point of the grid (the product of all --grid) is a run folder under DIR, a
 whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
 once.
 
+--best-of MEAN tries random points in place of all: a number of trials that is geometric with this mean, each at a point
+of its own and with a secret key of its own, one seed. Of the one that is best on the test set, which must be public, at
+the last round, the model and its certificate are left in DIR/release; the certificate covers the choice (Papernot and
+Steinke 2022). Everything else (how many trials there were, the others, the keys, the time it took) stays secret, and
+beginning again because of what was seen is another release.
+
 The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
-algorithm, in DIR/table.md, table.csv and table.tex, too.
+algorithm, in DIR/table.md, table.csv and table.tex, too. No epsilon in it covers choosing a point by that table.
 """
 
 from __future__ import annotations
@@ -19,7 +25,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from experiments import budget, compilation_cache, ending, own_code, paper_table, sweep_table
+from experiments import (
+    best_of,
+    budget,
+    compilation_cache,
+    ending,
+    own_code,
+    paper_table,
+    sweep_table,
+)
 from experiments import config as configuration
 from experiments.command_line import (
     checked,
@@ -56,11 +70,13 @@ class Planned(NamedTuple):
       every: its points.
       wanted: what sweep.json says.
       ready: the points that are not done yet.
+      choice: among these points, with --best-of.
     """
 
     every: list[Point]
     wanted: dict[str, Any]
     ready: list[Prepared]
+    choice: best_of.Choice | None = None
 
 
 @command
@@ -80,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.output
             or Path("runs") / f"sweep-{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
         )
-        planned = _planned(name, module, rest, axes(options.grid), folder)
+        planned = _planned(name, module, rest, axes(options.grid), folder, options.best_of)
     except KeyboardInterrupt:
         return _interrupted(folder)
     print(f"sweep folder: {folder}", file=sys.stderr)
@@ -88,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with checked():
             _train(sweep, planned.ready, folder)
-        _report(folder, planned, sweep, options.json)
+        (_report if planned.choice is None else _release)(folder, planned, sweep, options.json)
     except KeyboardInterrupt:
         return _interrupted(folder)
     except BrokenPipeError:
@@ -131,33 +147,54 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="DIR",
         help="folder of the sweep (default: runs/sweep-CONFIG-DATE-TIME)",
     )
+    parser.add_argument(
+        "--best-of",
+        type=float,
+        metavar="MEAN",
+        help="release the best of a secret number of trials alone, which is geometric with this mean",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return own_options(parser, args)
 
 
 def _planned(
-    name: str, module: ModuleType, rest: list[str], grid: dict[str, list[str]], folder: Path
+    name: str,
+    module: ModuleType,
+    rest: list[str],
+    grid: dict[str, list[str]],
+    folder: Path,
+    mean: float | None = None,
 ) -> Planned:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     if slurm_step():
         raise ValueError("sweep: runs in one process; start it without srun")
-    every = points(module, name, rest, grid)
+    if mean is not None:
+        best_of.require_options(mean, grid)
+        rest = ["--seeds", "1", *rest]
+    every = whole = points(module, name, rest, grid)
     default = module.config
     if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
         raise ValueError(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
             "its folders; leave these out"
         )
-    again = begun(folder, described(name, module, grid, every), module)
+    if mean is not None:
+        best_of.require_settings(every)
+        every = best_of.trials(folder, every, grid, mean)
+    again = begun(folder, described(name, module, grid, every, mean), module)
     left = [p for p in every if not (again and ended(folder / p.name))]
     if again:
         print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
-    ready = _prepared(module, left)
-    wanted = described(name, module, grid, every)
+    ready, choice = _prepared(module, left if mean is None else whole), None
+    if mean is not None:
+        choice = best_of.choice(ready, mean)
+        at = {prepared.point.title: prepared for prepared in ready}
+        ready = [at[point.title]._replace(point=point) for point in left]
+    wanted = described(name, module, grid, every, mean)
     if ready:  # else all is done, and `build` has imported nothing
         begin(folder, wanted)
         own_code.keep(module, folder / own_code.KEPT)
-    return Planned(every, wanted, ready)
+    return Planned(every, wanted, ready, choice)
 
 
 def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
@@ -229,6 +266,15 @@ def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None
     answer = {key: planned.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
     answer |= {"rows": rows, **counts, "compile_seconds": sweep.seconds}
     print(json.dumps(plain(answer), indent=2))
+
+
+def _release(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None:
+    """The best trial's model and certificate, and nothing of the others."""
+    assert planned.choice is not None
+    found = sweep_table.summaries(folder, planned.every)
+    about = best_of.released(folder, planned.wanted["config"], planned.choice, found)
+    said = json.dumps(about, indent=2) if as_json else best_of.shown(folder, about, planned.choice)
+    print(said)
 
 
 if __name__ == "__main__":

@@ -30,11 +30,18 @@ class Point(NamedTuple):
       values: swept field -> its value, as given.
       config: the settings of this point.
       name: of its run folder.
+      key: the one seed of a trial (see `best_of`), whose data are those of seed 0; None: the config's seeds.
     """
 
     values: dict[str, str]
     config: Run
     name: str
+    key: int | None = None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of training."""
+        return tuple(range(self.config.seeds)) if self.key is None else (self.key,)
 
     @property
     def title(self) -> str:
@@ -116,12 +123,21 @@ def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point])
 
 
 def described(
-    name: str, module: ModuleType, grid: Mapping[str, Sequence[str]], every: Sequence[Point]
+    name: str,
+    module: ModuleType,
+    grid: Mapping[str, Sequence[str]],
+    every: Sequence[Point],
+    best_of: float | None = None,
 ) -> dict:
     """What sweep.json says."""
-    listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every]
-    code = own_code.digests(module)
-    return {"config": name, "code": code, "grid": plain(dict(grid)), "points": listed}
+    listed: list[dict] = [
+        {"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every
+    ]
+    said = {"config": name, "code": own_code.digests(module), "grid": plain(dict(grid))}
+    if best_of is None:
+        return said | {"points": listed}
+    listed = [one | {"key": p.key} for one, p in zip(listed, every, strict=True)]
+    return said | {"best_of": best_of, "points": listed}
 
 
 def begun(folder: Path, wanted: dict, module: ModuleType) -> bool:

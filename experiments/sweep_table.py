@@ -28,7 +28,8 @@ from experiments.sweep_grid import Point
 NOTES = (
     "metrics on the test set, accuracies in %: mean ± standard deviation over the seeds; MB up: of the run, per client "
     "of the population",
-    "every epsilon is of ONE model released alone: choosing among the points by a metric is not covered",
+    "every epsilon is of ONE model released alone: choosing among the points by a metric is not covered "
+    "(what sweep --best-of MEAN chooses is)",
 )
 
 

@@ -121,7 +121,8 @@ class Sweep:
 
         with suppress(_TracedError):
             own = _own(prepared, algorithm)
-            simulated(algorithm, prepared.experiment, own, strategy, compiler=tracing)
+            given = {"seeds": prepared.point.seeds, "compiler": tracing}
+            simulated(algorithm, prepared.experiment, own, strategy, **given)
         return found[0]
 
     def train(self, prepared: Prepared) -> str:
@@ -138,7 +139,7 @@ class Sweep:
         status = "complete"
         try:
             for algorithm in experiment.entries:
-                histories[algorithm] = History(tuple(range(point.config.seeds)))
+                histories[algorithm] = History(point.seeds)
                 known = self._known.pop((point.name, algorithm))
                 if earlier := self._results.get(known.key):
                     remarks["reused_from"][algorithm] = earlier.point.name
@@ -182,6 +183,7 @@ class Sweep:
                 known.strategy,
                 recorder,
                 history,
+                seeds=prepared.point.seeds,
                 compiler=compiler,
             )
         except DivergedError as diverged:

@@ -243,8 +243,9 @@ def train_one(
 def simulated(
     algorithm: str, experiment: Experiment, config: Run, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with the experiment's and the config's settings, and further ones."""
+    """`simulate` with the experiment's and the config's settings, and further ones, also other seeds."""
     entry = experiment.entries[algorithm]
+    options = {"seeds": range(config.seeds)} | options
     return simulate(
         entry.algorithm,
         experiment.model.init,
@@ -253,7 +254,6 @@ def simulated(
         score=experiment.model.score,
         rounds=config.rounds,
         every=config.every,
-        seeds=range(config.seeds),
         strategy=strategy,
         measure=experiment.measured(config),
         **options,

@@ -5,7 +5,7 @@ is proved. The numbers of papers (`Claim`) are printed beside the certified ones
 them. dp-accounting is imported on first use only.
 """
 
-from fedpriv.privacy.certify import certify_releases
+from fedpriv.privacy.certify import certify_choice, certify_releases
 from fedpriv.privacy.claims import (
     dp_scaffold_claim,
     fed_smp_claim,
@@ -33,6 +33,7 @@ __all__ = [
     "Release",
     "Sampling",
     "WithReplacement",
+    "certify_choice",
     "certify_releases",
     "dp_scaffold_claim",
     "fed_smp_claim",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -85,8 +85,45 @@ def certify_releases(
     bare = [release for release in seen if release.steps > 0 and release.multiplier == 0]
     if bare:
         return _nothing_hides(bare, template)
-    active = [r for r in seen if r.steps > 0 and math.isfinite(r.multiplier)]
+    active = _active(seen)
     return _composed(active, template, honest, best_of) if active else template
+
+
+def certify_choice(
+    settings: Sequence[Sequence[Release]], delta: float, best_of: float
+) -> Certificate:
+    """Proved epsilon towards a third party of the best of a random number of runs, each with settings drawn at random.
+
+    It is given with the certificate of the worst settings alone, which it equals where these are the worst at every
+    Rényi order. Formal guarantees: see `rdp_epsilon` and `certify_releases`.
+
+    Args:
+        settings: what a run of each releases, at least one.
+        delta: probability, in (0, 1).
+        best_of: mean of the geometric number of runs, more than 1.
+
+    Raises:
+        ValueError: as `certify_releases`; settings whose certificates are of other units or adjacencies.
+    """
+    require(best_of > 1, "best_of", best_of, "give a mean number of runs above 1")
+    found = [certify_releases(each, delta, "third_party", best_of=best_of) for each in settings]
+    for field in ("unit", "relation"):
+        kinds = sorted({getattr(c, field) for c in found if c.epsilon > 0})
+        require(len(kinds) < 2, field, kinds, "choose among settings of one kind")
+    worst = max(found, key=lambda c: c.epsilon)
+    if len(found) == 1 or worst.epsilon in (0, math.inf):
+        return worst
+    seen = ([r for r in each if r.view == worst.view] for each in settings)
+    first, *others = (read(own) for each in seen if (own := _active(map(_within_range, each))))
+    epsilon = rdp_epsilon(first, worst.relation, delta, best_of, others)
+    assert epsilon is not None  # each has a certificate of its own
+    event = f"{worst.event}, or of one of {len(found) - 1} other settings"
+    return replace(worst, epsilon=epsilon, event=event, epsilons={"RDP": epsilon})
+
+
+def _active(releases: Iterable[Release]) -> list[Release]:
+    """Those that show something, through noise."""
+    return [r for r in releases if r.steps > 0 and math.isfinite(r.multiplier)]
 
 
 def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificate:

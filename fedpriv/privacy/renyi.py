@@ -21,7 +21,11 @@ _HARMLESS = ("failed to converge after", "Optimal order is the")
 
 
 def rdp_epsilon(
-    releases: Sequence[Release], relation: str, delta: float, best_of: float = 1.0
+    releases: Sequence[Release],
+    relation: str,
+    delta: float,
+    best_of: float = 1.0,
+    others: Sequence[Sequence[Release]] = (),
 ) -> float | None:
     """Epsilon by Rényi divergences; None where dp-accounting has none for this noise and sampling.
 
@@ -35,20 +39,24 @@ def rdp_epsilon(
         relation: "add_or_remove", "replace_one" or "zero_out".
         delta: probability, in (0, 1).
         best_of: mean number of such runs of which the best is released, see `_of_the_best`.
+        others: what runs of other settings release. Each run has settings drawn without looking at the data, so that
+            at every order its divergence is at most the largest of theirs.
     """
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-    if not all(_has_divergence(release, relation) for release in releases):
+    each = [releases, *others]
+    if not all(_has_divergence(release, relation) for one in each for release in one):
         return None
-    total = sum(r.steps * _of_a_round(r, relation) for r in releases)
+    sums = [np.asarray(sum(r.steps * _of_a_round(r, relation) for r in one)) for one in each]
+    total = np.max(sums, axis=0)
     if best_of > 1:
-        total = _of_the_best(np.asarray(rdp.DEFAULT_RDP_ORDERS), np.asarray(total), best_of)
+        total = _of_the_best(np.asarray(rdp.DEFAULT_RDP_ORDERS), total, best_of)
 
     def epsilon_of(delta: float) -> float:
         with quiet():
             return float(rdp.compute_epsilon(rdp.DEFAULT_RDP_ORDERS, total, delta)[0])
 
-    cut = best_of * chance_of_cuts(releases) if relation == "add_or_remove" else 0.0
+    cut = best_of * max(map(chance_of_cuts, each)) if relation == "add_or_remove" else 0.0
     return despite_cuts(epsilon_of, cut, delta)
 
 

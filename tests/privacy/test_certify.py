@@ -19,6 +19,7 @@ from fedpriv.privacy import (
     Poisson,
     Release,
     WithReplacement,
+    certify_choice,
     certify_releases,
     fed_smp_claim,
 )
@@ -84,6 +85,14 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
         (
             lambda: certify_releases([release(noise="laplace")], 1e-5, "third_party", best_of=3),
             r"best_of = 3: no Rényi divergences",
+        ),
+        (
+            lambda: certify_choice([[release()]], 1e-5, 1.0),
+            r"best_of = 1\.0: give a mean number of runs above 1",
+        ),
+        (
+            lambda: certify_choice([[release()], [release(sampling=SAMPLINGS[1])]], 1e-5, 3.0),
+            r"relation = \['add_or_remove', 'replace_one'\]: choose among",
         ),
         (lambda: fed_smp_claim(-1.0, SAMPLINGS[1], 3, 1e-5), r"multiplier = -1\.0"),
         (lambda: fed_smp_claim(1.0, SAMPLINGS[1], -3, 1e-5), r"rounds = -3"),
@@ -217,6 +226,36 @@ def test_the_best_of_several_runs(mean, sampling):
     assert alone == certify_releases(released, 1e-5, "third_party")
     assert alone.epsilon < ours.epsilon
     assert ours.epsilon < certify_releases(released, 1e-5, "third_party", best_of=2 * mean).epsilon
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mean", [1.5, 5.0, 40.0])
+def test_a_choice_among_settings_costs_as_much_as_the_worst_at_every_order(mean):
+    """Two settings whose Rényi divergences cross cost more than either; the theorem written out in NumPy."""
+    import dp_accounting as dp
+
+    settings = {(4.0, 0.5): None, (0.8, 0.01): None}
+    for multiplier, rate in settings:
+        event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier))
+        curve = dp.rdp.RdpAccountant().compose(dp.SelfComposedDpEvent(event, 10))._rdp
+        settings[multiplier, rate] = np.array(curve)
+    orders = np.array(dp.rdp.RdpAccountant()._orders)
+    worst = np.maximum(*settings.values())
+    assert len(np.unique(np.argmax(list(settings.values()), axis=0))) == 2  # they cross
+    of_count = np.min((orders - 1) / orders * worst + np.log(mean) / orders)
+    of_best = worst + 2 * of_count + np.log(mean) / (orders - 1)
+    expected, _ = dp.rdp.compute_epsilon(orders, of_best, 1e-5)
+    a, b = ([release(multiplier=m, sampling=Poisson(1000, q))] for m, q in settings)
+    found = certify_choice([a, b], 1e-5, mean)
+    assert found.epsilon == pytest.approx(expected, rel=1e-6)
+    alone = [certify_releases(each, 1e-5, "third_party", best_of=mean) for each in (a, b)]
+    assert found.epsilon > max(c.epsilon for c in alone)
+    assert certify_choice([b, a], 1e-5, mean).epsilon == found.epsilon
+    assert certify_choice([a], 1e-5, mean) == alone[0]
+    louder = [release(multiplier=6.0, sampling=Poisson(1000, 0.5))]  # never the worst
+    assert certify_choice([a, louder], 1e-5, mean).epsilon == alone[0].epsilon
+    bare = [release(multiplier=0.0)]
+    assert certify_choice([a, bare], 1e-5, mean).epsilon == math.inf
 
 
 def test_importing_the_ledger_is_light():
