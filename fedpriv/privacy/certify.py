@@ -94,8 +94,8 @@ def certify_choice(
 ) -> Certificate:
     """Proved epsilon towards a third party of the best of a random number of runs, each with settings drawn at random.
 
-    It is given with the certificate of the worst settings alone, which it equals where these are the worst at every
-    Rényi order. Formal guarantees: see `rdp_epsilon` and `certify_releases`.
+    Its words are those of the costliest settings alone; so is its epsilon, where these cost most at every Rényi
+    order. Formal guarantees: see `rdp_epsilon` and `certify_releases`.
 
     Args:
         settings: what a run of each releases, at least one.
@@ -117,8 +117,9 @@ def certify_choice(
     first, *others = (read(own) for each in seen if (own := _active(map(_within_range, each))))
     epsilon = rdp_epsilon(first, worst.relation, delta, best_of, others)
     assert epsilon is not None  # each has a certificate of its own
-    event = f"{worst.event}, or of one of {len(found) - 1} other settings"
-    return replace(worst, epsilon=epsilon, event=event, epsilons={"RDP": epsilon})
+    event = f"{worst.event}, the costliest of {len(found)} settings"
+    bound = f"{worst.bound}, of the settings that cost most at each order"
+    return replace(worst, epsilon=epsilon, event=event, bound=bound, epsilons={"RDP": epsilon})
 
 
 def _active(releases: Iterable[Release]) -> list[Release]:
