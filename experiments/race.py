@@ -1,6 +1,6 @@
 """python -m experiments.race [--datasets D ...] [--entrants E ...] [--output DIR]: who is best at one certified budget?
 
-Every entrant is tuned on each data set for each budget: its few settings (`ENTRANTS`, at most 6 trials) are trained on
+Every entrant is tuned on each data set for each budget: its few settings (`ENTRANTS`, at most 9 trials) are trained on
 all but a part of the training records and tested on that part. What was best is trained on all of them, with three
 seeds, and tested on the test records. Everything goes through experiments.sweep and experiments.run with the config
 `race`, so that the same command with the same DIR goes on where it was stopped.
@@ -16,7 +16,7 @@ import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments import race_page, run, sweep
 from experiments.command_line import Parser, command
@@ -53,15 +53,15 @@ ADAM = ("--server.optimizer", "adam")
 ENTRANTS = {
     "FedAvg": Entrant("fed_avg", {RATE: ""}),
     "FedAdam": Entrant("fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}),
-    "DP-FedAvg": Entrant("dp_fed_avg", {RATE: "", CLIP: "0.1,0.3,1"}),
-    "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: "", CLIP: "0.03,0.1,0.3"}),
+    "DP-FedAvg": Entrant("dp_fed_avg", {RATE: "", CLIP: "0.1,0.3,1,3"}),
+    "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: "", CLIP: "0.03,0.1,0.3,1"}),
     "DP-FedAdam": Entrant("dp_fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}, ("--clip-norm", "0.3")),
     "adaptive clipping": Entrant("dp_fed_avg_adaptive", {RATE: "", "quantile": "0.2,0.5,0.8"}),
     "adaptive clipping, Adam": Entrant(
         "dp_fed_avg_adaptive", {RATE: "", STEP: "0.01,0.03,0.1"}, ADAM
     ),
     "rand_k": Entrant(
-        "rand_k", {"p": "0.05,0.2,0.5", CLIP: "0.3,1"}, as_chosen={RATE: "DP-FedAvg"}
+        "rand_k", {"p": "0.05,0.2,0.5", CLIP: "0.3,1,3"}, as_chosen={RATE: "DP-FedAvg"}
     ),
     "rand_k, Adam": Entrant(
         "rand_k",
@@ -70,13 +70,13 @@ ENTRANTS = {
         {RATE: "DP-FedAvg", CLIP: "rand_k"},
     ),
     "top_k": Entrant(
-        "top_k", {"p": "0.05,0.2,0.5", CLIP: "0.1,0.3"}, as_chosen={RATE: "DP-FedAvg"}
+        "top_k", {"p": "0.05,0.2,0.5", CLIP: "0.1,0.3,1"}, as_chosen={RATE: "DP-FedAvg"}
     ),
     "top_k, Adam": Entrant(
         "top_k", {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"}, ADAM, {RATE: "DP-FedAvg", CLIP: "top_k"}
     ),
     "DP-SCAFFOLD": Entrant("dp_scaffold", {RATE: "", CLIP: "0.01,0.1,1"}),
-    "WAV, calibrated": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1"}),
+    "WAV, calibrated": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1,3"}),
     "LDP": Entrant("ldp_fed_avg", {RATE: "", CLIP: "0.03,0.1,0.3"}, ("--view", "server")),
 }
 """The first two are not private. LDP's budget is for what the server sees of a client, as that is what it is for; the
@@ -154,8 +154,8 @@ class Contest(NamedTuple):
             course = ["race", "--dataset", self.dataset, *COURSES[self.dataset].settings.split()]
             course += ["--algorithms", entrant.algorithm, *entrant.options, *self.given]
             course += ["--target-epsilon", budget] if budget else []
-            for field, other in entrant.as_chosen.items():
-                course += [_flag(field), str(_setting(self.chosen(other, budget), field))]
+            for field, value in self.taken(name, budget).items():
+                course += [_flag(field), str(value)]
             code = self._tune(name, budget, course)
             code = code or self._train(name, budget, course, seeds)
             if code:
@@ -170,21 +170,34 @@ class Contest(NamedTuple):
             return sweep.main([*tuning, *(f"{field}={values}" for field, values in grid.items())])
 
     def _train(self, name: str, budget: str, course: list[str], seeds: int) -> int:
-        chosen = self.chosen(name, budget)
+        chosen = self.best_trial(name, budget)
         for field in ENTRANTS[name].grid:
             course = [*course, _flag(field), str(_setting(chosen, field))]
         course += ["--seeds", str(seeds), "--every", "10", "--keep-model", "false"]
         with contextlib.redirect_stdout(io.StringIO()):
             return run.resume_or_start(self.final(name, budget), course)
 
+    def taken(self, name: str, budget: str) -> dict[str, Any]:
+        """Field -> what was chosen for another entrant."""
+        others = ENTRANTS[name].as_chosen.items()
+        return {field: _setting(self.best_trial(other, budget), field) for field, other in others}
+
+    def chosen(self, name: str, budget: str) -> dict[str, Any]:
+        """Field -> value, of all that an entrant is tuned in or takes from another."""
+        best = self.best_trial(name, budget)
+        own = {field: _setting(best, field) for field in ENTRANTS[name].grid}
+        return own | self.taken(name, budget)
+
     def trials(self, name: str, budget: str) -> Path:
-        return self.folder / f"{_file(name, budget)}-trials"
+        """A sweep's folder, another one for other settings that are taken."""
+        return self.folder / "trials" / _file(name, budget, self.taken(name, budget))
 
     def final(self, name: str, budget: str) -> Path:
-        return self.folder / _file(name, budget)
+        """A run's folder, another one for another choice."""
+        return self.folder / _file(name, budget, self.chosen(name, budget))
 
-    def chosen(self, name: str, budget: str) -> RunFolder:
-        """The trial that was best at the last round.
+    def best_trial(self, name: str, budget: str) -> RunFolder:
+        """At the last round.
 
         Raises:
           ValueError: there is none.
@@ -203,14 +216,23 @@ def results(folder: Path) -> list[Result]:
         contest = Contest(folder / dataset, dataset, [])
         for name, entrant in ENTRANTS.items():
             for budget in entrant.budgets:
-                final = contest.final(name, budget)
-                if not (final / "summary.json").exists():
+                if not _begun(contest, name, budget):
                     continue
-                trials, _ = read_all([contest.trials(name, budget)])
-                fields = [*entrant.grid, *entrant.as_chosen]
-                chosen = {field: _setting(contest.chosen(name, budget), field) for field in fields}
-                found.append(Result(dataset, name, budget, read(final), chosen, trials))
+                final = contest.final(name, budget)
+                if (final / "summary.json").exists():
+                    trials, _ = read_all([contest.trials(name, budget)])
+                    chosen = contest.chosen(name, budget)
+                    found.append(Result(dataset, name, budget, read(final), chosen, trials))
     return found
+
+
+def _begun(contest: Contest, name: str, budget: str) -> bool:
+    """Whether an entrant, and those whose choice it takes, have trials."""
+    others = ENTRANTS[name].as_chosen.values()
+    return (
+        all(_begun(contest, other, budget) for other in others)
+        and (contest.trials(name, budget) / "table.csv").exists()
+    )
 
 
 def _accuracy(run: RunFolder) -> float:
@@ -218,10 +240,9 @@ def _accuracy(run: RunFolder) -> float:
     return lines[-1].metrics["accuracy"].mean
 
 
-def _setting(run: RunFolder, field: str) -> object:
-    value: object = run.settings
+def _setting(run: RunFolder, field: str) -> Any:
+    value: Any = run.settings
     for part in field.split("."):
-        assert isinstance(value, dict)
         value = value[part]
     return value
 
@@ -230,9 +251,11 @@ def _flag(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def _file(name: str, budget: str) -> str:
+def _file(name: str, budget: str, settings: Mapping[str, Any]) -> str:
     plain = name.replace(",", "").replace(" ", "-")
-    return f"{plain}-{budget}" if budget else plain
+    return ",".join(
+        [f"{plain}-{budget}" if budget else plain, *(f"{k}={v}" for k, v in settings.items())]
+    )
 
 
 if __name__ == "__main__":

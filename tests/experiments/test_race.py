@@ -127,15 +127,16 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     assert race.main([*args, "--entrants", *entrants]) == 0
     data = entered.load(replace(entered.config, folds=None))
     assert seen <= {row.tobytes() for row in data.train["image"]}
-    trials, _ = read_all([tmp_path / "digits" / "rand_k-8-trials"])
-    assert len(trials) == 6
+    contest = race.Contest(tmp_path / "digits", "digits", [])
+    trials, _ = read_all([contest.trials("rand_k", "8")])
+    assert len(trials) == 9
     scores = [t.lines["rand_k"][-1].metrics["accuracy"].mean for t in trials]
-    best, final = trials[int(np.argmax(scores))], read(tmp_path / "digits" / "rand_k-8")
+    best, final = trials[int(np.argmax(scores))], read(contest.final("rand_k", "8"))
     for field in ("p", "clip_norm"):
         assert final.settings[field] == best.settings[field]
     assert final.settings["folds"] is None
     assert final.lines["rand_k"][-1].seeds == 2
-    plain = read(tmp_path / "digits" / "DP-FedAvg-8").settings["local"]["learning_rate"]
+    plain = contest.best_trial("DP-FedAvg", "8").settings["local"]["learning_rate"]
     assert final.settings["local"]["learning_rate"] == plain
     for file in ("race.md", "race_epsilon.png", "race_uplink.png"):
         assert (tmp_path / file).stat().st_size > 500
@@ -143,5 +144,5 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     capsys.readouterr()
     assert race.main([*args, "--entrants", *entrants]) == 0
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
-    summary = json.loads((tmp_path / "digits" / "rand_k-8" / "summary.json").read_text())
+    summary = json.loads((contest.final("rand_k", "8") / "summary.json").read_text())
     assert 8 * (1 - 1e-3) < summary["privacy"]["rand_k"]["certified"]["third_party"]["epsilon"] <= 8
