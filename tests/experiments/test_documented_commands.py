@@ -34,6 +34,7 @@ SMALL = {
     "dp_scaffold_mnist": SCAFFOLD,
     "dp_scaffold_femnist": SCAFFOLD,
     "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
+    "pfl_cifar10": ["--clients", "100", "--cohort", "2", "--batch-size", "5"],
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
     "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
 }
@@ -98,7 +99,8 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
             "faults",
             "benchmark.page",
             "benchmark.gpu",
-        )  # test_planted, test_benchmark
+            "benchmark.cifar10_speed",
+        )  # test_planted, test_benchmark, test_cifar10_speed
         if module == "reproduce":
             elsewhere = args[:1] not in (("--list",), ("fed_smp",))
         if not elsewhere:

@@ -2,9 +2,9 @@
 
 It prints one JSON line about itself once everything has run for the first time: {"versions", "threads", "parameters",
 "notes", "runs"}, and "findings" where there are any. Then it waits for the name of a run per line and answers each
-with {"seconds", "peak_memory_mb"}. While it waits it is blocked on the pipe, so that its threads do not compete with
-those of others. As it also runs in the simulators' own virtual environments, it needs nothing but the standard library
-and this folder.
+with {"seconds", "cpu_seconds", "peak_memory_mb"}, the second being processor time of all its threads. While it waits it
+is blocked on the pipe, so that its threads do not compete with those of others. As it also runs in the simulators' own
+virtual environments, it needs nothing but the standard library and this folder.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def main(module: str, given: str) -> None:
     } | ({"findings": baseline.findings} if baseline.findings else {})
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         _wait(baseline.runs[line.strip()]())
-        seconds = time.perf_counter() - began
-        answer = {"seconds": seconds, "peak_memory_mb": memory.peak_of_all_mb()}
+        seconds, cpu = time.perf_counter() - began, time.process_time() - used
+        answer = {"seconds": seconds, "cpu_seconds": cpu, "peak_memory_mb": memory.peak_of_all_mb()}
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # no waiting for threads of a simulator
 

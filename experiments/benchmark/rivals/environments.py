@@ -44,6 +44,11 @@ def folder(name: str) -> Path:
     return (Path(given).absolute() if given else caches / "fedpriv" / "peers") / f"{name}-{digest}"
 
 
+def built(name: str) -> bool:
+    """Whether it is there, complete."""
+    return (folder(name) / _DONE).exists()
+
+
 def python_of(name: str) -> str:
     """The simulator's Python; builds the environment unless that has been done.
 
@@ -52,7 +57,7 @@ def python_of(name: str) -> str:
     """
     here = folder(name)
     python = here / "bin" / "python"
-    if (here / _DONE).exists():
+    if built(name):
         return str(python)
     print(f"building {here}", file=sys.stderr)
     try:

@@ -14,8 +14,10 @@ from pfl.data.sampling import get_user_sampler
 from pfl.hyperparam import NNTrainHyperParams
 from pfl.metrics import Weighted
 from pfl.model.pytorch import PyTorchModel
-from pfl.privacy.gaussian_mechanism import GaussianMechanism
-from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
+from pfl.privacy.privacy_mechanism import (
+    CentrallyApplicablePrivacyMechanism,
+    CentrallyAppliedPrivacyMechanism,
+)
 from torch import Tensor, nn, optim
 from torch.nn import functional
 
@@ -47,7 +49,7 @@ def rounds(
     y: Tensor,
     sampling: str,
     momentum: float,
-    privacy: GaussianMechanism,
+    privacy: CentrallyApplicablePrivacyMechanism,
 ) -> Callable[[], Any]:
     """A call runs one more round of `algorithm` on `network`; the server's step size is 1.
 
@@ -57,7 +59,7 @@ def rounds(
       x, y: [clients, examples, ...].
       sampling: of clients, "minimize_reuse" (one after another) or "random".
       momentum: of the clients' SGD.
-      privacy: the server's clipping and noise.
+      privacy: the clipping and the noise of the server's sum.
     """
     users = [PyTorchTensorDataset((x[i], y[i]), user_id=str(i)) for i in range(len(x))]
     sampler = get_user_sampler(sampling, range(len(users)))

@@ -70,7 +70,7 @@ class Rival:
         return self._answer()
 
     def run(self, name: str) -> dict[str, float]:
-        """{"seconds", "peak_memory_mb"} of one more run.
+        """{"seconds", "cpu_seconds", "peak_memory_mb"} of one more run.
 
         Raises:
           ChildProcessError: the process ended or did not answer in time, with its last words.
