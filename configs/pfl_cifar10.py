@@ -10,7 +10,8 @@ hundreds of thousands where 50 of 1,000 train.
 F. Granqvist et al., "pfl-research", NeurIPS 2024, arXiv:2404.06430, whose program (benchmarks/image_classification)
 differs in what options say here: it draws a client of a cohort from all, again and again (here no client is in a cohort
 twice, so that sampling can be certified); it reads the planes of colours as rows of pixels (`--pixels planes`), and
-normalises by the mean and deviation of the training images (here by published constants).
+normalises by the mean and deviation of the training images (here by published constants); it never shuffles a client's
+images. Both, side by side: experiments/results/pfl_cifar10.md.
 """
 
 from dataclasses import dataclass
