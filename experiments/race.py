@@ -124,6 +124,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-dir", type=Path, help="prepared data sets, as for experiments.run")
     parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
     options = parser.parse_args(argv)
+    if not any(ENTRANTS[name].budgets[0] for name in options.entrants):
+        raise ValueError(
+            f"--entrants: {', '.join(options.entrants)} is not private; add DP-FedAvg, say"
+        )
     given = ["--layout.devices", "1"]
     given += ["--data-dir", str(options.data_dir)] if options.data_dir else []
     for dataset in options.datasets:

@@ -105,8 +105,8 @@ COMMANDS = {
     "audit": RUN,
     "inversion": ["--data", "digits"],
 }
-# They train nothing themselves, or what is tiny.
-WITHOUT = {"compare", "privacy", "uploads", "report", "reproduce", "faults"}
+# They train nothing themselves, or what is tiny, or by another command.
+WITHOUT = {"compare", "privacy", "uploads", "report", "reproduce", "faults", "race"}
 TIMING = {"benchmark", "growth", "scale_out"}  # they report how long compiling takes
 
 

@@ -66,6 +66,7 @@ OWN = {
     "reproduce": ["--only", "top_k p=0.005", "--seeds", "1"],
     "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],
     "growth": ["--repeats", "1"],
+    "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
     "scale_out": ["mspdq_mnist", "--clients", "2", "--repeats", "1"],
 }
 

@@ -109,6 +109,11 @@ def test_who_wins_by_how_much():
     assert eight == "| digits | 8 | DP-FedAvg | 95.0 ± 0.0 | nobody | - |"
 
 
+def test_a_race_needs_somebody_private(capsys):
+    assert race.main(["--entrants", "FedAvg", "FedAdam"]) == 2
+    assert "--entrants: FedAvg, FedAdam is not private; add DP-FedAvg" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(race, "BUDGETS", ("8",))
