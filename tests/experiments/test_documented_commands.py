@@ -30,7 +30,7 @@ SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-
 SMALL = {
     "quickstart": [],
     "fed_smp_fashion_mnist": FED_SMP,
-    "dp_scaffold_synthetic": SCAFFOLD,
+    "dp_scaffold_synthetic": [*SCAFFOLD, "--records", "50"],
     "dp_scaffold_mnist": SCAFFOLD,
     "dp_scaffold_femnist": SCAFFOLD,
     "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
