@@ -5,13 +5,14 @@
 FedAvg with and without an optimiser at the server, DP-FedAvg likewise, adaptive clipping (Andrew et al.), Fed-SMP, Haar
 noise calibrated until its certificate is that of isotropic noise, noise by each client (Wei et al.), and DP-SCAFFOLD
 whose steps protect the whole client. Small networks: an MLP for digits, CNNs of 8 and 16 filters for Fashion-MNIST
-and CIFAR-10, LSTMs of 64 for Shakespeare, logistic regression for synthetic(1, 1).
+and CIFAR-10, a causal convolution for Shakespeare, logistic regression for synthetic(1, 1).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import flax.linen as nn
 import jax
 import numpy as np
 
@@ -27,6 +28,16 @@ from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm
 
 Rival = Literal["dp_fed_avg_adaptive", "dp_fed_avg_wav_sound", "ldp_fed_avg", "dp_scaffold"]
+
+
+class CharacterCNN(nn.Module):
+    """text [80] -> logits f32[80, 90], each from the eight characters before: 10,730 parameters."""
+
+    @nn.compact
+    def __call__(self, text: jax.Array) -> jax.Array:
+        x = nn.Embed(90, 8)(text)
+        x = nn.relu(nn.Conv(64, (8,), padding="CAUSAL")(x))
+        return nn.Dense(90)(x)
 
 
 class Task(NamedTuple):
@@ -57,7 +68,7 @@ TASKS = {
         50_000,
     ),
     "shakespeare": Task(
-        lambda: models.shakespeare_lstm(64),
+        lambda: models.next_character(CharacterCNN()),
         {
             "text": np.zeros(80, np.uint8),
             "label": np.zeros(80, np.int32),

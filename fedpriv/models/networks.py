@@ -223,15 +223,23 @@ def small_cifar10_cnn() -> Model:
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
 
 
-def shakespeare_lstm(hidden: int = 256) -> Model:
+def shakespeare_lstm() -> Model:
     """Fed-SMP's next-character network: embedding 8, 2 x LSTM 256, dense 90; d = 820,522.
 
     Table 3's 46.02 MB imply 822,570: 2 x 4 x 256 more, the second bias vector that PyTorch gives an LSTM layer, which
     adds nothing to what the layer can compute.
-
-    Examples are {"text": [80] character ids, "label": i32[80] next characters, "mask": bool[80]}.
     """
-    module = CharacterLSTM(90, 8, hidden)
+    return next_character(CharacterLSTM(90, 8, 256))
+
+
+def next_character(module: nn.Module) -> Model:
+    """A `Model` of examples {"text": [80] character ids, "label": i32[80] next characters, "mask": bool[80]}.
+
+    Its loss is the mean cross-entropy of the characters that count; accuracy and perplexity are by character.
+
+    Args:
+      module: gives logits f32[80, classes] of ONE text, those of a position by what is before the next character.
+    """
 
     def per_character(params: Params, example: Example) -> tuple[jax.Array, jax.Array, jax.Array]:
         z: Any = module.apply(params, example["text"])

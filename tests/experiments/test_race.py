@@ -5,11 +5,13 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import jax
 import numpy as np
 import pytest
 from made_runs import run_folder
 
 import configs.race as entered
+import fedpriv as fp
 from experiments import budget, folds, race, race_page
 from experiments import config as configuration
 from experiments.reproduce.item import Training
@@ -19,6 +21,10 @@ from fedpriv.data.datasets import Dataset
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 TINY = replace(entered.config, rounds=4, target_epsilon=2.0)
+
+
+def shapes(model):
+    return jax.eval_shape(model.init, jax.random.key(0))
 
 
 def numbered(keys=None):
@@ -41,6 +47,23 @@ def test_the_folds_are_parts_of_the_training_records(keys):
         if keys is not None:
             assert np.array_equal(part.keys, keys[part.train["image"][:, 0]])
             assert abs(np.sum(keys[sorted(out)] == 2) - 59 / 5) < 1
+
+
+def test_the_networks_have_the_sizes_that_the_page_states():
+    sizes = {name: fp.dimension(shapes(task.network())) for name, task in entered.TASKS.items()}
+    assert list(sizes.values()) == [4_810, 410, 28_874, 36_954, 10_730]
+
+
+def test_a_character_is_predicted_by_the_eight_up_to_it():
+    model = entered.TASKS["shakespeare"].network()
+    params = model.init(jax.random.key(0))
+    text = np.arange(80) % 90
+    for changed in (20, 27, 28, 40):
+        other = text.copy()
+        other[changed] += 1
+        moved = np.any(model.apply(params, text) != model.apply(params, other), axis=1)
+        assert set(np.flatnonzero(moved)) <= set(range(changed, changed + 8))
+        assert moved[changed]
 
 
 def test_every_private_entrant_costs_its_budget_and_calibrated_waves_what_plain_noise_costs():
