@@ -18,8 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from experiments import config as configuration
-from experiments import ending
+from experiments import config_files, ending
 from experiments.config import Run
 from experiments.plain import flat, plain
 from fedpriv.core.user_code import is_ours, last_frames, user_line
@@ -121,7 +120,7 @@ def _caller(error: ValueError) -> str:
     if not frames or not is_ours(frames[-1].tb_frame):
         return ""
     path = Path(frames[0].tb_frame.f_code.co_filename)
-    ships = str(path.parent) in configuration.configs.__path__
+    ships = str(path.parent) in config_files.configs.__path__
     place = f"{path.name}:{frames[0].tb_lineno}"
     return "" if ships or place in str(error) else f" ({place})"
 
@@ -165,8 +164,8 @@ def config_name(args: list[str], default: str = "quickstart") -> str:
 def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:
     """A line per config that is wanted: the first of its docstring."""
     lines = []
-    for name in configuration.names():
-        module = configuration.load(name)
+    for name in config_files.names():
+        module = config_files.load(name)
         if not wanted(module):
             continue
         document = str(module.__doc__)

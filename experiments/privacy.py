@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments import budget
+from experiments import budget, config_files
 from experiments import config as configuration
 from experiments.command_line import command, config_name, listing, own_options, parse
 from experiments.config import Ledger, Run
@@ -43,7 +43,7 @@ def answer(name: str, args: list[str]) -> None:
       ValueError: anything given that is not allowed, or a target that cannot be reached.
     """
     options, rest = _options(args)
-    module = configuration.load(name)
+    module = config_files.load(name)
     config = parse(module, name, rest, "privacy")
     solved = None
     if options.solve:

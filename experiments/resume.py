@@ -10,8 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from experiments import config as configuration
-from experiments import own_code
+from experiments import config_files, own_code
 from experiments.command_line import config_name, one_line, parse, words
 from experiments.config import Run
 from experiments.plain import flat, plain
@@ -85,7 +84,7 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
         about["environment"]["code"]  # also a run's of an older version, which says too little
         if name.endswith(".py") and not Path(name).is_file():
             raise _gone(folder, name)
-        module = configuration.load(name)
+        module = config_files.load(name)
         saved = _saved(module, name, settings)
     except MissingConfigError:
         raise

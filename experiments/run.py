@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments import budget, compilation_cache, own_code, processes, resume
+from experiments import budget, compilation_cache, config_files, own_code, processes, resume
 from experiments import config as configuration
 from experiments.command_line import (
     Parser,
@@ -160,7 +160,7 @@ def prepared(
     warning, finished = None, {}
     with joined.agreed():
         name = found.name if found else config_name(args)
-        module = configuration.load(name)
+        module = config_files.load(name)
         config = config or parse(module, name, args)
         if joined.first:
             check_installed(config.record)

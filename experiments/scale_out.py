@@ -24,6 +24,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from experiments import config as configuration
+from experiments import config_files
 from experiments.benchmark.rivals.child import Settings
 from experiments.benchmark.rivals.rival import Rival
 from experiments.benchmark.timing import machine, ratios, show, spread
@@ -86,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def counts(name: str) -> dict[str, dict[str, int]]:
     """By algorithm of a config: {"added", "gathered"}, bytes of a round."""
-    module = configuration.load(name)
+    module = config_files.load(name)
     ledger = configuration.ledger_of(module, module.config)
     return {algorithm: traffic(*ledger.of(algorithm)) for algorithm in ledger.entries}
 

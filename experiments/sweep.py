@@ -29,6 +29,7 @@ from experiments import (
     best_of,
     budget,
     compilation_cache,
+    config_files,
     ending,
     own_code,
     paper_table,
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(listing())
             return 0
         name = config_name(args)
-        module = configuration.load(name)
+        module = config_files.load(name)
         options, rest = _options(args)
         if {"-h", "--help"} & set(rest):
             parse(module, name, ["--help"], "sweep")

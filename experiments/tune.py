@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import compilation_cache
+from experiments import compilation_cache, config_files
 from experiments import config as configuration
 from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.config is None:
         raise ValueError("CONFIG: none is given; see --list")
-    module = configuration.load(options.config)
+    module = config_files.load(options.config)
     if not tunable(module):
         raise ValueError(f"CONFIG: {options.config} has no eta_0, load and on; see --list")
     config = parse(module, options.config, rest, "tune")

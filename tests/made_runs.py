@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import config as configuration
+from experiments import config_files
 from experiments.records import Begun, Epsilons, Line, Spread, Summary
 from experiments.reproduce.item import Training
 from experiments.runs import RunFolder
@@ -80,7 +80,7 @@ def settled(work: Training) -> Any:
       ValueError: one is refused.
       TypeError: there is no such field.
     """
-    config = configuration.load(work.config).config
+    config = config_files.load(work.config).config
     nested: dict[str, dict[str, Any]] = {}
     flat: dict[str, Any] = {"algorithms": (work.algorithm,), "rounds": work.rounds}
     for name, value in work.settings.items():

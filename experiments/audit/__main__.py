@@ -19,7 +19,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from experiments import budget, compilation_cache
+from experiments import budget, compilation_cache, config_files
 from experiments import config as configuration
 from experiments.audit.mechanisms import audit_mechanisms
 from experiments.audit.picture import picture
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(listing())
             return 0
         name = config_name(args)
-        module = configuration.load(name)
+        module = config_files.load(name)
         options, rest = _options(name, args)
         config = parse(module, name, rest, "audit")
         compilation_cache.enable()

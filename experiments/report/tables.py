@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from experiments import config as configuration
+from experiments import config_files
 from experiments.command_line import parse
 from experiments.formats import NAMES
 from experiments.plain import flat, plain
@@ -245,7 +245,7 @@ def command(run: RunFolder) -> str | None:
     """
     wanted = {**run.settings, "output": None}
     try:
-        module = configuration.load(run.config)
+        module = config_files.load(run.config)
         given = flags(wanted, plain(module.config))
         made = parse(module, run.config, list(given))
     except (ValueError, TypeError, KeyError, AttributeError, SystemExit):

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from experiments import config as configuration
+from experiments import config_files
 from experiments.command_line import parse
 from experiments.config import Ledger, ledger_of
 from experiments.reproduce.item import (
@@ -32,7 +32,7 @@ LedgerOf = Callable[[Any], Ledger]  # of the config's own type
 @cache
 def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
     """The training's ledger, by `ledger` in place of the config's own."""
-    module = configuration.load(training.config)
+    module = config_files.load(training.config)
     _, *given = arguments(training, Scale(), None)
     config = parse(module, training.config, given, "reproduce")
     return ledger(config) if ledger else ledger_of(module, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from experiments import config as configuration
+from experiments import config_files
 from experiments.config import Ledger
 from experiments.formats import NAMES
 from experiments.papers.fed_smp import FedSMP
@@ -42,7 +42,7 @@ class Data:
         self.target: int = said["target"]
         self.rows: list[list[Any]] = PAPER[said["summary"]]["rows"]
         self._rounds: int = said["rounds"]
-        module = configuration.load(self.config)
+        module = config_files.load(self.config)
         self.clients: int = module.config.clients
         self.counted = getattr(module, "counted", module.ledger)
 

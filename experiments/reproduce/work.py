@@ -8,8 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import config as configuration
-from experiments import run, runs
+from experiments import config_files, run, runs
 from experiments.files import write_text
 from experiments.plain import flat, plain
 from experiments.recorder import device, git_revision, versions
@@ -106,7 +105,7 @@ def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> in
 
 def arguments(training: Training, scale: Scale, data_dir: Path | None) -> list[str]:
     """The launcher's command line, without its folder."""
-    default = configuration.load(training.config).config
+    default = config_files.load(training.config).config
     fields = {
         "algorithms": training.algorithm,
         **{name: text(value) for name, value in training.at(scale).items()},
@@ -147,7 +146,7 @@ def result(work: Work, folder: Path) -> RunFolder | Computed | None:
 
 def _changed(training: Training, run: RunFolder) -> str | None:
     """The first setting that the training leaves to the config and that is another one now."""
-    now, then = flat(plain(configuration.load(training.config).config)), flat(run.settings)
+    now, then = flat(plain(config_files.load(training.config).config)), flat(run.settings)
     own = {name.replace("-", "_") for name in training.settings}
     for name in sorted(now.keys() & then.keys() - own):
         if name.partition(".")[0] not in OVERRIDDEN and now[name] != then[name]:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import config as configuration
+from experiments import config_files
 from experiments.benchmark import __main__ as benchmark
 from experiments.benchmark import attention_speed, gpu, haar_speed, page, round_speed, timing
 from experiments.benchmark.__main__ import main
@@ -314,7 +314,7 @@ def test_what_a_gpu_has_no_time_for(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("tiny", [True, False])
 def test_what_a_gpu_trains_is_a_run_of_the_config(tiny, tmp_path):
-    module = configuration.load("pfl_cifar10")
+    module = config_files.load("pfl_cifar10")
     parts = [p for p in gpu.parts(tmp_path, tmp_path, tiny) if p.name.startswith("pfl_cifar10")]
     assert [part.precision for part in parts] == list(gpu.PRECISIONS)
     configs = [parse(module, *part.words[1:2], part.words[2:], "run") for part in parts]

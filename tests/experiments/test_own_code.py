@@ -10,8 +10,7 @@ import pytest
 from test_resume import Stop, _KilledError
 
 import configs
-from experiments import config as configuration
-from experiments import own_code, resume, sweep_grid
+from experiments import config_files, own_code, resume, sweep_grid
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -39,7 +38,7 @@ def beside(mine, tmp_path):
 
 
 def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
-    module = configuration.load(str(mine))
+    module = config_files.load(str(mine))
     assert module.config.seeds == 1
     before = own_code.digests(module)
     assert {"mine.py", beside.name} <= before.keys()  # and the tests' own modules
@@ -47,18 +46,18 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
     beside.write_text("SEEDS = 2\n")
     after = own_code.digests(module)
     assert [name for name in before if before[name] != after[name]] == [beside.name]
-    assert own_code.digests(configuration.load("quickstart")) == {}
+    assert own_code.digests(config_files.load("quickstart")) == {}
 
 
 def planned(mine, values, *rest):
-    module = configuration.load(str(mine))
+    module = config_files.load(str(mine))
     grid = {"clip_norm": values}
     points = sweep_grid.points(module, str(mine), list(rest), grid)
     return sweep_grid.described(str(mine), module, grid, points)
 
 
 def grown(folder, mine, *given):
-    return sweep_grid.begun(folder, planned(mine, *given), configuration.load(str(mine)))
+    return sweep_grid.begun(folder, planned(mine, *given), config_files.load(str(mine)))
 
 
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
@@ -66,7 +65,7 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
     elsewhere.mkdir()
     (elsewhere / f"far_{tmp_path.name}.py").write_text("N = 1\n")
     monkeypatch.syspath_prepend(elsewhere)
-    module = configuration.load(str(mine))
+    module = config_files.load(str(mine))
     importlib.import_module(f"far_{tmp_path.name}")  # as `build` would
     name = f"../library/far_{tmp_path.name}.py"
     before = own_code.digests(module)

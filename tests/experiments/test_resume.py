@@ -7,8 +7,7 @@ import shutil
 import pytest
 from resumed import OFTEN, SMALL, assert_same, launch, lines, summary
 
-from experiments import config as configuration
-from experiments import environment, resume
+from experiments import config_files, environment, resume
 from experiments.plain import plain
 from experiments.run import main, resume_or_start
 
@@ -259,9 +258,9 @@ def test_folders_that_hold_no_run(content, said, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", configuration.names())
+@pytest.mark.parametrize("name", config_files.names())
 def test_settings_are_read_back_from_every_config(name):
-    module = configuration.load(name)
+    module = config_files.load(name)
     settings = json.loads(json.dumps(plain(module.config)))
     assert resume._saved(module, name, settings) == module.config
     other = settings | {

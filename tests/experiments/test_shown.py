@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import reported
 
-from experiments import config as configuration
-from experiments import progress
+from experiments import config_files, progress
 from experiments.formats import NAMES, NO_TERMINAL, label
 from experiments.plain import typed
 from experiments.records import Summary
@@ -53,7 +52,7 @@ def widest(text):
 @pytest.mark.parametrize("views", ["one", "all"])
 @pytest.mark.parametrize("target", [None, 1.0])
 def test_the_table_fits_whatever_the_algorithms(folder, views, target):
-    shipped = {a for n in configuration.names() for a in configuration.load(n).config.algorithms}
+    shipped = {a for n in config_files.names() for a in config_files.load(n).config.algorithms}
     assert shipped <= set(NAMES)
     for names in ([*NAMES], [OWN]):
         summary = read(folder, names, target, views=views, target_epsilon=target)
