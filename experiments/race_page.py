@@ -56,6 +56,7 @@ class Result(NamedTuple):
 def write(found: Sequence[Result], folder: Path) -> None:
     """race.md and the pictures, in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    found = comparable(found)
     datasets = list(dict.fromkeys(r.dataset for r in found))
     parts = ["## Who wins", winners(found)]
     for dataset in datasets:
@@ -63,6 +64,12 @@ def write(found: Sequence[Result], folder: Path) -> None:
     write_text(folder / "race.md", "\n\n".join(parts) + "\n")
     by_epsilon(found, folder / "race_epsilon.png")
     by_uplink(found, folder / "race_uplink.png")
+
+
+def comparable(found: Sequence[Result]) -> list[Result]:
+    """Of the data sets where somebody private has ended."""
+    private = {r.dataset for r in found if r.budget}
+    return [r for r in found if r.dataset in private]
 
 
 def budgets(found: Sequence[Result]) -> list[str]:

@@ -132,6 +132,12 @@ def test_who_wins_by_how_much():
     assert eight == "| digits | 8 | DP-FedAvg | 95.0 ± 0.0 | nobody | - |"
 
 
+def test_a_data_set_that_has_only_begun_is_left_out():
+    ended = [result("FedAvg", "", [0.9] * 3), result("DP-FedAvg", "8", [0.8] * 3)]
+    begun = result("FedAvg", "", [0.9] * 3, "cifar10")
+    assert race_page.comparable([*ended, begun]) == ended
+
+
 def test_a_race_needs_somebody_private(capsys):
     assert race.main(["--entrants", "FedAvg", "FedAdam"]) == 2
     assert "--entrants: FedAvg, FedAdam is not private; add DP-FedAvg" in capsys.readouterr().err
