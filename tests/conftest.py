@@ -12,6 +12,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from experiments.compilation_cache import QUIET
+from fedpriv import models
 from fedpriv.devices.layout import split_cpu
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
@@ -60,3 +61,11 @@ def _with_cache(compiled_once: str) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
         compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def tiny_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of the configs', where nothing depends on their size."""
+    for name, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
+        network = models.classifier(models.MLP((4,), 10), shape)
+        monkeypatch.setattr(models, f"small_{name}_cnn", lambda network=network: network)

@@ -28,6 +28,17 @@ def random_split(
     return {"image": image, "label": rng.integers(0, num_classes, count, np.int32)}
 
 
+def write_random(data_dir: Path, *names: str, train: int, test: int) -> None:
+    """Sets of so many random images each, of the shape and with the classes that the real ones have."""
+    rng = np.random.default_rng(0)
+    for name in names:
+        shape = (32, 32, 3) if name == "cifar10" else (28, 28, 1)
+        classes = 47 if name.startswith("emnist") else 10
+        counts = {"train": train, "test": test}
+        splits = {split: random_split(rng, n, shape, classes) for split, n in counts.items()}
+        write_images(data_dir, name, splits, classes)
+
+
 def write_images(
     data_dir: Path,
     name: str,

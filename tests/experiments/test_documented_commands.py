@@ -5,9 +5,8 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
-from prepared import random_split, write_images
+from prepared import write_random
 
 from experiments import growth
 from experiments.benchmark import __main__ as benchmark
@@ -116,17 +115,9 @@ COMMANDS = commands()
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     """Prepared data sets of random images."""
-    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    for name, shape, classes in (
-        ("mnist", (28, 28, 1), 10),
-        ("fashion_mnist", (28, 28, 1), 10),
-        ("cifar10", (32, 32, 3), 10),
-        ("emnist/balanced", (28, 28, 1), 47),
-        ("emnist/bymerge", (28, 28, 1), 47),
-    ):
-        splits = {"train": random_split(rng, 1000, shape, classes)}
-        splits["test"] = random_split(rng, 700, shape, classes)
-        write_images(folder, name, splits, classes)
+    folder = tmp_path_factory.mktemp("data")
+    names = ("mnist", "fashion_mnist", "cifar10", "emnist/balanced", "emnist/bymerge")
+    write_random(folder, *names, train=1000, test=700)
     return folder
 
 

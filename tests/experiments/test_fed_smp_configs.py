@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-from prepared import random_split, write_images
+from prepared import write_random
 
 from configs import fed_smp_fashion_mnist
 
 
 def test_pixels_are_what_the_network_sees(tmp_path):
     """Bytes become numbers from 0 to 1 in the network, or are numbers from -1 to 1 already."""
-    rng = np.random.default_rng(0)
-    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 9), ("test", 3))}
-    write_images(tmp_path, "fashion_mnist", splits, 10)
+    write_random(tmp_path, "fashion_mnist", train=9, test=3)
     config = replace(fed_smp_fashion_mnist.config, data_dir=tmp_path)
     unit = config.images("fashion_mnist")
     centred = replace(config, pixels="centred").images("fashion_mnist")

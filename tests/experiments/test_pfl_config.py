@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from jax import lax
-from prepared import random_split, write_images
+from prepared import write_random
 from small import assert_close, filled
 
 import fedpriv as fp
@@ -108,9 +108,7 @@ def test_tables_say_extrapolation(tmp_path, capsys):
 @pytest.mark.usefixtures("quick_to_compile")
 def test_two_rounds(tmp_path):
     """Both rows, on 40 images; the DP row pays what was asked for."""
-    rng = np.random.default_rng(0)
-    splits = {n: random_split(rng, c, (32, 32, 3), 10) for n, c in (("train", 40), ("test", 8))}
-    write_images(tmp_path, "cifar10", splits, 10)
+    write_random(tmp_path, "cifar10", train=40, test=8)
     words = "--rounds 2 --every 2 --clients 8 --cohort 2 --batch-size 5 --partition dirichlet --target-epsilon 2"
     given = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "run")]
     assert run.main(["pfl_cifar10", *words.split(), "--layout.devices", "1", *given]) == 0

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from prepared import random_split, write_images
+from prepared import write_random
 from reproduced import rows
 from small import regression
 
@@ -27,12 +27,8 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 def launch(tmp_path_factory):
     """(paper, item, scale, *words of --only) -> the folder of the item, and the results of what was trained for it."""
     assert jax.device_count() == 2
-    folder, rng = tmp_path_factory.mktemp("reproduce"), np.random.default_rng(0)
-    for name in ("mnist", "fashion_mnist"):
-        splits = {
-            n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 70), ("test", 20))
-        }
-        write_images(folder / "data", name, splits, 10)
+    folder = tmp_path_factory.mktemp("reproduce")
+    write_random(folder / "data", "mnist", "fashion_mnist", train=70, test=20)
     network = models.classifier(models.MLP((5,), 10), (28, 28, 1))
     small = {
         fed_smp_fashion_mnist: {"clients": 20, "cohort": 4, "public_examples": 10},
@@ -146,9 +142,7 @@ def test_mspdq(launch):
 
 def test_attacks_on_a_curve(tmp_path, monkeypatch):
     """On 4 of 20 clients, two of three seeds; the attack itself is tested with experiments.inversion."""
-    rng = np.random.default_rng(0)
-    splits = {n: random_split(rng, c, (28, 28, 1), 10) for n, c in (("train", 64), ("test", 20))}
-    write_images(tmp_path, "mnist", splits, 10)
+    write_random(tmp_path, "mnist", train=64, test=20)
 
     def attacked(point, victims, attack, seed):
         assert (len(victims.images), victims.federation.num_clients) == (4, 20)

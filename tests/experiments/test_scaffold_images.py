@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from prepared import random_split, write_images
+from prepared import write_random
 
 from experiments import run
 
@@ -16,17 +16,9 @@ SMALL += ["--rounds", "2", "--every", "1", "--warm-start", "1"]
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    for name, classes, train, test in (
-        ("mnist", 10, 220, 20),
-        ("emnist/balanced", 47, 220, 20),
-        ("emnist/bymerge", 47, 20, 220),  # the stand-in takes the test split
-    ):
-        splits = {
-            "train": random_split(rng, train, (28, 28, 1), classes),
-            "test": random_split(rng, test, (28, 28, 1), classes),
-        }
-        write_images(folder, name, splits, classes)
+    folder = tmp_path_factory.mktemp("data")
+    write_random(folder, "mnist", "emnist/balanced", train=220, test=20)
+    write_random(folder, "emnist/bymerge", train=20, test=220)  # the stand-in takes the test split
     return folder
 
 

@@ -2,9 +2,8 @@
 
 import json
 
-import numpy as np
 import pytest
-from prepared import random_split, write_images
+from prepared import write_random
 
 from experiments import privacy, run
 from experiments.config import image
@@ -20,26 +19,9 @@ NETWORK = models.classifier(models.MLP((4,), 10), (8, 8, 1))
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    for name, shape in (
-        ("mnist", (28, 28, 1)),
-        ("fashion_mnist", (28, 28, 1)),
-        ("cifar10", (32, 32, 3)),
-    ):
-        splits = {
-            split: random_split(rng, count, shape, 10)
-            for split, count in (("train", 52), ("test", 20))
-        }
-        write_images(folder, name, splits, 10)
+    folder = tmp_path_factory.mktemp("data")
+    write_random(folder, "mnist", "fashion_mnist", "cifar10", train=52, test=20)
     return folder
-
-
-@pytest.fixture
-def tiny_networks(monkeypatch):
-    """In the place of the configs', where nothing depends on their size."""
-    for name, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
-        network = models.classifier(models.MLP((4,), 10), shape)
-        monkeypatch.setattr(models, f"small_{name}_cnn", lambda network=network: network)
 
 
 def summary_of(config, prepared, folder, *options):
