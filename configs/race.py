@@ -9,7 +9,7 @@ and CIFAR-10, a causal convolution for Shakespeare, logistic regression for synt
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import flax.linen as nn
@@ -171,11 +171,20 @@ config = Race(
 )
 
 
+NOTES = {
+    "synthetic": (
+        "no epsilon covers the preprocessing: features are standardised with statistics of all training records",
+    )
+}
+
+
 def ledger(config: Race) -> Ledger:
     task = TASKS[config.dataset]
     if task.records is None or config.dataset == "synthetic":
-        return fed_smp.natural_ledger(config, task.network(), task.example, lambda: load(config))
-    return fed_smp.ledger(config, task.network(), task.example)
+        made = fed_smp.natural_ledger(config, task.network(), task.example, lambda: load(config))
+    else:
+        made = fed_smp.ledger(config, task.network(), task.example)
+    return replace(made, notes=(*NOTES.get(config.dataset, ()), *made.notes))
 
 
 def load(config: Race) -> Dataset:
@@ -187,4 +196,6 @@ def load(config: Race) -> Dataset:
 
 
 def build(config: Race) -> Experiment:
-    return fed_smp.experiment(config, load(config), TASKS[config.dataset].network())
+    made = fed_smp.experiment(config, load(config), TASKS[config.dataset].network())
+    notes, own_test = NOTES.get(config.dataset, ()), made.own_test or config.folds is not None
+    return replace(made, notes=notes, own_test=own_test)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,7 @@ class Choice(NamedTuple):
 
 
 RELEASE = "release"  # in the sweep's folder: all that may leave it
+TIME = 946_684_800  # of all files there, as their own would tell how long the trials took
 SECRET = (
     f"publish these lines and the folder {RELEASE} alone: how many trials there were, what the others came "
     "to, every trial's key and the time it took stay secret; the test set, by which the best was chosen, must be public"
@@ -68,6 +70,11 @@ def require_settings(points: Sequence[Point]) -> None:
     """Raises ValueError: a setting that does not go with a choice among trials."""
     wanted = {"seeds": 1, "view": "third_party", "views": "one", "keep_model": True}
     for point in points:
+        if point.config.target_epsilon is not None:
+            raise ValueError(
+                f"target_epsilon: {point.config.target_epsilon:g} is of one training, but with --best-of choosing "
+                f"costs, too; give noise_multiplier (at {point.title})"
+            )
         for field, value in wanted.items():
             given = getattr(point.config, field)
             if given != value:
@@ -78,10 +85,13 @@ def require_settings(points: Sequence[Point]) -> None:
 
 
 def drawn(points: int, mean: float, rng: random.Random) -> list[tuple[int, int]]:
-    """(point, key) of each trial: Pr[K = k] = (1 - 1 / mean)^(k-1) / mean; points in range(points), keys 32 bits."""
+    """(point, key) of each trial: Pr[K = k] = (1 - 1 / mean)^(k-1) / mean; points in range(points), keys of 63 bits.
+
+    A model still shows what its key made of its first weights, so that a key of 32 bits is found by trying them all.
+    """
     found: list[tuple[int, int]] = []
     while not found or rng.random() * mean >= 1:
-        found.append((rng.randrange(points), rng.getrandbits(32)))
+        found.append((rng.randrange(points), rng.getrandbits(63)))
     return found
 
 
@@ -126,6 +136,11 @@ def choice(points: Sequence[Prepared], mean: float) -> Choice:
     _same("delta", points, lambda p: p.experiment.delta)
     _same("metric", points, _metric)
     _same("the clients' records", points, _records)
+    if any(p.experiment.own_test for p in points):
+        raise ValueError(
+            "--best-of: the test records are the clients', and no certificate covers what is chosen by them; take a "
+            "data set with test records of others, and leave folds out"
+        )
     own = [of.certify(name, rounds, best_of=mean) for of, name, rounds in ledgers]
     for prepared, certificate in zip(points, own, strict=True):
         if math.isinf(certificate.epsilon):
@@ -191,6 +206,8 @@ def released(
     model = model_folder(folder / point.name, algorithm, point.seeds[0])
     shutil.copytree(model, model_folder(folder / RELEASE, algorithm, 0), dirs_exist_ok=True)
     write_text(folder / RELEASE / "release.json", json.dumps(plain(about), indent=2) + "\n")
+    for path in [folder / RELEASE, *(folder / RELEASE).rglob("*")]:
+        os.utime(path, (TIME, TIME))
     return plain(about)
 
 
@@ -206,7 +223,7 @@ def best(scores: Sequence[float | None], higher: bool) -> int | None:
     return (max if higher else min)(known, key=known.__getitem__, default=None)
 
 
-def shown(folder: Path, about: Mapping[str, Any], made: Choice) -> str:
+def shown(about: Mapping[str, Any], made: Choice) -> str:
     """What was chosen and what it costs, for people."""
     lines = ["every trial has diverged: there is no model to release"]
     if name := about.get("algorithm"):
@@ -215,7 +232,7 @@ def shown(folder: Path, about: Mapping[str, Any], made: Choice) -> str:
         lines = [
             f"chosen: {NAMES.get(name, name)}, {said}; {made.metric} {scale * about['value']:.4g}{unit} on the test "
             f"set after round {about['rounds']}, the last",
-            f"model: {model_folder(folder / RELEASE, name, 0)}",
+            f"model: {model_folder(Path(RELEASE), name, 0)}, in the sweep's folder",
         ]
     assumed = (f"  {text}" for text in made.certificate.assumptions)
     notes = (f"note: {note}" for note in made.notes)

@@ -243,6 +243,7 @@ class Experiment:
       entries: by the algorithm's name.
       measure: makes what `simulate` takes for further numbers of every evaluation.
       notes: what the certificates assume or leave out.
+      own_test: the test records are the clients', as is what they choose.
     """
 
     model: Model
@@ -251,6 +252,7 @@ class Experiment:
     entries: dict[str, Entry]
     measure: Callable[[], Measure] | None = None
     notes: tuple[str, ...] = ()
+    own_test: bool = False
 
     @cached_property
     def metrics(self) -> list[str]:

@@ -16,6 +16,10 @@ from experiments.runs import RunFolder
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
 """What is chosen: learning rates of clients and server, clip norm."""
+UNCOVERED = (
+    "Every epsilon is of one training, and so of the model of one seed; none covers the tuning, which looks at private "
+    "records."
+)
 NOT_PRIVATE = {"color": "0.5", "marker": "|", "linestyle": "none"}
 
 
@@ -58,7 +62,7 @@ def write(found: Sequence[Result], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     found = comparable(found)
     datasets = list(dict.fromkeys(r.dataset for r in found))
-    parts = ["## Who wins", winners(found)]
+    parts = [UNCOVERED, "## Who wins", winners(found)]
     for dataset in datasets:
         parts += [f"## {dataset}", table([r for r in found if r.dataset == dataset])]
     write_text(folder / "race.md", "\n\n".join(parts) + "\n")

@@ -274,7 +274,7 @@ def _release(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> Non
     assert planned.choice is not None
     found = sweep_table.summaries(folder, planned.every)
     about = best_of.released(folder, planned.wanted["config"], planned.choice, found)
-    said = json.dumps(about, indent=2) if as_json else best_of.shown(folder, about, planned.choice)
+    said = json.dumps(about, indent=2) if as_json else best_of.shown(about, planned.choice)
     print(said)
 
 

@@ -258,5 +258,11 @@ def experiment(
 
     test = {k: v for k, v in data.test.items() if k != "client"}
     return Experiment(
-        model, test, delta(config), entries, measure if config.measured else None, NOTES
+        model,
+        test,
+        delta(config),
+        entries,
+        measure if config.measured else None,
+        NOTES,
+        own_test=True,
     )

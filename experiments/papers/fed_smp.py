@@ -230,7 +230,8 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
         entries[name] = Entry(made, federations)
     count = config.train_loss_examples
     measure = partial(train_loss, model, count) if count else None
-    return Experiment(model, data.test, delta(config, clients), entries, measure)
+    own_test = data.keys is not None
+    return Experiment(model, data.test, delta(config, clients), entries, measure, own_test=own_test)
 
 
 def train_loss(model: fp.models.Model, count: int) -> Measure:

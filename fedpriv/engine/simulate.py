@@ -76,9 +76,9 @@ def simulate(
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
 
-    Seed s has the root key `jax.random.key(s)`: `fold_in(root, t)` is the key of round t (from 1), `fold_in(root, 0)`
-    that of the initial parameters. With several processes (`fedpriv.distributed`) all call it with the same arguments,
-    and all get the results.
+    Seed s, of up to 63 bits, has the root key `jax.random.key(s)` of 64-bit JAX: `fold_in(root, t)` is the key of round
+    t (from 1), `fold_in(root, 0)` that of the initial parameters. With several processes (`fedpriv.distributed`) all
+    call it with the same arguments, and all get the results.
 
     Args:
       algorithm: what to train.
@@ -109,7 +109,7 @@ def simulate(
     test = leaves_of(test)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
-        roots = jnp.stack([jax.random.key(s) for s in seeds])
+        roots = jnp.stack([_root(s) for s in seeds])
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
         looked = check_launch(algorithm, params, _one(federations))
         in_memory = federations.examples if isinstance(federations, Federation) else None
@@ -135,6 +135,11 @@ def simulate(
         chunks = cleanup.enter_context(_chunks(training, state, strategy, run, saved, compiler))
         _train(training, chunks, run, keeper, on_evaluation)
     return run.history
+
+
+def _root(seed: int) -> Key:
+    with jax.enable_x64(True):  # or the higher 32 bits of a seed would be lost
+        return jax.random.key(seed)
 
 
 def _check(params: Any, score: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:

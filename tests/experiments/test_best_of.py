@@ -35,7 +35,7 @@ def test_the_number_of_trials_is_geometric_and_points_and_keys_are_uniform():
     assert stats.chisquare(counts, 5000 * np.array(chances)).pvalue > 1e-4
     points, keys = np.array([trial for run in runs for trial in run]).T
     assert stats.chisquare(np.bincount(points, minlength=3)).pvalue > 1e-4
-    assert stats.kstest(keys / 2**32, "uniform").pvalue > 1e-4
+    assert stats.kstest(keys / 2**63, "uniform").pvalue > 1e-4
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
         (["--best-of", "3", "--grid", "seeds=1,2"], "--grid: seeds cannot be swept"),
         (["--best-of", "3", "--view", "server"], "view: server does not go with --best-of"),
         (["--best-of", "3", "--views", "all"], "views: all does not go with --best-of"),
+        (["--best-of", "3", "--target-epsilon", "2"], "target_epsilon: 2 is of one training"),
         (["--best-of", "3", "--keep-model", "false"], "keep_model: False does not go with"),
         (
             ["--best-of", "3", "--algorithms", "dp_fed_avg", "rand_k"],
@@ -91,7 +92,26 @@ def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
     assert not (tmp_path / "never").exists()
 
 
-DRAWN = [(0, 7), (1, 2**32 - 1), (0, 8)]
+@pytest.mark.parametrize("own", [["--dataset", "synthetic"], ["--folds", "3"]])
+def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
+    args = [
+        "race",
+        "--algorithms",
+        "dp_fed_avg",
+        "--clients",
+        "100",
+        "--cohort",
+        "10",
+        "--rounds",
+        "2",
+    ]
+    args += ["--grid", "clip-norm=1,2", "--best-of", "3", *own, "--output", str(tmp_path / "never")]
+    assert sweep.main(args) == 2
+    assert "--best-of: the test records are the clients'" in capsys.readouterr().err
+    assert not (tmp_path / "never").exists()
+
+
+DRAWN = [(0, 7), (1, 2**63 - 1), (0, 8)]
 PRIVATE = [*SMALL, "--delta", "0.01", "--capacity", "120"]
 
 
@@ -151,7 +171,8 @@ def test_the_best_model_is_released_and_nothing_tells_of_the_others(finished, ca
     np.testing.assert_array_equal(model(finished / "release", 0), models[best])
     assert launch(*PRIVATE, *GRID, "--best-of", "5", output=finished) == 0
     shown += capsys.readouterr().out
-    assert not any(secret in shown for secret in ("trial-", str(2**32 - 1)))
+    assert not any(secret in shown for secret in ("trial-", str(2**63 - 1), str(finished)))
+    assert len({f.stat().st_mtime for f in (finished / "release").rglob("*")}) == 1
     assert {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()} == before
 
 
