@@ -4,7 +4,11 @@ Every algorithm of CONFIG is trained with each eta_0 of --values, for the config
 client's training records, and tested on that fold; the mean over folds and seeds of accuracy, or of --metric, decides
 (DP-SCAFFOLD, Appendix D.1: ten values, five folds, at the lowest heterogeneity; the best is kept for all other data).
 --folds counts the folds that are used of the five. It looks at the data without privacy, as the paper does: no epsilon
-covers the choice, as that of `sweep --best-of MEAN` does. --json prints one JSON object.
+covers the choice. --json prints one JSON object.
+
+--best-of MEAN makes the choice under a certificate: a secret number of trials, geometric with this mean, each with a
+value at random and a key of its own, is scored on one fold with noise, and of the best alone eta_0 and score are told
+(Papernot and Steinke 2022).
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import compilation_cache, config_files
+from experiments import compilation_cache, config_files, noisy_choice
 from experiments import config as configuration
+from experiments.best_of import require_options
 from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run
 from experiments.fields import positive
@@ -38,8 +43,8 @@ from fedpriv.models.score import better_higher, is_fraction, main_metric
 VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5
 UNCOVERED = (
-    "chosen by clients' own training records: no epsilon of a model trained with this step covers the choice (sweep "
-    "--best-of MEAN chooses by a public test set, and certifies it)"
+    "chosen by clients' own training records: no epsilon of a model trained with this step covers the choice "
+    "(--best-of MEAN makes one that is certified)"
 )
 
 
@@ -78,11 +83,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     _require(config, options.values, options.folds)
     split_cpu(config.layout.devices)
     compilation_cache.enable()
+    if options.best_of is not None:
+        print(_privately(module, config, options))
+        return 0
     tuned = tune(module, config, options.values, options.folds)
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
     said = f"{table(tuned)}\n\n{UNCOVERED}"
     print(json.dumps(answer | {tuned.metric: tuned.found}) if options.json else said)
     return 0
+
+
+def _privately(module: ModuleType, config: Any, options: argparse.Namespace) -> str:
+    """What may be told of the trials of --best-of."""
+    mean, noise = options.best_of, options.score_noise
+    require_options(mean, {})
+    positive(**{"--score-noise": noise})
+    if options.folds != FOLDS or config.seeds != 1 or len(config.algorithms) != 1:
+        raise ValueError(
+            "--folds, seeds, algorithms: --best-of tries one algorithm on one fold, each time with a key of its own; "
+            "leave --folds and seeds out, and name one algorithm"
+        )
+    part = without_fold(module.load(config), 0, FOLDS)
+    smaller = replace(config, records=config.training_records)
+    chosen = noisy_choice.choose(module, smaller, part, options.values, mean, noise)
+    if not options.json:
+        return noisy_choice.shown(chosen, noise)
+    answer = {"config": options.config, "settings": config, "best_of": mean, "score_noise": noise}
+    return json.dumps(plain(answer | chosen._asdict()), indent=2)
 
 
 def tunable(module: ModuleType) -> bool:
@@ -103,6 +130,19 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument(
         "--folds", type=int, default=FOLDS, metavar="F", help="folds used, of the five"
+    )
+    parser.add_argument(
+        "--best-of",
+        type=float,
+        metavar="MEAN",
+        help="tell the best of a secret number of trials alone, which is geometric with this mean",
+    )
+    parser.add_argument(
+        "--score-noise",
+        type=float,
+        default=0.005,
+        metavar="F",
+        help="with --best-of: noise on a trial's score, as a fraction of the held-out records (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if {"-h", "--help"} & set(args):

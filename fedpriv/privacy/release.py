@@ -19,7 +19,7 @@ NO_NOISE = "no noise is added"
 ONE_RUN = "one model is released, trained once: runs with the same seed share their noise"
 BEST_RUN = (
     "one model is released, the best of runs that share no noise; their number is drawn by this law and stays secret, "
-    "the settings of each are drawn independently, and the best is chosen by what is public"
+    "the settings of each are drawn independently, and the best is chosen by what is public, or by what is counted here"
 )
 NOISE = (
     "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",

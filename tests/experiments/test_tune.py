@@ -1,12 +1,14 @@
 """Tuning of step sizes: what it trains on, what it prints, what it refuses."""
 
 import json
+from dataclasses import replace
 
+import dp_accounting as dp
 import numpy as np
 import pytest
 
 from configs import dp_scaffold_synthetic
-from experiments import tune
+from experiments import noisy_choice, tune
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -58,6 +60,62 @@ def test_the_best_step_is_marked_and_neither_divergence_nor_the_test_set_counts(
     assert not seen & {row.tobytes() for row in data.test["image"]}
 
 
+CHOICE = ["--algorithms", "dp_scaffold", "--best-of", "3", "--values", "0.001", "1"]
+
+
+class Deterministic:
+    """In the place of the system's randomness: gives the noise of each trial."""
+
+    def __init__(self, *noise):
+        self.left = list(noise)
+
+    def __call__(self):
+        return self
+
+    def gauss(self, mean, deviation):
+        assert (mean, deviation) == (0, 0.3)
+        return self.left.pop(0)
+
+
+@pytest.mark.slow
+def test_the_best_noisy_score_on_the_held_out_records_is_told_alone(monkeypatch, capsys):
+    """By what tuning without privacy finds there, of the same seed."""
+    little = ["--noise-multiplier", "0.5", "--json"]
+    plain = ["--algorithms", "dp_scaffold", "--folds", "1", "--values", "0.001", "1"]
+    assert launch(*plain, *little) == 0
+    means = json.loads(capsys.readouterr().out)["accuracy"]["dp_scaffold"]
+    monkeypatch.setattr(noisy_choice, "drawn", lambda *_: [(0, 0), (1, 0)])
+    assert 0 < means["1.0"] - means["0.001"] < 0.9
+    for noise, value in (((0.0, 0.1), "1.0"), ((1.0, 0.1), "0.001")):
+        monkeypatch.setattr(noisy_choice.random, "SystemRandom", Deterministic(*noise))
+        assert launch(*CHOICE, *little, "--score-noise", "0.3") == 0
+        shown, error = capsys.readouterr()
+        found = json.loads(shown)
+        assert found["value"] == float(value)
+        assert found["mean"] == pytest.approx(means[value] + noise[value == "1.0"], abs=1e-6)
+        assert error == ""
+
+
+def test_a_choice_by_held_out_records_costs_what_dp_accounting_says():
+    """Per trial: 4 rounds of 3 steps on 6 of 32 records, everyone taking part, and the noisy score."""
+    config = dp_scaffold_synthetic.Synthetic(
+        clients=4, records=40, client_rate=1.0, rounds=4, local_steps=3, warm_start=0, noise_multiplier=8.0,
+        algorithms=("dp_fed_avg",), measured=False,
+    )  # fmt: skip
+    made = [dp_scaffold_synthetic.build(replace(config, eta_0=value)) for value in (0.1, 1.0)]
+    found = noisy_choice.certified(made, config, 3.0, 0.25)
+    held = 4 * 8
+    step = dp.SampledWithoutReplacementDpEvent(32, 6, dp.GaussianDpEvent(8.0))
+    score = dp.GaussianDpEvent(
+        0.25 * held / 2
+    )  # a replaced record moves it by two at most, as it is counted
+    once = dp.ComposedDpEvent([dp.SelfComposedDpEvent(step, 12), score])
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(dp.dp_event.RepeatAndSelectDpEvent(once, 3.0, 1))
+    assert found.epsilon == pytest.approx(accountant.get_epsilon(made[0].delta), rel=1e-6)
+    assert (found.unit, found.relation, found.basis) == ("record", "replace_one", "constructed")
+
+
 def test_help_and_list(capsys):
     assert tune.main(["--list"]) == 0
     listed = capsys.readouterr().out
@@ -82,6 +140,13 @@ def test_help_and_list(capsys):
         (["--folds", "6"], "--folds: 6 is not between 1 and 5"),
         (["--rounds", "0"], "rounds: 0 is not at least 1"),
         (["--etta", "1"], "--etta: unknown field"),
+        (["--best-of", "1"], "--best-of: 1 is not a finite mean number of trials above 1"),
+        ([*CHOICE, "--score-noise", "0"], "--score-noise: 0.0 is not positive"),
+        ([*CHOICE, "--folds", "2"], "leave --folds and seeds out"),
+        ([*CHOICE, "--algorithms", "dp_scaffold", "dp_fed_avg"], "name one algorithm"),
+        ([*CHOICE, "--algorithms", "scaffold"], "scaffold has no finite epsilon (not private"),
+        ([*CHOICE, "--unit", "client"], "unit: client does not go with --best-of"),
+        ([*CHOICE, "--metric", "loss"], "metric: loss is not an accuracy"),
     ],
 )
 def test_bad_input(args, said, capsys):
