@@ -109,7 +109,7 @@ def simulate(
     test = leaves_of(test)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
-        roots = jnp.stack([_root(s) for s in seeds])
+        roots = _roots(seeds)
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
         looked = check_launch(algorithm, params, _one(federations))
         in_memory = federations.examples if isinstance(federations, Federation) else None
@@ -137,9 +137,9 @@ def simulate(
     return run.history
 
 
-def _root(seed: int) -> Key:
+def _roots(seeds: Sequence[int]) -> Key:
     with jax.enable_x64(True):  # or the higher 32 bits of a seed would be lost
-        return jax.random.key(seed)
+        return jax.jit(jax.vmap(jax.random.key))(np.asarray(seeds, np.int64))
 
 
 def _check(params: Any, score: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
