@@ -38,9 +38,15 @@ class Filled(NamedTuple):
 
     @property
     def verdict(self) -> str | None:
-        """Of a claim: "agrees" or "does not agree"; None where there is none, or no number."""
+        """Of a claim: "agrees" or "does not agree", and whether a standard deviation more or less would change that;
+        None where there is none, or no number."""
         agrees = None if self.value is None else self.cell.agrees(self.value)
-        return None if agrees is None else "agrees" if agrees else "does not agree"
+        if self.value is None or agrees is None:
+            return None
+        mean, std = self.value.mean, self.value.std or 0
+        moved = {self.cell.agrees(Value(mean + by)) for by in (-std, std)}
+        doubt = "" if moved == {agrees} else ", within the spread"
+        return ("agrees" if agrees else "does not agree") + doubt
 
     @property
     def measured(self) -> str:

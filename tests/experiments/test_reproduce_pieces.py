@@ -64,6 +64,24 @@ def test_a_number_meets_a_claim_or_not(published, value, agrees):
     assert (cell.printed is None) == (published != "9.16")
 
 
+@pytest.mark.parametrize(
+    ("published", "value", "verdict"),
+    [
+        ("above 0", Value(2.5, 2.4), "agrees"),
+        ("above 0", Value(2.5, 6.0), "agrees, within the spread"),
+        ("below 0", Value(2.5, 6.0), "does not agree, within the spread"),
+        ("below 0", Value(2.5), "does not agree"),
+        ("within 3", Value(0.0, 1.0), "agrees"),
+        ("within 3", Value(0.0, 4.0), "agrees, within the spread"),
+        ("within 3", Value(4.0, 2.0), "does not agree, within the spread"),
+        ("9.16", Value(9.0, 1.0), None),
+    ],
+)
+def test_a_verdict_says_when_the_spread_could_turn_it(published, value, verdict):
+    cell = Cell("row", "column", published, (), Value)
+    assert table.Filled(cell, value, "", True).verdict == verdict
+
+
 def test_what_was_printed_is_read_as_it_stands():
     for text, value, decimals in (
         ("77.10 +- 10.2", Value(77.1, 10.2), 2),
