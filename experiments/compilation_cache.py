@@ -48,7 +48,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """For commands that report how long compiling takes."""
+    """For commands that report how long compiling takes, or of which nobody may learn what they compiled."""
     jax.config.update("jax_enable_compilation_cache", False)
 
 

@@ -171,6 +171,7 @@ def _planned(
         raise ValueError("sweep: runs in one process; start it without srun")
     if mean is not None:
         best_of.require_options(mean, grid)
+        compilation_cache.disable()  # it would show later which points were tried
         rest = ["--seeds", "1", *rest]
     every = whole = points(module, name, rest, grid)
     default = module.config

@@ -42,10 +42,16 @@ from fedpriv.models.score import better_higher, is_fraction, main_metric
 
 VALUES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 FOLDS = 5
+SCORE_NOISE = 0.005
 UNCOVERED = (
     "chosen by clients' own training records: no epsilon of a model trained with this step covers the choice "
     "(--best-of MEAN makes one that is certified)"
 )
+
+
+# Fields of a config that say nothing of a training's last round.
+USELESS = ("eta_0", "output", "record", "keep_model", "checkpoint", "every", "per_client", "bound")
+USELESS += ("view", "views", "stop_at_epsilon", "target_epsilon", "stop_at", "patience")
 
 
 class Tuned(NamedTuple):
@@ -80,12 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not tunable(module):
         raise ValueError(f"CONFIG: {options.config} has no eta_0, load and on; see --list")
     config = parse(module, options.config, rest, "tune")
-    _require(config, options.values, options.folds)
+    _require(config, module.config, options)
     split_cpu(config.layout.devices)
-    compilation_cache.enable()
     if options.best_of is not None:
+        compilation_cache.disable()  # it would show later which values were tried
         print(_privately(module, config, options))
         return 0
+    compilation_cache.enable()
     tuned = tune(module, config, options.values, options.folds)
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
     said = f"{table(tuned)}\n\n{UNCOVERED}"
@@ -95,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _privately(module: ModuleType, config: Any, options: argparse.Namespace) -> str:
     """What may be told of the trials of --best-of."""
-    mean, noise = options.best_of, options.score_noise
+    mean = options.best_of
+    noise = SCORE_NOISE if options.score_noise is None else options.score_noise
     require_options(mean, {})
     positive(**{"--score-noise": noise})
     if options.folds != FOLDS or config.seeds != 1 or len(config.algorithms) != 1:
@@ -105,10 +113,12 @@ def _privately(module: ModuleType, config: Any, options: argparse.Namespace) -> 
         )
     part = without_fold(module.load(config), 0, FOLDS)
     smaller = replace(config, records=config.training_records)
-    chosen = noisy_choice.choose(module, smaller, part, options.values, mean, noise)
+    delta = configuration.ledger_of(module, config).delta  # of all records, held out or not
+    chosen = noisy_choice.choose(module, smaller, part, options.values, mean, noise, delta)
     if not options.json:
         return noisy_choice.shown(chosen, noise)
     answer = {"config": options.config, "settings": config, "best_of": mean, "score_noise": noise}
+    answer["secret"] = noisy_choice.SECRET
     return json.dumps(plain(answer | chosen._asdict()), indent=2)
 
 
@@ -140,9 +150,8 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--score-noise",
         type=float,
-        default=0.005,
         metavar="F",
-        help="with --best-of: noise on a trial's score, as a fraction of the held-out records (default: %(default)s)",
+        help=f"with --best-of: noise on a score, as a fraction of the held-out records (default: {SCORE_NOISE})",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if {"-h", "--help"} & set(args):
@@ -153,19 +162,21 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(args)
 
 
-def _require(config: Any, values: Sequence[float], folds: int) -> None:
-    for value in values:
+def _require(config: Any, default: Any, options: argparse.Namespace) -> None:
+    for value in options.values:
         positive(**{"--values": value})
-    if not 1 <= folds <= FOLDS:
-        raise ValueError(f"--folds: {folds} is not between 1 and {FOLDS}")
+    if not 1 <= options.folds <= FOLDS:
+        raise ValueError(f"--folds: {options.folds} is not between 1 and {FOLDS}")
+    if options.score_noise is not None and options.best_of is None:
+        raise ValueError("--score-noise: belongs to --best-of; give that, too, or neither")
     if config.training_records % FOLDS:
         raise ValueError(
             f"records: {config.records} leaves {config.training_records} for training, which are not five equal "
             "folds; take a multiple of 25"
         )
-    for name in ("eta_0", "stop_at_epsilon", "target_epsilon", "output"):
-        if getattr(config, name) is not None:
-            raise ValueError(f"{name}: {getattr(config, name)} has no use here; leave it out")
+    for name in USELESS:
+        if (given := getattr(config, name)) != getattr(default, name):
+            raise ValueError(f"{name}: {plain(given)} has no use here; leave it out")
 
 
 def tune(module: ModuleType, config: Any, values: Sequence[float], folds: int) -> Tuned:

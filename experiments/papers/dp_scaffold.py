@@ -31,6 +31,11 @@ NOTES = (
 )
 """What the paper neglects, too."""
 
+RANGES = (
+    "no epsilon covers the preprocessing of `authors.record_ranges`: the d-th record of a client scales feature d of "
+    "all its records"
+)
+
 
 @dataclass(frozen=True)
 class Authors:
@@ -216,7 +221,11 @@ def ledger(config: DPScaffold, model: fp.models.Model, example: Example) -> Ledg
         name: blank(one, example, config.clients, config.training_records)
         for name, one in made.items()
     }
-    return Ledger(entries, delta(config), model.init, NOTES)
+    return Ledger(entries, delta(config), model.init, _notes(config))
+
+
+def _notes(config: DPScaffold) -> tuple[str, ...]:
+    return (RANGES, *NOTES[1:]) if config.authors.record_ranges else NOTES
 
 
 def _algorithms(config: DPScaffold) -> dict[Name, Algorithm]:
@@ -263,6 +272,6 @@ def experiment(
         delta(config),
         entries,
         measure if config.measured else None,
-        NOTES,
+        _notes(config),
         own_test=True,
     )

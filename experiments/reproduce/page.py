@@ -74,7 +74,9 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
             "a difference in parentheses is not comparable: fewer rounds were trained than in the paper"
         )
     if any("spread" in (f.verdict or "") for f in filled):
-        lines.append("within the spread: a standard deviation more or less would change the verdict")
+        lines.append(
+            "within the spread: a standard deviation more or less would change the verdict"
+        )
     if any(f.said == MISSING for f in filled):
         lines.append(f"measured {MISSING}: not trained yet")
     return lines

@@ -21,11 +21,12 @@ BEST_RUN = (
     "one model is released, the best of runs that share no noise; their number is drawn by this law and stays secret, "
     "the settings of each are drawn independently, and the best is chosen by what is public, or by what is counted here"
 )
+NO_OTHERS = "public and test examples are not the unit's"
 NOISE = (
     "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",
     ONE_RUN,
-    "population, rate, delta, all settings and the numbers in the round were fixed without looking "
-    "at the data, and public and test examples are not the unit's",
+    "population, rate, delta, all settings and the numbers in the round were fixed without looking at the data",
+    NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""
 

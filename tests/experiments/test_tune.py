@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import dp_accounting as dp
+import jax
 import numpy as np
 import pytest
 
 from configs import dp_scaffold_synthetic
 from experiments import noisy_choice, tune
+from experiments.folds import without_fold
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -94,26 +97,81 @@ def test_the_best_noisy_score_on_the_held_out_records_is_told_alone(monkeypatch,
         assert found["value"] == float(value)
         assert found["mean"] == pytest.approx(means[value] + noise[value == "1.0"], abs=1e-6)
         assert error == ""
+        assert (found["mean"] * 2**20).is_integer()
+        assert "stay secret" in found["secret"]
+        assert not jax.config.jax_enable_compilation_cache
+
+
+def trial(**fields):
+    """(experiments, data, config) of a choice between two steps, a fifth of 50 records of 4 clients being held out."""
+    config = dp_scaffold_synthetic.Synthetic(
+        clients=4, records=50, rounds=4, local_steps=3, warm_start=0, noise_multiplier=8.0,
+        algorithms=("dp_fed_avg",), measured=False, **fields,
+    )  # fmt: skip
+    part = without_fold(dp_scaffold_synthetic.load(config), 0, 5)
+    smaller = replace(config, records=config.training_records)
+    made = [dp_scaffold_synthetic.on(replace(smaller, eta_0=value), part) for value in (0.1, 1.0)]
+    return made, part, smaller
+
+
+HELD = 4 * 8
+STEP = dp.SampledWithoutReplacementDpEvent(32, 6, dp.GaussianDpEvent(8.0))
+SCORE = dp.GaussianDpEvent(0.25 * HELD / 2)  # a replaced record is counted as two
+REPLACED = dp.NeighboringRelation.REPLACE_ONE
 
 
 def test_a_choice_by_held_out_records_costs_what_dp_accounting_says():
     """Per trial: 4 rounds of 3 steps on 6 of 32 records, everyone taking part, and the noisy score."""
-    config = dp_scaffold_synthetic.Synthetic(
-        clients=4, records=40, client_rate=1.0, rounds=4, local_steps=3, warm_start=0, noise_multiplier=8.0,
-        algorithms=("dp_fed_avg",), measured=False,
-    )  # fmt: skip
-    made = [dp_scaffold_synthetic.build(replace(config, eta_0=value)) for value in (0.1, 1.0)]
-    found = noisy_choice.certified(made, config, 3.0, 0.25)
-    held = 4 * 8
-    step = dp.SampledWithoutReplacementDpEvent(32, 6, dp.GaussianDpEvent(8.0))
-    score = dp.GaussianDpEvent(
-        0.25 * held / 2
-    )  # a replaced record moves it by two at most, as it is counted
-    once = dp.ComposedDpEvent([dp.SelfComposedDpEvent(step, 12), score])
-    accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    found = noisy_choice.certified(*trial(client_rate=1.0), 3.0, 0.25, 0.01)
+    once = dp.ComposedDpEvent([dp.SelfComposedDpEvent(STEP, 12), SCORE])
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=REPLACED)
     accountant.compose(dp.dp_event.RepeatAndSelectDpEvent(once, 3.0, 1))
-    assert found.epsilon == pytest.approx(accountant.get_epsilon(made[0].delta), rel=1e-6)
-    assert (found.unit, found.relation, found.basis) == ("record", "replace_one", "constructed")
+    assert found.epsilon == pytest.approx(accountant.get_epsilon(0.01), rel=1e-6)
+    assert (found.unit, found.relation, found.basis) == ("record", "replace_one", "declared")
+
+
+def test_a_choice_among_trials_of_half_the_clients_costs_what_the_formulas_say():
+    """A client's round is a mixture over its taking part; then Theorem 2 of Papernot and Steinke, with eta = 1."""
+    found = noisy_choice.certified(*trial(client_rate=0.5), 3.0, 0.25, 0.01)
+    orders = np.array([*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 128, 256, 512, 1024])
+
+    def rdp(event):
+        accountant = dp.rdp.RdpAccountant(orders, REPLACED)
+        return accountant.compose(event)._rdp
+
+    a_round = rdp(dp.SelfComposedDpEvent(STEP, 3))
+    mixed = np.logaddexp(np.log(0.5), np.log(0.5) + (orders - 1) * a_round) / (orders - 1)
+    one = 4 * mixed + rdp(SCORE)
+    rest = min(2 * (1 - 1 / orders) * one + 2 * np.log(3) / orders)
+    best = one + rest + np.log(3) / (orders - 1)
+    expected, _ = dp.rdp.compute_epsilon(orders, best, 0.01)
+    assert found.epsilon == pytest.approx(expected, rel=1e-3)
+
+
+def test_what_no_certificate_of_a_choice_covers_is_refused():
+    made, part, config = trial(client_rate=1.0)
+    twice = [
+        replace(e, test=jax.tree.map(lambda leaf: np.repeat(leaf, 2, 0), e.test)) for e in made
+    ]
+    with pytest.raises(ValueError, match="makes 64 test examples of 32 held-out records"):
+        noisy_choice.certified(twice, part, config, 3.0, 0.25, 0.01)
+    with pytest.raises(ValueError, match="a record more or less"):
+        noisy_choice.certified(*trial(client_rate=1.0, record_sampling="poisson"), 3.0, 0.25, 0.01)
+
+
+def test_a_weighted_score_is_refused():
+    def on(config, data):
+        made = dp_scaffold_synthetic.on(config, data)
+        score = made.model.score
+
+        def weighted(params, example):
+            return {**score(params, example), "weight": 2.0}
+
+        return replace(made, model=made.model._replace(score=weighted))
+
+    _, part, config = trial(client_rate=1.0)
+    with pytest.raises(ValueError, match="metric: accuracy is weighted"):
+        noisy_choice.choose(SimpleNamespace(on=on), config, part, (0.1, 1.0), 3.0, 0.25, 0.01)
 
 
 def test_help_and_list(capsys):
@@ -146,6 +204,9 @@ def test_help_and_list(capsys):
         ([*CHOICE, "--algorithms", "dp_scaffold", "dp_fed_avg"], "name one algorithm"),
         ([*CHOICE, "--algorithms", "scaffold"], "scaffold has no finite epsilon (not private"),
         ([*CHOICE, "--unit", "client"], "unit: client does not go with --best-of"),
+        ([*CHOICE, "--stop-at", "accuracy=0.1"], "stop_at: accuracy=0.1 has no use here"),
+        (["--view", "server"], "view: server has no use here"),
+        (["--score-noise", "0.1"], "--score-noise: belongs to --best-of"),
         ([*CHOICE, "--metric", "loss"], "metric: loss is not an accuracy"),
     ],
 )
