@@ -50,10 +50,12 @@ class Choice(NamedTuple):
 
 
 RELEASE = "release"  # in the sweep's folder: all that may leave it
+KEPT = "secret"  # beside it: the sweep, which only its owner may read
 TIME = 946_684_800  # of all files there, as their own would tell how long the trials took
 SECRET = (
-    f"publish these lines and the folder {RELEASE} alone: how many trials there were, what the others came "
-    "to, every trial's key and the time it took stay secret; the test set, by which the best was chosen, must be public"
+    f"publish these lines and the folder {RELEASE} alone: what was printed before, the folder {KEPT}, which holds the "
+    "trials and their keys, how many there were and the time it took stay secret; the test set, by which the best was "
+    "chosen, must be public"
 )
 
 
@@ -64,6 +66,20 @@ def require_options(mean: float, grid: Mapping[str, Any]) -> None:
         raise ValueError(
             "--grid: seeds cannot be swept with --best-of, where every trial has a key"
         )
+
+
+def inside(folder: Path) -> Path:
+    """The folder in it for what stays secret.
+
+    Raises:
+      ValueError: the folder holds something else.
+    """
+    kept = folder / KEPT
+    if not kept.exists() and folder.exists() and not (folder.is_dir() and not [*folder.iterdir()]):
+        raise ValueError(
+            f"--output: {folder} is there and holds no sweep --best-of; choose another folder"
+        )
+    return kept
 
 
 def require_settings(points: Sequence[Point]) -> None:
@@ -203,7 +219,7 @@ def released(
     about |= {"algorithm": algorithm, "settings": fixed(point.config), "values": point.values}
     about |= {"solved": summary.solved.get(algorithm, {}), "rounds": rounds}
     about |= {"metric": made.metric, "value": scores[at]}
-    model = model_folder(folder / point.name, algorithm, point.seeds[0])
+    model = model_folder(folder / KEPT / point.name, algorithm, point.seeds[0])
     shutil.copytree(model, model_folder(folder / RELEASE, algorithm, 0), dirs_exist_ok=True)
     write_text(folder / RELEASE / "release.json", json.dumps(plain(about), indent=2) + "\n")
     for path in [folder / RELEASE, *(folder / RELEASE).rglob("*")]:

@@ -186,7 +186,7 @@ def shown(chosen: Chosen, noise: float) -> str:
     assumed = (f"  {text}" for text in chosen.certificate.assumptions)
     lines = [
         f"chosen: {chosen.algorithm}, eta_0 {chosen.value:g}; {chosen.metric} {100 * chosen.mean:.4g} % on held-out "
-        f"records, with noise of deviation {100 * noise:g} %",
+        f"records, with noise of deviation {100 * noise:g} points",
         str(chosen.certificate),
         "on the assumption that",
         *assumed,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from experiments import race_page, run, sweep
 from experiments.command_line import Parser, command
-from experiments.race_page import Result
+from experiments.race_page import Result, setting
 from experiments.runs import RunFolder, read, read_all
 
 BUDGETS = ("2", "8")
@@ -57,13 +57,13 @@ ENTRANTS = {
     "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: "", CLIP: "0.03,0.1,0.3,1"}),
     "DP-FedAdam": Entrant("dp_fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}, ("--clip-norm", "0.3")),
     "adaptive clipping": Entrant("dp_fed_avg_adaptive", {RATE: "", "quantile": "0.2,0.5,0.8"}),
-    "adaptive clipping, Adam": Entrant(
+    "adaptive clipping + Adam": Entrant(
         "dp_fed_avg_adaptive", {RATE: "", STEP: "0.01,0.03,0.1"}, ADAM
     ),
     "rand_k": Entrant(
         "rand_k", {"p": "0.05,0.2,0.5", CLIP: "0.3,1,3"}, as_chosen={RATE: "DP-FedAvg"}
     ),
-    "rand_k, Adam": Entrant(
+    "rand_k + Adam": Entrant(
         "rand_k",
         {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"},
         ADAM,
@@ -72,11 +72,11 @@ ENTRANTS = {
     "top_k": Entrant(
         "top_k", {"p": "0.05,0.2,0.5", CLIP: "0.1,0.3,1"}, as_chosen={RATE: "DP-FedAvg"}
     ),
-    "top_k, Adam": Entrant(
+    "top_k + Adam": Entrant(
         "top_k", {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"}, ADAM, {RATE: "DP-FedAvg", CLIP: "top_k"}
     ),
     "DP-SCAFFOLD": Entrant("dp_scaffold", {RATE: "", CLIP: "0.01,0.1,1"}),
-    "WAV, calibrated": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1,3"}),
+    "calibrated WAV": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1,3"}),
     "LDP": Entrant("ldp_fed_avg", {RATE: "", CLIP: "0.03,0.1,0.3"}, ("--view", "server")),
 }
 """The first two are not private. LDP's budget is for what the server sees of a client, as that is what it is for; the
@@ -176,7 +176,7 @@ class Contest(NamedTuple):
     def _train(self, name: str, budget: str, course: list[str], seeds: int) -> int:
         chosen = self.best_trial(name, budget)
         for field in ENTRANTS[name].grid:
-            course = [*course, _flag(field), str(_setting(chosen, field))]
+            course = [*course, _flag(field), str(setting(chosen, field))]
         course += ["--seeds", str(seeds), "--every", "10", "--keep-model", "false"]
         with contextlib.redirect_stdout(io.StringIO()):
             return run.resume_or_start(self.final(name, budget), course)
@@ -184,12 +184,12 @@ class Contest(NamedTuple):
     def taken(self, name: str, budget: str) -> dict[str, Any]:
         """Field -> what was chosen for another entrant."""
         others = ENTRANTS[name].as_chosen.items()
-        return {field: _setting(self.best_trial(other, budget), field) for field, other in others}
+        return {field: setting(self.best_trial(other, budget), field) for field, other in others}
 
     def chosen(self, name: str, budget: str) -> dict[str, Any]:
         """Field -> value, of all that an entrant is tuned in or takes from another."""
         best = self.best_trial(name, budget)
-        own = {field: _setting(best, field) for field in ENTRANTS[name].grid}
+        own = {field: setting(best, field) for field in ENTRANTS[name].grid}
         return own | self.taken(name, budget)
 
     def trials(self, name: str, budget: str) -> Path:
@@ -244,19 +244,12 @@ def _accuracy(run: RunFolder) -> float:
     return lines[-1].metrics["accuracy"].mean
 
 
-def _setting(run: RunFolder, field: str) -> Any:
-    value: Any = run.settings
-    for part in field.split("."):
-        value = value[part]
-    return value
-
-
 def _flag(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
 def _file(name: str, budget: str, settings: Mapping[str, Any]) -> str:
-    plain = name.replace(",", "").replace(" ", "-")
+    plain = name.replace(" + ", "-").replace(" ", "-")
     return ",".join(
         [f"{plain}-{budget}" if budget else plain, *(f"{k}={v}" for k, v in settings.items())]
     )

@@ -16,6 +16,7 @@ from experiments.runs import RunFolder
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
 """What is chosen: learning rates of clients and server, clip norm."""
+EDGE = "*: at the edge of three or more values tried"
 UNCOVERED = (
     "Every epsilon is of one training, and so of the model of one seed; none covers the tuning, which looks at private "
     "records."
@@ -55,6 +56,14 @@ class Result(NamedTuple):
         """Of training and evaluation, trials included, without compilation."""
         runs = [*self.trials, self.final]
         return sum(line.seconds for run in runs for of in run.lines.values() for line in of)
+
+
+def setting(run: RunFolder, field: str) -> Any:
+    """The value of a field, nested ones by dots."""
+    value: Any = run.settings
+    for part in field.split("."):
+        value = value[part]
+    return value
 
 
 def write(found: Sequence[Result], folder: Path) -> None:
@@ -112,19 +121,19 @@ def lead(first: Result, second: Result) -> tuple[float, float]:
 
 
 def table(found: Sequence[Result]) -> str:
-    """A data set's: accuracies by budget, uplink, what was chosen, and how long it took."""
+    """A data set's: accuracies by budget, uplink, what was tried and chosen, and how long it took."""
     steps = budgets(found)
     head = ["entrant", *(f"epsilon {b}" for b in steps), *(f"chosen at {b}" for b in steps)]
-    rows = [[*head, f"MB up at {steps[-1]}", "trials", "seconds"]]
+    rows = [[*head, "tried", f"MB up at {steps[-1]}", "seconds"]]
     for entrant in dict.fromkeys(r.entrant for r in found):
         own = {r.budget: r for r in found if r.entrant == entrant}
         each = [own.get(budget, own.get("")) for budget in steps]
         last = next(r for r in reversed(each) if r)
         cells = [_percent(r.accuracy) if r else "-" for r in each]
         cells += [_chosen(r) if r else "-" for r in each]
-        cells += [f"{last.last.uplink_mb_per_client:.3g}", str(len(last.trials))]
+        cells += [_tried(last), f"{last.last.uplink_mb_per_client:.3g}"]
         rows.append([entrant, *cells, f"{sum(r.seconds for r in own.values()):.0f}"])
-    return markdown(rows, _meaning(found))
+    return markdown(rows, [EDGE, *_meaning(found)])
 
 
 def _meaning(found: Sequence[Result]) -> list[str]:
@@ -141,7 +150,27 @@ def _meaning(found: Sequence[Result]) -> list[str]:
 
 
 def _chosen(result: Result) -> str:
-    return "; ".join(f"{SHORT.get(f, f)} {v:g}" for f, v in result.chosen.items())
+    marked = {f: "*" if _at_edge(v, _values(result, f)) else "" for f, v in result.chosen.items()}
+    return "; ".join(f"{SHORT.get(f, f)} {v:g}{marked[f]}" for f, v in result.chosen.items())
+
+
+def _at_edge(value: float, values: Sequence[float]) -> bool:
+    return len(values) > 2 and value in (values[0], values[-1])
+
+
+def _tried(result: Result) -> str:
+    """The values of what was tuned for this entrant itself."""
+    each = {field: _values(result, field) for field in result.chosen}
+    said = [
+        f"{SHORT.get(f, f)} {' '.join(f'{v:g}' for v in values)}"
+        for f, values in each.items()
+        if len(values) > 1
+    ]
+    return "; ".join(said)
+
+
+def _values(result: Result, field: str) -> list[float]:
+    return sorted({setting(trial, field) for trial in result.trials})
 
 
 def _percent(s: Spread) -> str:

@@ -7,8 +7,8 @@ once.
 --best-of MEAN tries random points in place of all: a number of trials that is geometric with this mean, each at a point
 of its own and with a secret key of its own, one seed. Of the one that is best on the test set, which must be public, at
 the last round, the model and its certificate are left in DIR/release; the certificate covers the choice (Papernot and
-Steinke 2022). Everything else (how many trials there were, the others, the keys, the time it took) stays secret, and
-beginning again because of what was seen is another release.
+Steinke 2022). All else stays secret: DIR/secret with the trials and their keys, how many there were, the time it took
+and what is printed while it trains. Beginning again because of what was seen is another release.
 
 The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
 algorithm, in DIR/table.md, table.csv and table.tex, too. No epsilon in it covers choosing a point by that table.
@@ -97,11 +97,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.output
             or Path("runs") / f"sweep-{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
         )
-        planned = _planned(name, module, rest, axes(options.grid), folder, options.best_of)
+        inside = folder if options.best_of is None else best_of.inside(folder)
+        planned = _planned(name, module, rest, axes(options.grid), inside, options.best_of)
     except KeyboardInterrupt:
         return _interrupted(folder)
     print(f"sweep folder: {folder}", file=sys.stderr)
-    sweep = Sweep(name, folder)
+    sweep = Sweep(name, inside)
     try:
         with checked():
             _train(sweep, planned.ready, folder)
@@ -194,7 +195,7 @@ def _planned(
         ready = [at[point.title]._replace(point=point) for point in left]
     wanted = described(name, module, grid, every, mean)
     if ready:  # else all is done, and `build` has imported nothing
-        begin(folder, wanted)
+        begin(folder, wanted, mode=0o777 if mean is None else 0o700)
         own_code.keep(module, folder / own_code.KEPT)
     return Planned(every, wanted, ready, choice)
 
@@ -273,7 +274,7 @@ def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None
 def _release(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None:
     """The best trial's model and certificate, and nothing of the others."""
     assert planned.choice is not None
-    found = sweep_table.summaries(folder, planned.every)
+    found = sweep_table.summaries(best_of.inside(folder), planned.every)
     about = best_of.released(folder, planned.wanted["config"], planned.choice, found)
     said = json.dumps(about, indent=2) if as_json else best_of.shown(about, planned.choice)
     print(said)

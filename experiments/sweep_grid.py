@@ -171,14 +171,17 @@ def _foreign(folder: Path) -> bool:
     return any(file.name != UNFINISHED for file in folder.iterdir())
 
 
-def begin(folder: Path, wanted: dict) -> None:
+def begin(folder: Path, wanted: dict, mode: int = 0o777) -> None:
     """Makes the sweep's folder, with a sweep.json that is there as a whole or not at all.
+
+    Args:
+      mode: of the folder, if it is not there.
 
     Raises:
       ValueError: it cannot be made.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
         write_text(folder / "sweep.json", json.dumps(wanted, indent=2) + "\n")
     except OSError as error:
         raise ValueError(

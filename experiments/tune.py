@@ -84,7 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise ValueError("CONFIG: none is given; see --list")
     module = config_files.load(options.config)
     if not tunable(module):
-        raise ValueError(f"CONFIG: {options.config} has no eta_0, load and on; see --list")
+        raise ValueError(
+            f"CONFIG: {options.config} has no eta_0, load and on, for which --list has others; any config's settings "
+            "are compared by experiments.sweep, and chosen under a certificate by its --best-of"
+        )
     config = parse(module, options.config, rest, "tune")
     _require(config, module.config, options)
     split_cpu(config.layout.devices)

@@ -49,6 +49,29 @@ def test_no_mechanism(given, said):
             fp.certify(algorithm, start(), fp.Federation.blank(example, 2, 2), 1, 1e-3)
 
 
+@pytest.mark.parametrize("given", [20, fp.ByExamples])
+def test_no_weighting(given):
+    sparse = {"sparsifier": fp.select_rand_k(0.5), "mechanism": fp.gaussian(1.0, 1.0)}
+    for make, options in ((fp.fed_avg, {}), (fp.fed_avg_sparse, sparse)):
+        with pytest.raises(ValueError, match=r"weighting: got .*; give such as fp\.ByExamples"):
+            make(squared, weighting=given, **options, **COMMON)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: fp.proximal(0.1, 0.3), "optimizer: got 0.1; give such as optax.sgd"),
+        (lambda: fp.proximal(optax.sgd, 0.3), "optimizer: got the function sgd, not what it"),
+        (lambda: fp.proximal(optax.sgd(0.1), "0.3"), "mu: got '0.3'; give such as 0.1"),
+        (lambda: fp.ByExamples(cap=None), "cap: got None; give such as cap=20"),
+        (lambda: fp.ByExamples(20, mean="1"), "mean: got '1'; give such as"),
+    ],
+)
+def test_no_numbers_and_no_optimiser(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
 @pytest.mark.parametrize("given", [2, None, fp.epochs])
 def test_no_batches(given):
     with pytest.raises(ValueError, match=r"batches: got .*; give such as fp\.epochs"):

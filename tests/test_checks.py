@@ -95,6 +95,10 @@ def test_a_state_of_all_that_a_scan_carries_passes():
     check_algorithm(rich(), jax.tree.map(np.asarray, PARAMS), FEDERATION)
 
 
+def test_a_model_may_be_given_as_the_function_that_makes_it():
+    check_algorithm(GOOD, lambda key: PARAMS, FEDERATION)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [

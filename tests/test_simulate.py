@@ -123,6 +123,10 @@ def test_what_is_recorded(run):
     assert history.compile_seconds > max(e.seconds for e in history.evaluations)
     assert jax.tree.leaves(history.state.params)[0].shape[0] == 2
     np.testing.assert_array_equal(history.state.round, [5, 5])
+    shown = repr(history)
+    assert "3 evaluations, round 5: " in shown
+    assert f"accuracy {history.accuracy[-1].mean():.4g}" in shown
+    assert len(shown) < 150
 
 
 def test_evaluations_are_reported_in_order(run):

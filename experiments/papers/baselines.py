@@ -34,7 +34,8 @@ class Server:
     """The server's optimiser, which takes one step a round along the mean update (FedOpt)."""
 
     optimizer: Optimizer = "sgd"
-    """Of every algorithm that does not name one: SGD; momentum (FedAvgM); adagrad, adam or yogi (Reddi et al.)."""
+    """Of every algorithm that does not name one: SGD; momentum (FedAvgM); adagrad, adam or yogi (Reddi et al.).
+    Rows keep their names."""
     learning_rate: float | None = None
     """eta; by default 1 for sgd and momentum, 0.1 for adagrad, 0.01 for adam and yogi."""
     momentum: float = 0.9

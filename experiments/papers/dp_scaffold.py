@@ -27,7 +27,7 @@ Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "d
 NOTES = (
     "no epsilon covers the preprocessing: features are standardised (images also projected on principal components, "
     "where the config says so) with statistics of all training records, taken without privacy as in the paper",
-    "nor the tuning of eta_0 on the training records, but by `experiments.tune --best-of`",
+    "nor the tuning of eta_0 on the training records, where `experiments.tune --best-of` did not choose it",
 )
 """What the paper neglects, too."""
 

@@ -36,7 +36,7 @@ from fedpriv.rounds.local_training import (
 )
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
-from fedpriv.rounds.weighting import EQUALLY, Weighting
+from fedpriv.rounds.weighting import EQUALLY, Weighting, check_weighting
 
 
 def fed_avg(
@@ -66,10 +66,12 @@ def fed_avg(
       weighting: by how many examples they hold clients count more or less; by default they count equally.
 
     Raises:
-      ValueError: an optimiser that is no function of the round, or a server that is no optimiser.
+      ValueError: an optimiser that is no function of the round, a server that is no optimiser, or a weighting that is
+        none.
     """
     check_training(optimizer, batches)
     check_server(server)
+    check_weighting(weighting)
     grad = grad or mean_grad(loss)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:

@@ -7,10 +7,12 @@ MLSys 2020, arXiv:1812.06127, Algorithm 2: a client minimises h(w; w_t) = F_k(w)
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import jax
 import optax
 
+from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.types import Params
 
 
@@ -19,14 +21,17 @@ def proximal(optimizer: optax.GradientTransformation, mu: float) -> optax.Gradie
 
     Any algorithm whose clients train with it is FedProx: w_t is where the optimiser begins, and clients' optimisers
     begin anew in every round. The privacy is that without it: an update is clipped as any other, and where records are
-    protected, the term depends on noisy gradients alone.
+    protected, the term depends on noisy gradients alone. As `server` it would pull every model towards the first one.
 
     Args:
       mu: weight of the proximal term; with 0 it is `optimizer` itself.
 
     Raises:
-      ValueError: mu below 0 or infinite.
+      ValueError: mu below 0 or infinite, or no optimiser.
     """
+    fits = isinstance(optimizer, optax.GradientTransformation)
+    require_kind("optimizer", optimizer, fits, "optax.sgd(0.1)")
+    require_kind("mu", mu, isinstance(mu, Real), "0.1")
     if not 0 <= mu < math.inf:
         raise ValueError(f"mu: {mu} is not in [0, inf); 0 leaves the proximal term out")
     if mu == 0:

@@ -36,7 +36,7 @@ from fedpriv.rounds.local_training import (
 )
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
-from fedpriv.rounds.weighting import EQUALLY, Weighting
+from fedpriv.rounds.weighting import EQUALLY, Weighting, check_weighting
 
 
 class Sparsifier(NamedTuple):
@@ -139,6 +139,7 @@ def fed_avg_sparse(
     """
     check_training(optimizer, batches)
     check_server(server)
+    check_weighting(weighting)
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> ServedState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from fedpriv.certification.measurements import (
     check_sampler,
 )
 from fedpriv.compression.codecs import Wire
-from fedpriv.core.types import Params, State
+from fedpriv.core.types import Key, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
@@ -66,7 +67,11 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
 
 @names_user_code
 def check_algorithm(
-    algorithm: Algorithm, params: Params, federation: Federation, *, seed: int = 1
+    algorithm: Algorithm,
+    params: Params | Callable[[Key], Params],
+    federation: Federation,
+    *,
+    seed: int = 1,
 ) -> None:
     """Runs a few rounds of `algorithm` and asks for its privacy.
 
@@ -75,7 +80,7 @@ def check_algorithm(
     what they say. A correct algorithm fails one of these tests with probability 1e-6.
 
     Args:
-      params: an initial model.
+      params: an initial model, or the function of a key that makes one.
       federation: a small one, of as many clients as the algorithm was made for.
       seed: of the rounds.
 
@@ -83,6 +88,8 @@ def check_algorithm(
       ValueError: what does not hold, in one line.
       LeakError: something private gets past the releases of a round: what, and in which line.
     """
+    if callable(params):
+        params = params(jax.random.key(seed))
     looked = check_launch(algorithm, params, federation)
     state = jax.tree.map(jnp.asarray, algorithm.init(params, federation))
     _require(_identical(state.params, params), "init: `params` is not the model that was given")

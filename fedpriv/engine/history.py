@@ -75,6 +75,14 @@ class History:
     state: State = None
     compile_seconds: float | None = None
 
+    def __repr__(self) -> str:
+        if not self.evaluations:
+            return f"History(seeds={self.seeds}, no evaluations)"
+        last = self.evaluations[-1]
+        means = (f"{name} {np.mean(values):.4g}" for name, values in last.metrics.items())
+        number = len(self.evaluations)
+        return f"History(seeds={self.seeds}, {number} evaluations, round {last.round}: {', '.join(means)})"
+
     @property
     def rounds(self) -> np.ndarray:
         """i64[evaluations], rounds done."""

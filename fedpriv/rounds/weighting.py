@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import jax
@@ -71,8 +72,8 @@ class ByExamples(Weighting):
 
     Attributes:
       cap: w_hat, in examples; from there on clients count alike.
-      mean: W / n, or W_min / n: the mean weight of all n clients, or a lower bound on it. It has to be public: no
-        number that is computed from who holds how much. 1 is always safe, and makes the steps shorter.
+      mean: the mean weight of all n clients: with "fixed" W / n, with "clipped" W_min / n, a lower bound on it. It has
+        to be public: no number that is computed from who holds how much. 1 is always safe, and makes the steps shorter.
       estimator: "fixed" (f_f) or "clipped" (f_c).
 
     Raises:
@@ -84,6 +85,9 @@ class ByExamples(Weighting):
     estimator: Literal["fixed", "clipped"] = "fixed"
 
     def __post_init__(self) -> None:
+        for name in ("cap", "mean"):
+            given = getattr(self, name)
+            require_kind(name, given, isinstance(given, Real), "cap=20, mean=0.5")
         if not 0 < self.cap < math.inf:
             raise ValueError(
                 f"cap: {self.cap} bounds no weight; give the number of examples from which clients count alike"

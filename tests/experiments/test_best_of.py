@@ -2,6 +2,7 @@
 
 import json
 import random
+import stat
 
 import dp_accounting as dp
 import jax
@@ -11,7 +12,7 @@ from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
-from experiments import best_of, runs, sweep, sweep_train
+from experiments import best_of, compare, runs, sweep, sweep_train
 from experiments.command_line import parse
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -152,12 +153,14 @@ def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished, n, at, ke
     options = {"score": score, "rounds": 3, "every": 3, "seeds": [key]}
     history = fp.simulate(entry.algorithm, init, entry.federations, made.test, **options)
     params = np.concatenate([np.ravel(x) for x in jax.tree.leaves(history.params())])
-    np.testing.assert_allclose(model(finished / f"trial-{n}", key), params, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        model(finished / "secret" / f"trial-{n}", key), params, rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.slow
 def test_the_best_model_is_released_and_nothing_tells_of_the_others(finished, capsys):
-    folders = [finished / f"trial-{n}" for n in (1, 2, 3)]
+    folders = [finished / "secret" / f"trial-{n}" for n in (1, 2, 3)]
     ends = [runs.read(folder).results.final["dp_fed_avg"]["accuracy"].mean for folder in folders]
     models = [model(folder, key) for folder, (_, key) in zip(folders, DRAWN, strict=True)]
     assert not np.allclose(models[0], models[2], atol=1e-2)  # the same point, another key
@@ -174,6 +177,10 @@ def test_the_best_model_is_released_and_nothing_tells_of_the_others(finished, ca
     assert not any(secret in shown for secret in ("trial-", str(2**63 - 1), str(finished)))
     assert len({f.stat().st_mtime for f in (finished / "release").rglob("*")}) == 1
     assert {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()} == before
+    assert {f.name for f in finished.iterdir()} == {"secret", "release"}
+    assert stat.S_IMODE((finished / "secret").stat().st_mode) == 0o700
+    assert compare.main([str(finished)]) == 2  # of it a table would tell of the others
+    assert "trial" not in "".join(capsys.readouterr())
 
 
 @pytest.mark.slow
@@ -196,7 +203,7 @@ def test_the_certificate_is_that_of_dp_accounting(finished):
         ([*GRID, "--best-of", "6"], "best_of 5.0 there, 6.0 here"),
         (["--grid", "noise-multiplier=1,2,4", "--best-of", "5"], "1 2 there, 1 2 4 here"),
         ([*GRID, "--best-of", "5", "--clip-norm", "2"], "clip_norm 1.0 there, 2.0 here"),
-        (GRID, "holds another sweep"),
+        (GRID, "is there and holds no sweep"),
     ],
 )
 def test_another_choice_is_not_mixed_in(finished, args, told, capsys):
@@ -204,6 +211,12 @@ def test_another_choice_is_not_mixed_in(finished, args, told, capsys):
     assert launch(*PRIVATE, *args, output=finished) == 2
     assert told in capsys.readouterr().err
     assert {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()} == before
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("")
+    assert launch(*PRIVATE, *GRID, "--best-of", "5", output=tmp_path) == 2
+    assert "holds no sweep --best-of; choose another folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
