@@ -22,7 +22,8 @@ PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
-SHORT = ["--rounds", "2", "--every", "2", "--seeds", "1", "--layout.devices", "1"]
+BRIEF = ["--rounds", "2", "--seeds", "1", "--layout.devices", "1"]
+SHORT = [*BRIEF, "--every", "2"]
 FED_SMP = ["--clients", "8", "--cohort", "2", "--public-examples", "16", "--public-epochs", "1"]
 FED_SMP += ["--train-loss-examples", "8", "--local.epochs", "1", "--local.batch-size", "5"]
 SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-start", "1"]
@@ -204,7 +205,11 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         return args + OWN.get(module, [])
     if args[:1] == [] or args[0].startswith("--"):
         args = ["quickstart", *args]
-    small = [] if module == "privacy" else SHORT + SMALL.get(args[0], [])
+    each = {
+        "privacy": [],
+        "tune": BRIEF + SMALL.get(args[0], []),
+    }  # tune evaluates once, at the end
+    small = each.get(module, SHORT + SMALL.get(args[0], []))
     return args + small + OWN.get(module, [])
 
 
