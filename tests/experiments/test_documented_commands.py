@@ -205,11 +205,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         return args + OWN.get(module, [])
     if args[:1] == [] or args[0].startswith("--"):
         args = ["quickstart", *args]
-    each = {
-        "privacy": [],
-        "tune": BRIEF + SMALL.get(args[0], []),
-    }  # tune evaluates once, at the end
-    small = each.get(module, SHORT + SMALL.get(args[0], []))
+    brief = BRIEF if module == "tune" else SHORT  # tune evaluates once, at the end
+    small = [] if module == "privacy" else brief + SMALL.get(args[0], [])
     return args + small + OWN.get(module, [])
 
 
