@@ -1,0 +1,55 @@
+"""Winograd's convolution against NumPy's correlation and XLA's convolution."""
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+
+from fedpriv.models import winograd
+from fedpriv.models.conv import conv_same
+
+X = np.random.default_rng(0).normal(size=(3, 13, 9, 16)).astype(np.float32)  # no whole tiles
+
+
+@pytest.mark.parametrize("kernel", [2, 3, 5, 7])
+def test_a_tile_is_numpys_correlation(kernel):
+    rng = np.random.default_rng(kernel)
+    x, w = rng.normal(size=winograd.TILE), rng.normal(size=kernel)
+    a, g, b = winograd.matrices(kernel)
+    np.testing.assert_allclose(a.T @ ((g @ w) * (b @ x)), np.correlate(x, w, "valid"), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (3, 5), (7, 3)])
+def test_convolution_and_gradients_are_xlas(kernel):
+    w = np.random.default_rng(1).normal(size=(*kernel, 16, 32)).astype(np.float32)
+    assert winograd.pays(X.shape, kernel, 32) == (jax.default_backend() == "cpu")
+
+    def xla(x, w):
+        return lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
+        )
+
+    dy = np.random.default_rng(2).normal(size=(*X.shape[:3], 32)).astype(np.float32)
+
+    def results(conv):
+        y, back = jax.vjp(conv, X, w)
+        return y, *back(dy)
+
+    for ours, theirs in zip(
+        jax.jit(results, static_argnums=0)(conv_same), results(xla), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=3e-5 * np.abs(theirs).max())  # seen: 1e-5
+
+
+@pytest.mark.parametrize(
+    ("images", "kernel", "filters"),
+    [
+        ((10, 14, 14, 8), (5, 5), 64),  # few channels in
+        ((10, 14, 14, 64), (5, 5), 8),  # and out
+        ((10, 14, 14, 32), (1, 3), 64),  # nothing to save
+        ((10, 14, 14, 32), (9, 9), 64),  # larger than a tile
+        ((1000, 14, 14, 32), (5, 5), 64),  # larger than the caches
+    ],
+)
+def test_other_convolutions_are_summed(images, kernel, filters):
+    assert not winograd.pays(images, kernel, filters)
