@@ -23,18 +23,14 @@ _POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
 
 _CHANNELS = 16  # the fewest
 _PAIRS = 512  # of a channel in and one out, at least
-_NUMBERS = 2**24  # in the transformed images, at most: what is larger waits for memory
+_NUMBERS = 2**21  # transformed at a time: so many stay in the caches
 
 
-def pays(x: Sequence[int], kernel: Sequence[int], channels_out: int) -> bool:
-    """Whether this is faster on CPU than the sum itself, by measurement, for images of shape `x`."""
-    n, h, width, channels = x
-    tiled = max(kernel) < TILE and min(kernel) > 1
-    if not tiled or min(channels, channels_out) < _CHANNELS or channels * channels_out < _PAIRS:
-        return False
-    tiles = n * -(-h // _step(kernel[0])) * -(-width // _step(kernel[1]))
-    numbers = TILE**2 * tiles * (channels + channels_out)
-    return numbers <= _NUMBERS and jax.default_backend() == "cpu"
+def pays(kernel: Sequence[int], channels: int, channels_out: int) -> bool:
+    """Whether this is faster than the sum itself on CPU, by measurement."""
+    tiled = min(kernel) > 1 and max(kernel) < TILE
+    many = min(channels, channels_out) >= _CHANNELS and channels * channels_out >= _PAIRS
+    return tiled and many and jax.default_backend() == "cpu"
 
 
 @functools.cache
@@ -55,25 +51,27 @@ def matrices(kernel: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def forward(x: jax.Array, w: jax.Array) -> jax.Array:
     """f32[n, h, width, ci] and f32[kh, kw, ci, co] -> f32[n, h, width, co], as `conv_same`."""
-    n, h, width, _ = x.shape
-    rows, columns = _step(w.shape[0]), _step(w.shape[1])
-    products = jnp.einsum("pti,pio->pto", _image(x, w.shape[:2]), _kernel(w))
-    out = jnp.asarray(_pairs(0, w.shape[:2]).T, x.dtype) @ products.reshape(TILE**2, -1)
-    out = out.reshape(columns, rows, n, -(-h // rows), -(-width // columns), w.shape[3])
-    out = out.transpose(2, 3, 1, 4, 0, 5).reshape(n, out.shape[3] * rows, -1, w.shape[3])
-    return out[:, :h, :width]
+    shape, kernel = w.shape[:2], _kernel(w)
+
+    def convolved(x: jax.Array) -> jax.Array:
+        return _results(jnp.einsum("pti,pio->pto", _image(x, shape), kernel), x.shape[:3], shape)
+
+    out = lax.map(convolved, _chunked(x, shape, w.shape[3]))
+    return out.reshape(-1, *out.shape[2:])[: x.shape[0]]
 
 
 def weight_cotangent(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
     """f32[n, h, width, ci] and f32[n, h, width, co] -> f32[kh, kw, ci, co]."""
-    steps = [
-        (0, 0),
-        *((0, -size % _step(k)) for size, k in zip(dy.shape[1:3], kernel, strict=True)),
-    ]
-    results = _transformed(jnp.pad(dy, [*steps, (0, 0)]), 0, kernel)
-    products = jnp.einsum("pti,pto->pio", _image(x, kernel), results)
+    c_in, c_out = x.shape[3], dy.shape[3]
+
+    def add(products: jax.Array, chunk: Sequence[jax.Array]) -> tuple[jax.Array, None]:
+        more = jnp.einsum("pti,pto->pio", _image(chunk[0], kernel), _cotangent(chunk[1], kernel))
+        return products + more, None
+
+    chunks = [_chunked(x, kernel, c_out), _chunked(dy, kernel, c_in)]
+    products, _ = lax.scan(add, jnp.zeros((TILE**2, c_in, c_out), x.dtype), chunks)
     dw = jnp.asarray(_pairs(1, kernel).T, x.dtype) @ products.reshape(TILE**2, -1)
-    return dw.reshape(kernel[1], kernel[0], x.shape[3], dy.shape[3]).swapaxes(0, 1)
+    return dw.reshape(kernel[1], kernel[0], c_in, c_out).swapaxes(0, 1)
 
 
 def _step(kernel: int) -> int:
@@ -81,9 +79,26 @@ def _step(kernel: int) -> int:
     return TILE + 1 - kernel
 
 
+def _tiles(size: int, kernel: int) -> int:
+    """Along one axis of an image; the last may reach beyond it."""
+    return -(-size // _step(kernel))
+
+
 def _pairs(which: int, kernel: Sequence[int]) -> np.ndarray:
     """A or G of both axes, [64, .]: columns first, then rows."""
     return np.kron(matrices(kernel[1])[which], matrices(kernel[0])[which])
+
+
+def _chunked(x: jax.Array, kernel: Sequence[int], other_channels: int) -> jax.Array:
+    """f32[n, ...] -> f32[chunks, images, ...], filled up with zeros."""
+    n, h, width, channels = x.shape
+    numbers = (
+        TILE**2 * _tiles(h, kernel[0]) * _tiles(width, kernel[1]) * (channels + other_channels)
+    )
+    chunks = -(-n // max(1, _NUMBERS // numbers))
+    images = -(-n // chunks)
+    filled = jnp.pad(x, [(0, chunks * images - n), *[(0, 0)] * 3])
+    return filled.reshape(chunks, images, *x.shape[1:])
 
 
 def _kernel(w: jax.Array) -> jax.Array:
@@ -94,15 +109,31 @@ def _kernel(w: jax.Array) -> jax.Array:
 
 
 def _image(x: jax.Array, kernel: Sequence[int]) -> jax.Array:
-    """f32[n, h, w, c] -> f32[64, tiles, c]; tiles overlap by what the kernel is wide."""
+    """f32[n, h, w, c] -> f32[64, tiles, c]; tiles overlap by one less than the kernel's size."""
     sides = [
         (k // 2, k // 2 + -size % _step(k)) for size, k in zip(x.shape[1:3], kernel, strict=True)
     ]
     return _transformed(jnp.pad(x, [(0, 0), *sides, (0, 0)]), 2, kernel)
 
 
+def _results(products: jax.Array, shape: Sequence[int], kernel: Sequence[int]) -> jax.Array:
+    """f32[64, tiles, c] -> f32[n, h, w, c], of `shape` [n, h, w]."""
+    (n, h, width), (rows, columns) = shape, map(_step, kernel)
+    out = jnp.asarray(_pairs(0, kernel).T, products.dtype) @ products.reshape(TILE**2, -1)
+    across = _tiles(width, kernel[1])
+    out = out.reshape(columns, rows, n, -1, across, products.shape[-1])
+    out = out.transpose(2, 3, 1, 4, 0, 5).reshape(n, -1, across * columns, products.shape[-1])
+    return out[:, :h, :width]
+
+
+def _cotangent(dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
+    """The transpose of `_results`: f32[n, h, w, c] -> f32[64, tiles, c]."""
+    sides = [(0, -size % _step(k)) for size, k in zip(dy.shape[1:3], kernel, strict=True)]
+    return _transformed(jnp.pad(dy, [(0, 0), *sides, (0, 0)]), 0, kernel)
+
+
 def _transformed(x: jax.Array, which: int, kernel: Sequence[int]) -> jax.Array:
-    """f32[n, h, w, c] -> f32[64, tiles, c]: tiles times the matrix, along rows, then along columns."""
+    """f32[n, h, w, c] -> f32[64, tiles, c]: tiles times A or B, along rows, then along columns."""
     for axis, k in ((1, kernel[0]), (3, kernel[1])):
         x = _along(x, matrix=matrices(k)[which], axis=axis, step=_step(k))
     return x.reshape(TILE**2, -1, x.shape[-1])
