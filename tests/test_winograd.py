@@ -1,6 +1,7 @@
 """Winograd's convolution against NumPy's correlation and XLA's convolution."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -19,12 +20,14 @@ def test_a_tile_is_numpys_correlation(kernel):
     np.testing.assert_allclose(a.T @ ((g @ w) * (b @ x)), np.correlate(x, w, "valid"), atol=1e-12)
 
 
-@pytest.mark.parametrize("chunk", [2**21, 90_000, 55_000])  # one chunk; two or three, some filled up
+@pytest.mark.parametrize(
+    "chunk", [2**21, 90_000, 55_000]
+)  # one chunk; two or three, some filled up
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (3, 5), (7, 3)])
 def test_convolution_and_gradients_are_xlas(kernel, chunk, monkeypatch):
     monkeypatch.setattr(winograd, "_NUMBERS", chunk)
     w = np.random.default_rng(1).normal(size=(*kernel, 16, 32)).astype(np.float32)
-    assert winograd.pays(kernel, 16, 32) == (jax.default_backend() == "cpu")
+    assert winograd.pays(w.shape, w.dtype) == (jax.default_backend() == "cpu")
 
     def xla(x, w):
         return lax.conv_general_dilated(
@@ -44,8 +47,18 @@ def test_convolution_and_gradients_are_xlas(kernel, chunk, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "channels", "filters"),
-    [((5, 5), 8, 64), ((5, 5), 64, 8), ((1, 3), 32, 64), ((9, 9), 32, 64)],
+    ("kernel", "dtype"),
+    [
+        ((5, 5, 8, 64), np.float32),  # few channels in
+        ((5, 5, 64, 8), np.float32),  # and out
+        ((1, 3, 32, 64), np.float32),  # nothing to save
+        ((9, 9, 32, 64), np.float32),  # larger than a tile
+        ((5, 5, 32, 64), jnp.bfloat16),
+    ],
 )
-def test_what_saves_nothing_is_summed(kernel, channels, filters):
-    assert not winograd.pays(kernel, channels, filters)
+def test_other_convolutions_are_summed(kernel, dtype):
+    assert not winograd.pays(kernel, dtype)
+
+
+def test_no_image():
+    assert conv_same(jnp.zeros((0, 8, 8, 16)), jnp.ones((5, 5, 16, 32))).shape == (0, 8, 8, 32)

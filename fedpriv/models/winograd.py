@@ -19,18 +19,23 @@ from fedpriv.core.materialized import materialized
 
 TILE = 8
 _POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
-
-
 _CHANNELS = 16  # the fewest
 _PAIRS = 512  # of a channel in and one out, at least
 _NUMBERS = 2**21  # transformed at a time: so many stay in the caches
 
 
-def pays(kernel: Sequence[int], channels: int, channels_out: int) -> bool:
-    """Whether this is faster than the sum itself on CPU, by measurement."""
-    tiled = min(kernel) > 1 and max(kernel) < TILE
+def pays(kernel: Sequence[int], dtype: jax.typing.DTypeLike) -> bool:
+    """Whether this is faster than the sum itself, by measurement on CPU, and as exact but for rounding.
+
+    Args:
+      kernel: its shape, [height, width, channels in, channels out].
+      dtype: of half precision too much would be lost.
+    """
+    *size, channels, channels_out = kernel
+    tiled = min(size) > 1 and max(size) < TILE
     many = min(channels, channels_out) >= _CHANNELS and channels * channels_out >= _PAIRS
-    return tiled and many and jax.default_backend() == "cpu"
+    single = jnp.finfo(dtype).bits >= 32
+    return tiled and many and single and jax.default_backend() == "cpu"
 
 
 @functools.cache
@@ -95,8 +100,8 @@ def _chunked(x: jax.Array, kernel: Sequence[int], other_channels: int) -> jax.Ar
     numbers = (
         TILE**2 * _tiles(h, kernel[0]) * _tiles(width, kernel[1]) * (channels + other_channels)
     )
-    chunks = -(-n // max(1, _NUMBERS // numbers))
-    images = -(-n // chunks)
+    chunks = -(-max(1, n) // max(1, _NUMBERS // numbers))
+    images = -(-max(1, n) // chunks)
     filled = jnp.pad(x, [(0, chunks * images - n), *[(0, 0)] * 3])
     return filled.reshape(chunks, images, *x.shape[1:])
 
