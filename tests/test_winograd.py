@@ -9,7 +9,8 @@ from jax import lax
 from fedpriv.models import winograd
 from fedpriv.models.conv import conv_same
 
-X = np.random.default_rng(0).normal(size=(3, 13, 9, 16)).astype(np.float32)  # no whole tiles
+X = np.random.default_rng(0).normal(size=(5, 13, 9, 16)).astype(np.float32)  # no whole tiles
+CPU = jax.default_backend() == "cpu"
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 5, 7])
@@ -20,45 +21,52 @@ def test_a_tile_is_numpys_correlation(kernel):
     np.testing.assert_allclose(a.T @ ((g @ w) * (b @ x)), np.correlate(x, w, "valid"), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "chunk", [2**21, 90_000, 55_000]
-)  # one chunk; two or three, some filled up
+def xla(x, w):
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
+    )
+
+
+@pytest.mark.parametrize("numbers", [2**21, 90_000])  # one chunk, and several filled up
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (3, 5), (7, 3)])
-def test_convolution_and_gradients_are_xlas(kernel, chunk, monkeypatch):
-    monkeypatch.setattr(winograd, "_NUMBERS", chunk)
+def test_convolution_and_gradients_are_xlas(kernel, numbers, monkeypatch):
+    monkeypatch.setattr(winograd, "_NUMBERS", numbers)
     w = np.random.default_rng(1).normal(size=(*kernel, 16, 32)).astype(np.float32)
-    assert winograd.pays(w.shape, w.dtype) == (jax.default_backend() == "cpu")
-
-    def xla(x, w):
-        return lax.conv_general_dilated(
-            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
-        )
-
     dy = np.random.default_rng(2).normal(size=(*X.shape[:3], 32)).astype(np.float32)
+    assert winograd.pays(X, w) == winograd.pays(dy, w.swapaxes(2, 3)) == CPU
 
     def results(conv):
         y, back = jax.vjp(conv, X, w)
         return y, *back(dy)
 
-    for ours, theirs in zip(
-        jax.jit(results, static_argnums=0)(conv_same), results(xla), strict=True
-    ):
+    both = jax.jit(results, static_argnums=0)(conv_same), results(xla)
+    for ours, theirs in zip(*both, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=3e-5 * np.abs(theirs).max())  # seen: 1e-5
 
 
+def test_what_sees_nothing_is_zero():
+    """Of a blank window, rounding must not decide which way ReLU's derivative goes."""
+    x = np.where(np.arange(9)[:, None] < 6, X, 0)
+    w = np.random.default_rng(1).normal(size=(3, 5, 16, 32)).astype(np.float32)
+    ours, theirs = conv_same(x, w), xla(x, w)
+    assert (theirs[:, :, -1] == 0).all()
+    assert (theirs[:, :, -2] != 0).all()
+    np.testing.assert_array_equal(ours == 0, theirs == 0)
+
+
 @pytest.mark.parametrize(
-    ("kernel", "dtype"),
+    ("x", "w", "dtype"),
     [
-        ((5, 5, 8, 64), np.float32),  # few channels in
-        ((5, 5, 64, 8), np.float32),  # and out
-        ((1, 3, 32, 64), np.float32),  # nothing to save
-        ((9, 9, 32, 64), np.float32),  # larger than a tile
-        ((5, 5, 32, 64), jnp.bfloat16),
+        ((5, 13, 9, 8), (5, 5, 8, 64), np.float32),  # few channels in
+        ((5, 13, 9, 64), (5, 5, 64, 8), np.float32),  # and out
+        ((5, 13, 9, 32), (1, 3, 32, 64), np.float32),  # nothing to save
+        ((5, 13, 9, 32), (9, 9, 32, 64), np.float32),  # larger than a tile
+        ((1, 7, 7, 64), (3, 3, 64, 64), np.float32),  # few pixels
+        ((1, 999, 999, 32), (5, 5, 32, 64), np.float32),  # one image fills the memory
+        ((5, 13, 9, 32), (5, 5, 32, 64), jnp.bfloat16),  # would lose a tenth
+        ((5, 13, 9, 32), (5, 5, 32, 64), np.int32),
+        ((5, 13, 9, 1), (5, 5, 32, 64), np.float32),  # which XLA refuses
     ],
 )
-def test_other_convolutions_are_summed(kernel, dtype):
-    assert not winograd.pays(kernel, dtype)
-
-
-def test_no_image():
-    assert conv_same(jnp.zeros((0, 8, 8, 16)), jnp.ones((5, 5, 16, 32))).shape == (0, 8, 8, 32)
+def test_other_convolutions_are_summed(x, w, dtype):
+    assert not winograd.pays(jax.ShapeDtypeStruct(x, dtype), jax.ShapeDtypeStruct(w, dtype))

@@ -78,7 +78,7 @@ def _correlate(x: jax.Array, w: jax.Array, *, kernel: Sequence[int]) -> jax.Arra
 
 
 def _forward(x: jax.Array, w: jax.Array) -> jax.Array:
-    if winograd.pays(w.shape, x.dtype):
+    if winograd.pays(x, w):
         return winograd.forward(x, w)
     folds = _folds(x.shape[2], w.shape[1], w.shape[3])
     out = _rows_same(_folded_image(x, w.shape[1], folds), _folded_kernel(w, folds), w.shape[0])
@@ -93,7 +93,7 @@ def _input_cotangent(dy: jax.Array, w: jax.Array) -> jax.Array:
 def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
     """x correlated with dy, the batch as contracted channel: [ci,h,w,n] * [h,w,n,co] -> [ci,kh,kw,co]."""
     n, h, width, c_out = dy.shape
-    if winograd.pays((*kernel, x.shape[3], c_out), x.dtype):
+    if winograd.pays(x, jax.ShapeDtypeStruct((*kernel, x.shape[3], c_out), dy.dtype)):
         return winograd.weight_cotangent(x, dy, kernel)
     folds = _folds(width, kernel[1], c_out)
     x = _folded_image(x, kernel[1], folds).transpose(3, 1, 2, 0)

@@ -2,13 +2,16 @@
 
 A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, arXiv:1509.09308, section 4. A tile
 of 8 x 8 pixels gives 4 x 4 results of a 5 x 5 kernel by 64 products of numbers made of it and of the kernel, where the
-sum itself takes 400. With channels these are 64 products of matrices: [tiles, channels in] x [channels in, out].
+sum itself takes 400. With channels these are 64 products of matrices: [tiles, channels in] x [channels in, out]. A NaN
+or an infinity spoils its tile.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,20 +25,37 @@ _POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
 _CHANNELS = 16  # the fewest
 _PAIRS = 512  # of a channel in and one out, at least
 _NUMBERS = 2**21  # transformed at a time: so many stay in the caches
+_LARGEST = 8 * _NUMBERS  # of one image, which is not divided
+_PRODUCTS = (((2,), (1,)), ((0,), (0,)))  # [64, tiles, i] x [64, i, o] -> [64, tiles, o]
+_PRODUCTS_OVER_TILES = (((1,), (1,)), ((0,), (0,)))  # [64, tiles, i] x [64, tiles, o] -> [64, i, o]
 
 
-def pays(kernel: Sequence[int], dtype: jax.typing.DTypeLike) -> bool:
-    """Whether this is faster than the sum itself, by measurement on CPU, and as exact but for rounding.
+class _Array(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+def pays(x: _Array, w: _Array) -> bool:
+    """Whether this is faster than the sum itself, by measurement on CPU, and equal to it but for single rounding.
 
     Args:
-      kernel: its shape, [height, width, channels in, channels out].
-      dtype: of half precision too much would be lost.
+      x: the images [n, h, width, ci].
+      w: the kernel [kh, kw, ci, co], or its cotangent.
     """
-    *size, channels, channels_out = kernel
-    tiled = min(size) > 1 and max(size) < TILE
-    many = min(channels, channels_out) >= _CHANNELS and channels * channels_out >= _PAIRS
-    single = jnp.finfo(dtype).bits >= 32
-    return tiled and many and single and jax.default_backend() == "cpu"
+    (n, h, width, channels), (*kernel, c_in, c_out) = x.shape, w.shape
+    exact = x.dtype == w.dtype and x.dtype in (jnp.float32, jnp.float64)
+    tiled = min(kernel) > 1 and max(kernel) < TILE and channels == c_in
+    if not (exact and tiled and jax.default_backend() == "cpu"):
+        return False
+    many = min(c_in, c_out) >= _CHANNELS and c_in * c_out >= _PAIRS
+    # Multiplications for a channel in and one out, with those that transform the kernel.
+    pixels = math.prod(kernel)
+    ours = TILE**2 * (pixels + n * _tiles(x.shape, kernel))
+    small = TILE**2 * _tiles(x.shape, kernel) * (c_in + c_out) <= _LARGEST
+    return many and small and 2 * ours <= n * h * width * pixels
 
 
 @functools.cache
@@ -59,7 +79,12 @@ def forward(x: jax.Array, w: jax.Array) -> jax.Array:
     shape, kernel = w.shape[:2], _kernel(w)
 
     def convolved(x: jax.Array) -> jax.Array:
-        return _results(jnp.einsum("pti,pio->pto", _image(x, shape), kernel), x.shape[:3], shape)
+        products = lax.dot_general(_image(x, shape), kernel, _PRODUCTS)
+        out = _results(products, x.shape[:3], shape)
+        # A window of zeros gives a zero, not a rounding error: the derivatives of ReLU and of maxima hang on that.
+        seen = (x != 0).any(3, keepdims=True)
+        seen = lax.reduce_window(seen, False, lax.bitwise_or, (1, *shape, 1), (1,) * 4, "SAME")
+        return jnp.where(seen, out, 0)
 
     out = lax.map(convolved, _chunked(x, shape, w.shape[3]))
     return out.reshape(-1, *out.shape[2:])[: x.shape[0]]
@@ -70,8 +95,8 @@ def weight_cotangent(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.
     c_in, c_out = x.shape[3], dy.shape[3]
 
     def add(products: jax.Array, chunk: Sequence[jax.Array]) -> tuple[jax.Array, None]:
-        more = jnp.einsum("pti,pto->pio", _image(chunk[0], kernel), _cotangent(chunk[1], kernel))
-        return products + more, None
+        images, cotangents = _image(chunk[0], kernel), _cotangent(chunk[1], kernel)
+        return products + lax.dot_general(images, cotangents, _PRODUCTS_OVER_TILES), None
 
     chunks = [_chunked(x, kernel, c_out), _chunked(dy, kernel, c_in)]
     products, _ = lax.scan(add, jnp.zeros((TILE**2, c_in, c_out), x.dtype), chunks)
@@ -84,9 +109,9 @@ def _step(kernel: int) -> int:
     return TILE + 1 - kernel
 
 
-def _tiles(size: int, kernel: int) -> int:
-    """Along one axis of an image; the last may reach beyond it."""
-    return -(-size // _step(kernel))
+def _tiles(shape: Sequence[int], kernel: Sequence[int]) -> int:
+    """Of an image of `shape` [n, h, w, ...]; the last ones may reach beyond it."""
+    return math.prod(-(-size // _step(k)) for size, k in zip(shape[1:3], kernel, strict=True))
 
 
 def _pairs(which: int, kernel: Sequence[int]) -> np.ndarray:
@@ -96,12 +121,10 @@ def _pairs(which: int, kernel: Sequence[int]) -> np.ndarray:
 
 def _chunked(x: jax.Array, kernel: Sequence[int], other_channels: int) -> jax.Array:
     """f32[n, ...] -> f32[chunks, images, ...], filled up with zeros."""
-    n, h, width, channels = x.shape
-    numbers = (
-        TILE**2 * _tiles(h, kernel[0]) * _tiles(width, kernel[1]) * (channels + other_channels)
-    )
-    chunks = -(-max(1, n) // max(1, _NUMBERS // numbers))
-    images = -(-max(1, n) // chunks)
+    n = x.shape[0]
+    numbers = TILE**2 * _tiles(x.shape, kernel) * (x.shape[3] + other_channels)
+    chunks = -(-n // max(1, _NUMBERS // numbers))
+    images = -(-n // chunks)
     filled = jnp.pad(x, [(0, chunks * images - n), *[(0, 0)] * 3])
     return filled.reshape(chunks, images, *x.shape[1:])
 
@@ -125,9 +148,10 @@ def _results(products: jax.Array, shape: Sequence[int], kernel: Sequence[int]) -
     """f32[64, tiles, c] -> f32[n, h, w, c], of `shape` [n, h, w]."""
     (n, h, width), (rows, columns) = shape, map(_step, kernel)
     out = jnp.asarray(_pairs(0, kernel).T, products.dtype) @ products.reshape(TILE**2, -1)
-    across = _tiles(width, kernel[1])
-    out = out.reshape(columns, rows, n, -1, across, products.shape[-1])
-    out = out.transpose(2, 3, 1, 4, 0, 5).reshape(n, -1, across * columns, products.shape[-1])
+    down, across = -(-h // rows), -(-width // columns)
+    out = out.reshape(columns, rows, n, down, across, products.shape[-1])
+    out = out.transpose(2, 3, 1, 4, 0, 5)
+    out = out.reshape(n, down * rows, across * columns, products.shape[-1])
     return out[:, :h, :width]
 
 
