@@ -29,7 +29,7 @@ UNFITTED = 8  # clients side by side where the memory was not looked at
 
 @dataclass(frozen=True)
 class Strategy:
-    """Layout of the client axis. Results agree across strategies up to the order of floating-point sums.
+    """Layout of the client axis. Results agree across strategies up to rounding.
 
     Attributes:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
