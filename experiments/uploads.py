@@ -1,9 +1,9 @@
 """python -m experiments.uploads FOLDER [FOLDER ...] --accuracy A: messages that cohorts sent to reach an accuracy.
 
 The communication complexity of Wang et al. (Figure 4): for each run folder and algorithm with model splitting, the
-rounds I until an evaluation shows accuracy A (in [0, 1], mean over the seeds), the uploads M sum_t (K_t + 1) until
-then, as recorded, and Proposition 3's bound on them, which is for K_t by Theorem 3 (`--exchanges 0`). Exit code 2:
-something given was wrong.
+rounds I until an evaluation shows accuracy A (in [0, 1]), the uploads M sum_t (K_t + 1) until then, as recorded, and
+Proposition 3's bound on them, which is for K_t by Theorem 3 (`--exchanges 0`), each mean ± standard deviation over the
+seeds. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments.command_line import Parser, command
 from experiments.compare import evaluated
 from experiments.formats import NAMES, markdown
-from experiments.records import Line
+from experiments.records import Line, Spread
 from experiments.runs import RunFolder, titles
 from fedpriv.algorithms.msp import uploads_bound
 
@@ -59,36 +61,45 @@ def table(runs: Sequence[RunFolder], accuracy: float) -> str:
 
 def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
     rounds, sent, reached = uploads_until(run, name, accuracy)
-    if not reached:
-        return [f"not in {rounds}", f"more than {sent:.0f}", "-"]
-    return [str(rounds), f"{sent:.0f}", _bound(run.settings, name, rounds)]
+    if not reached.all():
+        some = f" (reached by {reached.sum()} of {len(reached)} seeds)" if reached.any() else ""
+        return [f"not in {run.lines[name][-1].round}{some}", f"more than {sent.mean():.0f}", "-"]
+    return [_spread(rounds, 1), _spread(sent), _bound(run.settings, name, rounds)]
 
 
-def uploads_until(run: RunFolder, name: str, accuracy: float) -> tuple[int, float, bool]:
-    """Rounds and uploads until an evaluation shows `accuracy`, or in the whole run, and whether one does."""
-    before, sent = 0, 0.0
-    for line in _exchanges(run, name):
-        rounds = line.round - before  # since the last evaluation, over which diagnostics are means
-        exchanges = line.diagnostics_not_private["exchanges"].mean
-        sent += run.settings["cohort"] * rounds * (exchanges + 1)  # (27)
-        before = line.round
-        if line.metrics["accuracy"].mean >= accuracy:
-            return before, sent, True
-    return before, sent, False
+def uploads_until(
+    run: RunFolder, name: str, accuracy: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per seed: rounds and uploads until `accuracy` is seen, or of the whole run, and whether it is."""
+    lines = _exchanges(run, name)
+    rounds = np.array([line.round for line in lines])
+    since = np.diff(rounds, prepend=0)[:, None]  # diagnostics are means over these rounds
+    exchanges = np.array([line.diagnostics_not_private["exchanges"].per_seed for line in lines])
+    sent = np.cumsum(run.settings["cohort"] * since * (exchanges + 1), axis=0)  # (27)
+    shown = np.array([line.metrics["accuracy"].per_seed for line in lines]) >= accuracy
+    reached = shown.any(axis=0)
+    last = np.where(reached, shown.argmax(axis=0), len(lines) - 1)
+    return rounds[last], sent[last, np.arange(len(last))], reached
+
+
+def _spread(per_seed: np.ndarray, decimals: int = 0) -> str:
+    s = Spread.of(per_seed)
+    return f"{s.mean:.0f}" if s.std is None else f"{s.mean:.{decimals}f} ± {s.std:.{decimals}f}"
 
 
 def _exchanges(run: RunFolder, name: str) -> list[Line]:
     return [line for line in run.lines.get(name, ()) if line.metric("exchanges")]
 
 
-def _bound(settings: dict[str, Any], name: str, rounds: int) -> str:
+def _bound(settings: dict[str, Any], name: str, rounds: np.ndarray) -> str:
     """(25), for eta = a / t = 2 / (mu (theta + t)), t from 1 as in the paper: mu = 2 / a, theta = 0."""
     if name != "mspdq_fl" or settings["exchanges"] != 0:
         return "-"
-    bound = uploads_bound(settings["cohort"], rounds, 2 / settings["learning_rate"], 0.0)
+    mu = 2 / settings["learning_rate"]
+    bound = np.array([uploads_bound(settings["cohort"], int(i), mu, 0.0) for i in rounds])
     # A message fewer than Theorem 3 asks for would make the bound easy to keep.
-    cut = rounds > settings["most_exchanges"] * settings["learning_rate"]
-    return f"{bound:.0f}" + (" (K_t cut)" if cut else "")
+    cut = rounds.max() > settings["most_exchanges"] * settings["learning_rate"]
+    return _spread(bound) + (" (K_t cut)" if cut else "")
 
 
 if __name__ == "__main__":

@@ -207,15 +207,17 @@ def bars() -> list[list[tuple[str, Training, float]]]:
 
 def _uploads(target: float, run: RunFolder) -> Value | str:
     _, sent, reached = uploads_until(run, "mspdq_fl", target)
-    return Value(sent) if reached else f"not in {sent:.0f}"
+    return over_seeds(sent) if reached.all() else f"not in {sent.max():.0f}"
 
 
 def _more(high: float, low: float, *runs: RunFolder) -> Value | str:
-    """Uploads to `high` in the first run less those to `low` in the last."""
-    values = _uploads(high, runs[0]), _uploads(low, runs[-1])
-    if isinstance(values[0], str) or isinstance(values[1], str):
+    """Uploads to `high` in the first run less those to `low` in the last, seed by seed."""
+    first, last = (
+        uploads_until(run, "mspdq_fl", target) for run, target in ((runs[0], high), (runs[-1], low))
+    )
+    if not (first[2].all() and last[2].all()):
         return "not reached"
-    return Value(values[0].mean - values[1].mean)
+    return over_seeds(first[1] - last[1])
 
 
 def _draw_uploads(figure: Figure, results: Results) -> None:

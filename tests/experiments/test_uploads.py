@@ -14,14 +14,14 @@ NOTHING = np.zeros(1)
 
 
 def folder(accuracies, means, every=2, **settings):
-    """A run of one algorithm with those evaluations."""
+    """A run of one algorithm with those evaluations, each of one seed or of several."""
     given = {"cohort": 3, "learning_rate": 0.2, "exchanges": 0, "most_exchanges": 60} | settings
     evaluations = [
         Evaluation(
             every * (i + 1),
-            {"accuracy": np.array([accuracy])},
+            {"accuracy": np.atleast_1d(accuracy)},
             *[NOTHING] * 2,
-            {} if mean is None else {"exchanges": np.array([mean])},
+            {} if mean is None else {"exchanges": np.atleast_1d(mean)},
             1.0,
         )
         for i, (accuracy, mean) in enumerate(zip(accuracies, means, strict=True))
@@ -40,6 +40,14 @@ def test_uploads_are_summed_and_stand_beside_the_bound():
     assert row[1:] == ["MSPDQ-FL", "6", "63", "648"]
     assert 3 * 2 * ((1 + 1) + (2.5 + 1) + (4 + 1)) == 63
     assert 3 * 6 * (1 + 10 / 2 * (1 + 6)) == 648  # (25): mu = 2 / 0.2, theta = 0
+
+
+def test_every_seed_counts_its_own_uploads():
+    exchanges = [[1, 2], [2, 3]]
+    (row,) = rows(folder([[0.6, 0.2], [0.1, 0.6]], exchanges))
+    assert row[2:4] == ["3.0 ± 1.4", "27 ± 21"]  # 2 and 4 rounds; 12, and 18 + 24
+    (row,) = rows(folder([[0.6, 0.2], [0.1, 0.4]], exchanges))
+    assert row[2:4] == ["not in 4 (reached by 1 of 2 seeds)", "more than 27"]
 
 
 def test_where_the_bound_says_nothing():
