@@ -63,7 +63,7 @@ def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
     rounds, sent, reached = uploads_until(run, name, accuracy)
     if not reached.all():
         some = f" (reached by {reached.sum()} of {len(reached)} seeds)" if reached.any() else ""
-        return [f"not in {run.lines[name][-1].round}{some}", f"more than {sent.mean():.0f}", "-"]
+        return [f"not in {rounds.max()}{some}", f"more than {sent.mean():.0f}", "-"]
     return [_spread(rounds, 1), _spread(sent), _bound(run.settings, name, rounds)]
 
 
@@ -72,6 +72,8 @@ def uploads_until(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per seed: rounds and uploads until `accuracy` is seen, or of the whole run, and whether it is."""
     lines = _exchanges(run, name)
+    if not lines:  # diverged before the first evaluation
+        return np.zeros(1), np.zeros(1), np.zeros(1, bool)
     rounds = np.array([line.round for line in lines])
     since = np.diff(rounds, prepend=0)[:, None]  # diagnostics are means over these rounds
     exchanges = np.array([line.diagnostics_not_private["exchanges"].per_seed for line in lines])

@@ -50,6 +50,12 @@ def test_every_seed_counts_its_own_uploads():
     assert row[2:4] == ["not in 4 (reached by 1 of 2 seeds)", "more than 27"]
 
 
+def test_a_run_without_an_evaluation_sent_nothing():
+    """As one that diverged before its first, in Figure 4's picture."""
+    _, sent, reached = uploads.uploads_until(folder([], []), "mspdq_fl", 0.5)
+    assert (sent.tolist(), reached.tolist()) == ([0.0], [False])
+
+
 def test_where_the_bound_says_nothing():
     found = rows(folder([0.1, 0.2], [7, 7]), folder([0.6], [10], exchanges=10))
     assert found[0][2:] == ["not in 4", "more than 96", "-"]
