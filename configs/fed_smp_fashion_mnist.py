@@ -5,7 +5,7 @@
 6,000 clients with 10 images each, 100 per round, the 1,663,370-parameter CNN, T = 180, C = 1, sigma = 1.4. The rows of
 Table 1 by `--p 0.001 | 0.005 | 0.01 | 0.1 | 0.2 | 0.4 | 0.8`; Tables 4 and 5 by `--noise-multiplier`. The paper's best
 test accuracies: FedAvg 86.98, DP-FedAvg 72.72, top_k 80.76 (p = 0.005), rand_k 79.88 (p = 0.4). What was measured here
-is in experiments/results/fed_smp_fashion_mnist.md.
+is in experiments/results/fed_smp.md.
 """
 
 from experiments.config import Experiment, Ledger, image
