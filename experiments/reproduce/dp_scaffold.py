@@ -12,7 +12,14 @@ from experiments.formats import NAMES
 from experiments.reproduce.accounting import accounted, allowed_rounds, epsilon
 from experiments.reproduce.item import Cell, Item, Paper, Read, Training, Value
 from experiments.reproduce.picture import Curves, panels
-from experiments.reproduce.reading import change, claim, final_accuracy, last, last_tenth
+from experiments.reproduce.reading import (
+    change,
+    claim,
+    final_accuracy,
+    last,
+    last_tenth,
+    unsteadiness,
+)
 
 PAPER = Paper("dp_scaffold")
 DATA = PAPER.said["data"]
@@ -38,6 +45,7 @@ BUDGET = 3.0
 CLAIMED = "record level, third party, replace-one"
 
 LOG_GAP, ACCURACY = "log10(F(x) - F*)", "test accuracy (%)"
+UNSTEADINESS = "standard deviation of its accuracy over the last quarter (points)"
 SHOWN: dict[str, tuple[str, float, Read]] = {
     LOG_GAP: ("log_gap", 1, last("log_gap")),
     ACCURACY: ("accuracy", 100, final_accuracy),
@@ -136,6 +144,8 @@ def figure(name: str) -> Item:
         for algorithm in ALGORITHMS:
             column, work = f"{NAMES[algorithm]}, last {what}", (panel.training(algorithm),)
             cells.append(Cell(panel.row, column, "", work, read))
+            column = f"{NAMES[algorithm]}, {UNSTEADINESS}"
+            cells.append(Cell(panel.row, column, "", work, unsteadiness))
         ahead = "above 0" if what == ACCURACY else "below 0"
         cells += [less(panel.row, [panel], ahead, read, rival) for rival in RIVALS]
     if name == "fig1":

@@ -35,10 +35,12 @@ class Value(NamedTuple):
     Attributes:
       mean: over the seeds.
       std: standard deviation over the seeds (n - 1); None for one seed, or for what has none.
+      per_seed: one value per seed; empty for what has none.
     """
 
     mean: float
     std: float | None = None
+    per_seed: tuple[float, ...] = ()
 
 
 class Scale(NamedTuple):

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.records import Spread
 from experiments.reproduce.item import Cell, Item, Paper, Read, Results, Training, Value
 from experiments.reproduce.picture import Curves, panels
-from experiments.reproduce.reading import complete, final_accuracy, lines, value
+from experiments.reproduce.reading import complete, final_accuracy, lines, over_seeds
 from experiments.runs import RunFolder
 from experiments.uploads import uploads_until
 
@@ -64,10 +63,6 @@ def accuracies(run: RunFolder) -> np.ndarray:
     if not complete(run):
         found.append(np.full_like(found[-1], CHANCE) if found else np.array([CHANCE]))
     return np.stack(found)
-
-
-def over_seeds(values: np.ndarray) -> Value:
-    return value(Spread.of(values))
 
 
 def least_lead(first: RunFolder, second: RunFolder) -> Value:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.inversion import figure6
-from experiments.records import Spread
 from experiments.reproduce.item import (
     Cell,
     Computation,
@@ -26,7 +25,7 @@ from experiments.reproduce.item import (
 )
 from experiments.reproduce.mspdq import MNIST, NOTES, PAPER, lead, training
 from experiments.reproduce.picture import Points, panels
-from experiments.reproduce.reading import final_accuracy, value
+from experiments.reproduce.reading import final_accuracy, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,11 +161,11 @@ def _seeds(x: float, reading: str, run: Computed, of: str = "value") -> np.ndarr
 
 
 def _score(x: float, reading: str, run: Computed, of: str = "value") -> Value:
-    return value(Spread.of(_seeds(x, reading, run, of)))
+    return over_seeds(_seeds(x, reading, run, of))
 
 
 def _blind(run: Computed) -> Value:
-    return value(Spread.of(UNITS["value"] * np.array(run.summary["mean_image"])))
+    return over_seeds(UNITS["value"] * np.array(run.summary["mean_image"]))
 
 
 def secret_weights() -> Item:
@@ -210,7 +209,7 @@ def _higher(one: Key, other: Key, x: float) -> Cell:
 def _difference(x: float, readings: Sequence[str], one: Computed, other: Computed) -> Value:
     pairs = zip((one, other), readings, strict=True)
     first, second = (_seeds(x, reading, run) for run, reading in pairs)
-    return value(Spread.of(first - second))
+    return over_seeds(first - second)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ def complete(run: RunFolder) -> bool:
 
 
 def value(spread: Spread, factor: float = 1) -> Value:
-    return Value(factor * spread.mean, None if spread.std is None else factor * spread.std)
+    return over_seeds(factor * np.array(spread.per_seed))
+
+
+def over_seeds(per_seed: np.ndarray) -> Value:
+    spread = Spread.of(per_seed)
+    return Value(spread.mean, spread.std, spread.per_seed)
 
 
 def best_accuracy(run: RunFolder) -> Value:
@@ -47,9 +52,21 @@ def final_accuracy(run: RunFolder) -> Value:
 
 def last_tenth(run: RunFolder) -> Value:
     """Test accuracy in %: mean over the evaluations of the last tenth of the rounds, per seed."""
-    after = 0.9 * lines(run)[-1].round
+    return over_seeds(_late(run, 0.1).mean(0))
+
+
+def unsteadiness(run: RunFolder) -> Value | str:
+    """Standard deviation of test accuracy over the evaluations of the last quarter of the rounds, per seed, in
+    points."""
+    late = _late(run, 0.25)
+    return over_seeds(late.std(0, ddof=1)) if len(late) > 1 else "one evaluation"
+
+
+def _late(run: RunFolder, share: float) -> np.ndarray:
+    """f64[evaluations, seeds], test accuracies in % in the last part of the rounds."""
+    after = (1 - share) * lines(run)[-1].round
     late = [line.metrics["accuracy"].per_seed for line in lines(run) if line.round > after]
-    return value(Spread.of(np.mean(late, axis=0)), 100)
+    return 100 * np.array(late)
 
 
 def uplink_mb(run: RunFolder) -> Value:
@@ -89,15 +106,16 @@ def _uplink_until(run: RunFolder, target: float) -> float | None:
 
 
 def gap(read: Read, *runs: RunFolder) -> Value:
-    """What the first half of the runs has more than the second half, on average; no spread."""
-    values = [read(run).mean for run in runs]
-    half = len(values) // 2
-    return Value(float(np.mean(values[:half]) - np.mean(values[half:])))
+    """What the first half of the runs has more than the second half, on average, seed by seed: a seed gives all of them
+    the same data."""
+    ours, theirs = np.split(np.array([read(run).per_seed for run in runs]), 2)
+    return over_seeds(ours.mean(0) - theirs.mean(0))
 
 
 def change(read: Read, *runs: RunFolder) -> Value:
-    """What the first run has more than the second, less what the third has more than the fourth."""
-    return Value(gap(read, *runs[:2]).mean - gap(read, *runs[2:]).mean)
+    """What the first run has more than the second, less what the third has more than the fourth, seed by seed."""
+    longer, shorter = (np.array(gap(read, *two).per_seed) for two in (runs[:2], runs[2:]))
+    return over_seeds(longer - shorter)
 
 
 def claim(

@@ -53,8 +53,8 @@ class Filled(NamedTuple):
         """Mean +- standard deviation, with as many decimals as the paper prints."""
         if self.value is None:
             return self.said
-        mean, std = (None if n is None else f"{n:.{self.cell.decimals}f}" for n in self.value)
-        return f"{mean} +- {std}" if std else str(mean)
+        there = (n for n in (self.value.mean, self.value.std) if n is not None)
+        return " +- ".join(f"{n:.{self.cell.decimals}f}" for n in there)
 
 
 def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:

@@ -22,6 +22,7 @@ from experiments.reproduce.reading import (
     last,
     last_tenth,
     saved_uplink,
+    unsteadiness,
 )
 from experiments.reproduce.table import Filled, fill, scaled
 
@@ -131,17 +132,21 @@ def test_numbers_are_read_from_run_folders():
     one, two = RUNS[ONE], RUNS[TWO]
     best, final = best_accuracy(one), final_accuracy(one)
     assert (best.mean, best.std) == pytest.approx((85, 100 * np.std([0.9, 0.8], ddof=1)))
-    assert final == pytest.approx((80, 0))
-    assert last("gap")(one) == Value(-0.5, None)
+    assert (final[:2], final.per_seed) == (pytest.approx((80, 0)), pytest.approx((80, 80)))
+    assert last("gap")(one)[:2] == (-0.5, None)
     assert last("loss")(one).mean == pytest.approx(0.2)
     with pytest.raises(ValueError, match="log_gap: was not measured at round 100 of fed_avg"):
         last("log_gap")(one)
-    assert gap(final_accuracy, one, two).mean == pytest.approx(10)
-    assert gap(final_accuracy, one, two, one, two).mean == pytest.approx(0)
-    assert change(final_accuracy, one, two, two, one).mean == pytest.approx(20)
+    twenty_and_ten = 100 * np.std([0.2, 0.1], ddof=1)  # best accuracies: 90 and 80 less 70 and 70
+    assert gap(best_accuracy, one, two)[:2] == pytest.approx((15, twenty_and_ten))
+    assert gap(best_accuracy, one, two, one, two)[:2] == pytest.approx((0, 0))
+    assert change(best_accuracy, one, two, two, one)[:2] == pytest.approx((30, 2 * twenty_and_ten))
     rows = [[0.0, 0.0]] * 18 + [[0.2, 0.3], [0.4, 0.7]]  # every 5 rounds; the last two after 90
     expected = (100 * (0.3 + 0.5) / 2, 100 * 0.2 / np.sqrt(2))
-    assert last_tenth(run_folder(ONE, rows)) == pytest.approx(expected)
+    assert last_tenth(run_folder(ONE, rows))[:2] == pytest.approx(expected)
+    swung = 100 * np.std([[0, 0, 0, 0.2, 0.4], [0, 0, 0, 0.3, 0.7]], axis=1, ddof=1)  # after 75
+    assert unsteadiness(run_folder(ONE, rows)).per_seed == pytest.approx(swung)
+    assert unsteadiness(run_folder(ONE, rows[-1:])) == "one evaluation"
 
 
 def test_uplink_saved_is_counted_to_the_first_round_above_the_target():
@@ -168,9 +173,9 @@ def test_claims_of_mspdq_are_judged_seed_by_seed():
     """A lead that every seed has is sure, however far the seeds lie apart."""
     first = run_folder(ONE, [[0.2, 0.2], [0.9, 0.5]])
     second = run_folder(TWO, [[0.1, 0.2], [0.8, 0.4]])
-    assert last_lead(first, second) == pytest.approx((10, 0), abs=1e-9)
-    assert least_lead(first, second) == pytest.approx((5, 50**0.5))
-    assert last_span(first, second, first) == pytest.approx((10, 0), abs=1e-9)
+    assert last_lead(first, second)[:2] == pytest.approx((10, 0), abs=1e-9)
+    assert least_lead(first, second)[:2] == pytest.approx((5, 50**0.5))
+    assert last_span(first, second, first)[:2] == pytest.approx((10, 0), abs=1e-9)
     assert last_lead(first, run_folder(TWO, [], status="diverged: x")).mean == pytest.approx(60)
 
 
@@ -183,9 +188,9 @@ def test_verdicts_stand_in_the_table(tmp_path):
     item = Item("tiny", "fig1", "Claims", cells)
     filled = fill(item, Scale(), RUNS)
     assert table.markdown(filled).splitlines()[2:] == [
-        "| first | above 0 | 10.00 | agrees |",
-        "| second | within 3 | 10.00 | does not agree |",
-        "| third | 4 | -10 | -14 |",
+        "| first | above 0 | 10.00 +- 0.00 | agrees |",
+        "| second | within 3 | 10.00 +- 0.00 | does not agree |",
+        "| third | 4 | -10 +- 0 | -14 |",
     ]
     assert "(agrees)" in table.markdown(fill(item, Scale(0.5), RUNS))
     table.write_csv(tmp_path / "table.csv", filled, "")
