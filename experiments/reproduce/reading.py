@@ -56,8 +56,8 @@ def last_tenth(run: RunFolder) -> Value:
 
 
 def unsteadiness(run: RunFolder) -> Value | str:
-    """Standard deviation of test accuracy over the evaluations of the last quarter of the rounds, per seed, in
-    points."""
+    """Standard deviation of test accuracy over the evaluations of the last quarter of the rounds, its trend included,
+    per seed, in points."""
     late = _late(run, 0.25)
     return over_seeds(late.std(0, ddof=1)) if len(late) > 1 else "one evaluation"
 
@@ -107,7 +107,7 @@ def _uplink_until(run: RunFolder, target: float) -> float | None:
 
 def gap(read: Read, *runs: RunFolder) -> Value:
     """What the first half of the runs has more than the second half, on average, seed by seed: a seed gives all of them
-    the same data."""
+    the same data. For a `read` with a value per seed, and runs with equally many."""
     ours, theirs = np.split(np.array([read(run).per_seed for run in runs]), 2)
     return over_seeds(ours.mean(0) - theirs.mean(0))
 
