@@ -22,13 +22,23 @@ from experiments.command_line import Parser, command
 from experiments.files import replacing, write_text
 from experiments.paper_figure import SUFFIXES, WIDTHS, columns, picture
 from experiments.paper_latex import latex
-from experiments.paper_table import SHOWN, Columns, Row, as_markdown, records, rows, write_csv
+from experiments.paper_table import (
+    SHOWN,
+    Columns,
+    Row,
+    above,
+    as_markdown,
+    records,
+    rows,
+    write_csv,
+)
 from experiments.runs import RunFolder, labelled, read_all
 from experiments.swept_budget import over_budget
 from fedpriv.privacy import VIEWS
 
 TABLES = (".tex", ".csv", ".md")
 NAMES = "what to call the runs in tables and figures, one each (default: the settings in which they differ)"
+ABOVE = "also show what each score is above this algorithm's, seed by seed, and the spread of that"
 BEST = "also show the best of each metric over the evaluations, which is chosen on the test set"
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
@@ -59,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--names", nargs="+", metavar="LABEL", help=NAMES)
     parser.add_argument("--best", action="store_true", help=BEST)
+    parser.add_argument("--above", metavar="ALGORITHM", help=ABOVE)
     args = parser.parse_args(argv)
     paths = _paths(args.output or [])
     drawn = [path for path in paths if path.suffix in SUFFIXES]
@@ -66,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(args, option) and not drawn:
             raise ValueError(f"--{option}: there is no picture to draw in; give --output")
     runs = labelled(evaluated(args.folders), args.names)
-    found = rows(runs)
+    found = above(rows(runs), args.above) if args.above else rows(runs)
     write(runs, found, paths, args)
     print(as_markdown(found, args.views, args.best))
     return 0
@@ -97,7 +108,7 @@ def write(
     runs: Sequence[RunFolder], found: Sequence[Row], paths: Sequence[Path], args: Namespace
 ) -> None:
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
-        shown = args.metrics or Columns.of([r.summary for r in found]).metrics
+        shown = args.metrics or Columns.of([run.results for run in runs]).metrics
         if args.by == "epsilon" and not any(map(_private, found)):
             raise ValueError(
                 "--by: epsilon is infinite in all of these runs; draw by round or uplink"

@@ -39,7 +39,8 @@ def latex(found: Sequence[Row], views: Sequence[str] | None = None, best: bool =
     shown = Columns.of([r.summary for r in found], views, best)
     head = ["Run", "Algorithm", "Rounds", *["Noise multiplier"][: shown.noise]]
     for which, metric in shown.spreads:
-        name = escaped(metric.replace("_", " ").capitalize()) if which == "final" else "Best"
+        name = metric.replace("_", " ")
+        name = escaped(name[:1].upper() + name[1:]) if which == "final" else "Best"
         head.append(name + r" (\%)" * is_fraction(metric))
     head += ["Uplink (MB)", *[r"$\varepsilon$ claimed"][:claims]]
     head += [rf"$\varepsilon$, {escaped(view.replace('_', ' '))}" for view in shown.views]

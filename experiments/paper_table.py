@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from experiments.formats import NAMES, epsilon, hyphenated, label, markdown, metric_cell
 from experiments.plain import plain
-from experiments.records import Report, Summary
+from experiments.records import Report, Spread, Summary
 from experiments.runs import RunFolder, names
 from experiments.show import claimed, counted, not_private, of_planned
 from fedpriv.privacy import VIEWS
@@ -20,6 +23,7 @@ SHOWN = (
 )  # views with a column of their own, beside those that the runs show
 
 NOISE = "noise_multiplier"  # the field of a config
+ABOVE = "above "  # what a metric that `above` makes begins with
 
 
 class Row(NamedTuple):
@@ -50,7 +54,8 @@ class Columns(NamedTuple):
         cls, summaries: Sequence[Summary], views: Sequence[str] | None = None, best: bool = False
     ) -> Columns:
         """By default the views of `SHOWN`, and those that the runs show."""
-        metrics = list(dict.fromkeys(s.metric for s in summaries if s.metric))
+        leads = [m for m in measured(summaries) if m.startswith(ABOVE)]
+        metrics = list(dict.fromkeys([*(s.metric for s in summaries if s.metric), *leads]))
         noise = any(noise_of(s, name) for s in summaries for name in s.rounds)
         chosen = {*SHOWN, *own_views(summaries)}
         return cls(metrics, views or [v for v in VIEWS if v in chosen], best, noise)
@@ -91,6 +96,44 @@ def rows(runs: Sequence[RunFolder]) -> list[Row]:
         title += "" if status == "complete" else f" ({status.partition(':')[0]})"
         found += [Row(title, name, run.results) for name in run.results.rounds]
     return found
+
+
+def above(found: Sequence[Row], rival: str) -> list[Row]:
+    """With one more metric: what each row's last and best score are above a rival's, seed by seed.
+
+    The rival is the one of the row's own run, else the only one of its config.
+
+    Raises:
+      ValueError: there is none, or there are several, or it has another number of seeds.
+    """
+    return [r if r.algorithm == rival else _above(r, _rival(r, found, rival)) for r in found]
+
+
+def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
+    config, who = row.summary.config, f"{row.algorithm} of {row.title}"
+    every = [r for r in found if r.algorithm == name and r.summary.config == config]
+    own = [r for r in every if r.title == row.title] or every
+    if len(own) != 1:
+        where = " and ".join(r.title for r in own) or "no run"
+        raise ValueError(
+            f"--above: {name} of {config} is in {where}, {who} elsewhere; give one such run, or one in each"
+        )
+    if _seeds(own[0]) != _seeds(row):
+        raise ValueError(
+            f"--above: {who} has {_seeds(row)} seeds and {name} of {own[0].title} {_seeds(own[0])}; train as many"
+        )
+    return own[0]
+
+
+def _above(row: Row, rival: Row) -> Row:
+    metric, changed = row.summary.metric, {}
+    lead = f"{ABOVE}{NAMES.get(rival.algorithm, rival.algorithm)}'s {metric}"
+    for which in ("final", "best"):
+        every, than = getattr(row.summary, which), getattr(rival.summary, which)[rival.algorithm]
+        own = every[row.algorithm]
+        spread = Spread.of(np.subtract(own[metric].per_seed, than[metric].per_seed))
+        changed[which] = {**every, row.algorithm: {**own, lead: spread}}
+    return row._replace(summary=replace(row.summary, **changed))
 
 
 def as_markdown(

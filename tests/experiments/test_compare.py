@@ -347,3 +347,39 @@ def test_what_is_not_private_is_not_drawn_by_epsilon(tmp_path, capsys):
     given = [str(tmp_path / "run"), "--by", "epsilon", "--output", str(tmp_path / "p.png")]
     assert compare.main(given) == 2
     assert "--by: epsilon is infinite in all" in capsys.readouterr().err
+
+
+def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
+    folders, histories = recorded
+    table, tex = tmp_path / "t.csv", tmp_path / "t.tex"
+    given = [*folders, "--above", "dp_fed_avg", "--best", "--output", str(table), str(tex)]
+    assert compare.main(given) == 0
+    column = "above DP-FedAvg's accuracy"
+    head, _, *lines = (
+        [cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines()
+    )
+    own, rival = (100 * histories[name].accuracy for name in ("dp_scaffold", "dp_fed_avg"))
+    for lead, i in ((own[-1] - rival[-1], 0), (own.max(0) - rival.max(0), 1)):
+        said = lines[0][head.index(column) + i]
+        assert said == f"{lead.mean():.2f} ± {lead.std(ddof=1):.2f}"
+    assert lines[1][head.index(column)] == "-"  # the rival itself
+    with table.open() as file:
+        first, *_ = csv.DictReader(file)
+    assert float(first[f"{column}_final_mean"]) == pytest.approx((own - rival)[-1].mean() / 100)
+    assert r"Above DP-FedAvg's accuracy (\%)" in tex.read_text()
+
+
+def test_a_rival_is_of_the_same_run_or_the_only_one(recorded, tmp_path, capsys):
+    folders, _ = recorded
+    kept = compare.rows(compare.evaluated([Path(folder) for folder in folders]))
+    alone = [row for row in kept if row.algorithm == "dp_scaffold" or row is kept[1]]
+    assert len(paper_table.above(alone, "dp_fed_avg")) == 3  # the second run has the first's
+    record(tmp_path / "one", name="dp_scaffold_synthetic", rounds=(20, 40), seeds=1)
+    (one, *_) = compare.rows(compare.evaluated([tmp_path / "one"]))
+    for found, said in (
+        (kept[:1], "is in no run"),
+        ([kept[0]._replace(title="third"), kept[1], kept[3]], "elsewhere"),
+        ([one, kept[1]], "has 1 seeds and dp_fed_avg"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            paper_table.above(found, "dp_fed_avg")
