@@ -26,12 +26,11 @@ jax.devices()  # started now: a command that a test calls first would start it w
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Up to four processes, each with files of its own, as compiling keeps one processor busy: 0 is this one alone.
 
-    A single file is not worth starting any; and slow tests start processes themselves, or take the time.
+    A single file is not worth starting any; slow tests, of which many start processes themselves, get two.
     """
     single = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
-    if single or config.option.markexpr != "not slow":
-        return 0
-    found = min(4, os.cpu_count() or 1)
+    most = 4 if config.option.markexpr == "not slow" else 2
+    found = 0 if single else min(most, os.cpu_count() or 1)
     return found if found > 1 else 0
 
 
