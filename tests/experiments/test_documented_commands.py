@@ -137,12 +137,12 @@ def launch(module: str, *args: object) -> int:
 def trained(tmp_path_factory, data_dir):
     """Two runs to compare and to report, and one whose messages are counted."""
     folder = tmp_path_factory.mktemp("trained")
-    for name, config, algorithm in (
-        ("A", "dp_scaffold_synthetic", "dp_scaffold"),
+    for name, config, *algorithms in (
+        ("A", "dp_scaffold_synthetic", "dp_scaffold", "dp_fed_avg"),
         ("B", "dp_scaffold_synthetic", "dp_scaffold"),
         ("MSP", "mspdq_mnist", "mspdq_fl"),
     ):
-        small = ["--algorithms", algorithm, *SHORT, *SMALL[config], "--data-dir", data_dir]
+        small = ["--algorithms", *algorithms, *SHORT, *SMALL[config], "--data-dir", data_dir]
         assert launch("run", config, *small, "--output", folder / name) == 0
     return folder
 
