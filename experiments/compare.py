@@ -77,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(args, option) and not drawn:
             raise ValueError(f"--{option}: there is no picture to draw in; give --output")
     runs = labelled(evaluated(args.folders), args.names)
-    found = above(rows(runs), args.above) if args.above else rows(runs)
+    found = rows(runs)
+    if args.above is not None:
+        found = above(found, args.above)
     write(runs, found, paths, args)
     print(as_markdown(found, args.views, args.best))
     return 0

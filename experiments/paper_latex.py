@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.formats import NAMES, hyphenated
-from experiments.paper_table import Columns, Row, noise_of, notes
+from experiments.paper_table import ABOVE, Columns, Row, noise_of, notes
 from experiments.records import Spread
 from experiments.show import of_planned
 from fedpriv.models.score import is_fraction
@@ -108,6 +108,7 @@ def _caption(found: Sequence[Row], shown: Columns, letters: Mapping[str, str]) -
     over = " or ".join(map(str, seeds)) + (" seeds" if many else " seed")
     spread = r"mean $\pm$ standard deviation ($n - 1$)" if many else "value"
     said = f"{escaped(configs)}: {escaped(' and '.join(shown.metrics))} on the test set, {spread} over {over}"
+    said += "; above: seed by seed" * any(m.startswith(ABOVE) for m in shown.metrics)
     said += (
         "; Best: over the evaluations, each seed's own, chosen on the test set"
         if shown.best

@@ -27,11 +27,17 @@ ABOVE = "above "  # what a metric that `above` makes begins with
 
 
 class Row(NamedTuple):
-    """An algorithm of a run; `title` tells the run from the others."""
+    """An algorithm of a run.
+
+    Attributes:
+      title: tells the run from the others.
+      below: of another run, what `above` compared it with.
+    """
 
     title: str
     algorithm: str
     summary: Summary
+    below: str | None = None
 
 
 class Columns(NamedTuple):
@@ -104,7 +110,7 @@ def above(found: Sequence[Row], rival: str) -> list[Row]:
     The rival is the one of the row's own run, else the only one of its config.
 
     Raises:
-      ValueError: there is none, or there are several, or it has another number of seeds.
+      ValueError: there is none, or there are several, or it has another number of seeds or of rounds.
     """
     return [r if r.algorithm == rival else _above(r, _rival(r, found, rival)) for r in found]
 
@@ -113,27 +119,40 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
     config, who = row.summary.config, f"{row.algorithm} of {row.title}"
     every = [r for r in found if r.algorithm == name and r.summary.config == config]
     own = [r for r in every if r.title == row.title] or every
-    if len(own) != 1:
-        where = " and ".join(r.title for r in own) or "no run"
+    if not own:
+        there = ", ".join(dict.fromkeys(r.algorithm for r in found if r.summary.config == config))
         raise ValueError(
-            f"--above: {name} of {config} is in {where}, {who} elsewhere; give one such run, or one in each"
+            f"--above: {name} is in no run of {config}; choose one of {there}, or add a run"
         )
-    if _seeds(own[0]) != _seeds(row):
+    if len(own) > 1:
+        where = " and ".join(r.title for r in own)
         raise ValueError(
-            f"--above: {who} has {_seeds(row)} seeds and {name} of {own[0].title} {_seeds(own[0])}; train as many"
+            f"--above: {name} is in {where}, {who} in neither; give one of them, or one in each"
         )
+    for what in ("seeds", "rounds"):
+        ours, theirs = (_counts(r)[what] for r in (row, own[0]))
+        if ours != theirs:
+            raise ValueError(
+                f"--above: {who} has {what} {ours}, {name} of {own[0].title} {theirs}; train as many"
+            )
     return own[0]
+
+
+def _counts(r: Row) -> dict[str, int]:
+    return {"seeds": _seeds(r), "rounds": r.summary.rounds[r.algorithm]}
 
 
 def _above(row: Row, rival: Row) -> Row:
     metric, changed = row.summary.metric, {}
-    lead = f"{ABOVE}{NAMES.get(rival.algorithm, rival.algorithm)}'s {metric}"
+    name = NAMES.get(rival.algorithm, rival.algorithm)
     for which in ("final", "best"):
         every, than = getattr(row.summary, which), getattr(rival.summary, which)[rival.algorithm]
         own = every[row.algorithm]
-        spread = Spread.of(np.subtract(own[metric].per_seed, than[metric].per_seed))
-        changed[which] = {**every, row.algorithm: {**own, lead: spread}}
-    return row._replace(summary=replace(row.summary, **changed))
+        with np.errstate(invalid="ignore"):  # of two that are infinite
+            lead = Spread.of(np.subtract(own[metric].per_seed, than[metric].per_seed))
+        changed[which] = {**every, row.algorithm: {**own, f"{ABOVE}{name}'s {metric}": lead}}
+    below = None if rival.title == row.title else f"{name} of {rival.title}"
+    return row._replace(summary=replace(row.summary, **changed), below=below)
 
 
 def as_markdown(
@@ -192,6 +211,8 @@ def notes(found: Sequence[Row]) -> list[str]:
         if planned and done < planned and r.algorithm not in r.summary.stopped:
             of = counted(done, r.summary.privacy[r.algorithm].rounds)
             said.append(f"{label(r.algorithm)}, {r.title}: not trained to the end; its {of}")
+        if r.below:
+            said.append(f"{label(r.algorithm)}, {r.title}: compared with {r.below}")
     return [*said, *dict.fromkeys(note for r in found for note in r.summary.privacy_notes)]
 
 

@@ -127,6 +127,11 @@ class FedSMP(Run):
         probability(delta=self.delta)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the certificates leave out."""
+        return ()
+
+    @property
     def records(self) -> int:
         """Of a client, in a ledger without data."""
         return 1
@@ -145,6 +150,12 @@ class ImageFedSMP(FedSMP):
     pixels: Literal["unit", "centred", "standardised"] = "unit"
     """What the network sees: numbers from 0 to 1, or from -1 to 1, or of mean 0 and deviation 1 over the training
     pixels, by numbers that the field takes to be public. The last two take four times the memory of bytes."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        standardised = self.pixels == "standardised"
+        note = "the mean and deviation of the training pixels are taken to be public; no epsilon covers them"
+        return (note,) * standardised
 
     def images(self, name: str) -> Dataset:
         """The data set of this name, its pixels as the network sees them.
@@ -243,7 +254,8 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
     count = config.train_loss_examples
     measure = partial(train_loss, model, count) if count else None
     own_test = data.keys is not None
-    return Experiment(model, data.test, delta(config, clients), entries, measure, own_test=own_test)
+    made = Experiment(model, data.test, delta(config, clients), entries, measure, own_test=own_test)
+    return replace(made, notes=config.notes)
 
 
 def train_loss(model: fp.models.Model, count: int) -> Measure:
@@ -302,7 +314,7 @@ def _ledger(
         )
         for name, n in clients.items()
     }
-    return Ledger(entries, delta(config, population), model.init)
+    return Ledger(entries, delta(config, population), model.init, config.notes)
 
 
 def _held(config: FedSMP, name: Name) -> int:

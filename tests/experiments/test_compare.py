@@ -351,8 +351,8 @@ def test_what_is_not_private_is_not_drawn_by_epsilon(tmp_path, capsys):
 
 def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
     folders, histories = recorded
-    table, tex = tmp_path / "t.csv", tmp_path / "t.tex"
-    given = [*folders, "--above", "dp_fed_avg", "--best", "--output", str(table), str(tex)]
+    files = [str(tmp_path / name) for name in ("t.csv", "t.tex", "t.png")]
+    given = [*folders, "--above", "dp_fed_avg", "--best", "--output", *files]
     assert compare.main(given) == 0
     column = "above DP-FedAvg's accuracy"
     head, _, *lines = (
@@ -363,23 +363,39 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
         said = lines[0][head.index(column) + i]
         assert said == f"{lead.mean():.2f} ± {lead.std(ddof=1):.2f}"
     assert lines[1][head.index(column)] == "-"  # the rival itself
-    with table.open() as file:
-        first, *_ = csv.DictReader(file)
+    with (tmp_path / "t.csv").open() as file:
+        first, _, second, _ = csv.DictReader(file)
     assert float(first[f"{column}_final_mean"]) == pytest.approx((own - rival)[-1].mean() / 100)
-    assert r"Above DP-FedAvg's accuracy (\%)" in tex.read_text()
+    means = [
+        float(x["accuracy_final_mean"])
+        for x in compare.records(compare.rows(compare.evaluated(list(map(Path, folders)))))
+    ]
+    assert float(second[f"{column}_final_mean"]) == pytest.approx(means[2] - means[3])
+    tex = (tmp_path / "t.tex").read_text()
+    assert r"Above DP-FedAvg's accuracy (\%)" in tex
+    assert "above: seed by seed" in tex
 
 
-def test_a_rival_is_of_the_same_run_or_the_only_one(recorded, tmp_path, capsys):
-    folders, _ = recorded
-    kept = compare.rows(compare.evaluated([Path(folder) for folder in folders]))
-    alone = [row for row in kept if row.algorithm == "dp_scaffold" or row is kept[1]]
-    assert len(paper_table.above(alone, "dp_fed_avg")) == 3  # the second run has the first's
+def test_a_rival_is_of_the_same_run_or_the_only_one(recorded, tmp_path):
+    kept = compare.rows(compare.evaluated([Path(folder) for folder in recorded[0]]))
+    own, rival, other = kept[:3]
+    _, _, alone = paper_table.above([own, rival, other], "dp_fed_avg")
+    lead = alone.summary.final["dp_scaffold"]["above DP-FedAvg's accuracy"].mean
+    accuracies = (r.summary.final[r.algorithm]["accuracy"].mean for r in (other, rival))
+    assert lead == pytest.approx(next(accuracies) - next(accuracies))
+    assert any(f"compared with DP-FedAvg of {rival.title}" in x for x in paper_table.notes([alone]))
+
+
+def test_a_rival_that_cannot_be_compared_with(recorded, tmp_path):
+    kept = compare.rows(compare.evaluated([Path(folder) for folder in recorded[0]]))
     record(tmp_path / "one", name="dp_scaffold_synthetic", rounds=(20, 40), seeds=1)
-    (one, *_) = compare.rows(compare.evaluated([tmp_path / "one"]))
+    record(tmp_path / "short", name="dp_scaffold_synthetic", rounds=(20,), seeds=2)
+    one, short = (compare.rows(compare.evaluated([tmp_path / x]))[0] for x in ("one", "short"))
     for found, said in (
-        (kept[:1], "is in no run"),
-        ([kept[0]._replace(title="third"), kept[1], kept[3]], "elsewhere"),
-        ([one, kept[1]], "has 1 seeds and dp_fed_avg"),
+        (kept[:1], "is in no run of dp_scaffold_synthetic; choose one of dp_scaffold"),
+        ([kept[0]._replace(title="third"), kept[1], kept[3]], "in neither"),
+        ([one, kept[1]], "has seeds 1, dp_fed_avg of .* 2"),
+        ([short, kept[1]], "has rounds 20, dp_fed_avg of .* 40"),
     ):
         with pytest.raises(ValueError, match=said):
             paper_table.above(found, "dp_fed_avg")

@@ -30,5 +30,7 @@ def test_pixels_are_what_the_network_sees(pixels, mean, deviation, tmp_path):
 
 def test_pixels_of_unknown_moments_are_not_standardised(tmp_path):
     config = replace(fed_smp_fashion_mnist.config, pixels="standardised", data_dir=tmp_path)
+    (note,) = fed_smp_fashion_mnist.ledger(config).notes
+    assert "no epsilon covers" in note
     with pytest.raises(ValueError, match="pixels: standardised is for fashion_mnist, not svhn"):
         config.images("svhn_cropped")
