@@ -60,7 +60,7 @@ class Columns(NamedTuple):
         cls, summaries: Sequence[Summary], views: Sequence[str] | None = None, best: bool = False
     ) -> Columns:
         """By default the views of `SHOWN`, and those that the runs show."""
-        leads = [m for m in measured(summaries) if m.startswith(ABOVE)]
+        leads = (m for m in measured(summaries) if m.startswith(ABOVE))
         metrics = list(dict.fromkeys([*(s.metric for s in summaries if s.metric), *leads]))
         noise = any(noise_of(s, name) for s in summaries for name in s.rounds)
         chosen = {*SHOWN, *own_views(summaries)}
@@ -129,17 +129,15 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
         raise ValueError(
             f"--above: {name} is in {where}, {who} in neither; give one of them, or one in each"
         )
-    for what in ("seeds", "rounds"):
-        ours, theirs = (_counts(r)[what] for r in (row, own[0]))
-        if ours != theirs:
-            raise ValueError(
-                f"--above: {who} has {what} {ours}, {name} of {own[0].title} {theirs}; train as many"
-            )
+    if _extent(row) != _extent(own[0]):
+        raise ValueError(
+            f"--above: {who} has {_extent(row)}, {name} of {own[0].title} {_extent(own[0])}; train them alike"
+        )
     return own[0]
 
 
-def _counts(r: Row) -> dict[str, int]:
-    return {"seeds": _seeds(r), "rounds": r.summary.rounds[r.algorithm]}
+def _extent(r: Row) -> str:
+    return f"{r.summary.rounds[r.algorithm]} rounds and {_seeds(r)} seed(s)"
 
 
 def _above(row: Row, rival: Row) -> Row:

@@ -254,8 +254,8 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
     count = config.train_loss_examples
     measure = partial(train_loss, model, count) if count else None
     own_test = data.keys is not None
-    made = Experiment(model, data.test, delta(config, clients), entries, measure, own_test=own_test)
-    return replace(made, notes=config.notes)
+    common = {"measure": measure, "own_test": own_test, "notes": config.notes}
+    return Experiment(model, data.test, delta(config, clients), entries, **common)
 
 
 def train_loss(model: fp.models.Model, count: int) -> Measure:
