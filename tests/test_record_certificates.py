@@ -40,7 +40,7 @@ LARGEST = {
     "cut": 3,
     "with_replacement": 5,
 }
-"""The largest batch: by so many clip norms a whole client moves a step, and a record that is drawn with replacement."""
+"""The largest batch: by so many clip norms a whole client moves a step."""
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
@@ -48,7 +48,7 @@ LARGEST = {
 def test_local_steps(batch, unit):
     """Every view is taken to see each noisy gradient of a client, in the rounds that it takes part in."""
     records, client = BATCHES[batch], unit == "client"
-    own = SIGMA / (LARGEST[batch] if client or batch == "with_replacement" else 1)
+    own = SIGMA / (LARGEST[batch] if client else 1)
     sampling = Everyone(RECORDS) if client else records.accounting
     of_records = {} if batch != "fixed_size" else SAMPLERS
     for name, sampler in ({"poisson": SAMPLERS["poisson"]} | of_records).items():

@@ -84,8 +84,9 @@ def draw_scores(
 
 
 def _certain(release: Release) -> bool:
-    drawn = [release.sampling, release.participation]
-    return all(sampling is None or _joining(sampling) >= 1 for sampling in drawn)
+    drawn = [sampling for sampling in (release.sampling, release.participation) if sampling]
+    varies = any(isinstance(s, WithReplacement) and s.largest < 1 for s in drawn)
+    return not varies and all(_joining(sampling) >= 1 for sampling in drawn)
 
 
 def _joining(sampling: Sampling) -> float:
@@ -115,11 +116,6 @@ def _part(
     known = 1.0 if release.participation is None else _joining(release.participation)
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.certified_multiplier) / release.multiplier
-    summed = (
-        copies is not None and strength > 1
-    )  # each copy moves the sum; else all are the same message
-    if copies is not None and summed:
-        strength /= copies.size
     d = used.dimension or max(dimension, used.tensors)
     bound = used.clip(jax.tree.map(lambda u: 10 * u, used.worst(d)))[0]
     ratios = (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
@@ -130,8 +126,7 @@ def _part(
         """How often a step takes the unit, as the view knows."""
         if copies is None:
             return jnp.float32(1)
-        times = jax.random.binomial(key, copies.size, copies.largest)
-        return times if summed else jnp.minimum(times, 1.0)
+        return jax.random.binomial(key, copies.size, copies.largest)
 
     def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
         noise_key, own_key, copies_key = jax.random.split(key, 3)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from fedpriv.certification.privacy_labels import Note
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
-from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism
+from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism, are_by_records
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
 from fedpriv.rounds.samplers import Sampler
@@ -30,8 +31,10 @@ def nobodys_word(note: Note) -> bool:
         type(start) is Mechanism and start.certified_multiplier == 0
     ):
         return True
-    told = note.codec.lossy or note.codec.known
-    return type(start) is Mechanism and constructed(start) and told and note.by_records
+    told = note.codec.lossy or constructed(note.codec)
+    scheduled = type(used) is not Dynamic or constructed(used)
+    known = type(start) is Mechanism and constructed(start) and scheduled
+    return known and told and (note.gradients is None or are_by_records(note.gradients))
 
 
 def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
@@ -85,8 +88,11 @@ def _of_clients(
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
     each with its own share only. Messages that a codec rounds, or whose sum is divided by the clients' weights, carry
-    no noise, which the server adds: nothing hides them from it. A client drawn with replacement may fill all places of
-    a round.
+    no noise, which the server adds: nothing hides them from it.
+
+    A client drawn with replacement fills n places of a round: it moves the sum n times as far, and the server sees n
+    messages, each with a share of its own: as many releases as the round has draws, each of which may hold the client.
+    With all of the noise of its own, it sends one message, and the same again.
     """
     drawn, reason = sampler.accounting, _reason(notes, first)
     kinds = {note.mechanism.noise for note in notes if _multiplier(note, first) > 0}  # type: ignore[union-attr]
@@ -109,7 +115,7 @@ def _of_clients(
         return Release(view, unit, m, steps=steps, **given)
 
     if notes[0].local and multiplier > 0:
-        shown = isinstance(drawn, Poisson)  # as if the view knew who takes part
+        shown = isinstance(drawn, Poisson | WithReplacement)  # as if the view knew who takes part
         full = isinstance(drawn, FixedSize | Everyone)
         hidden: dict[str, Any] = {}
         if shown:
@@ -126,8 +132,6 @@ def _of_clients(
             )
             for view in VIEWS
         ]
-    if isinstance(drawn, WithReplacement):
-        multiplier /= drawn.most
     if (lossy or divided) and multiplier > 0:
         after = "decoded messages" if lossy else "divided by the clients' weights"
         bare = (0.0, False, f"the server adds the noise, after it has {after}")
@@ -139,9 +143,12 @@ def _of_clients(
     if noise == "laplace" and multiplier > 0:
         share = (0.0, False, "a client's share of Laplace noise is not Laplace")
     whole = (multiplier, True, reason)
+    by_message: dict[str, Any] = {}
+    if isinstance(drawn, WithReplacement):
+        by_message = {"sampling": replace(drawn, size=1), "local_steps": drawn.size}
     return [
         release("third_party", *whole),
-        release("server", *share),
+        release("server", *share, **by_message),
         release("server_secagg", *whole),
     ]
 
@@ -178,8 +185,7 @@ def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: in
     for (records, _), notes in groups.items():
         used: RecordMechanism = notes[0].mechanism  # type: ignore[assignment]
         whole = unit == "client"
-        most = records.most if whole or isinstance(records, WithReplacement) else 1
-        own = _multiplier(notes[0], first) / most
+        own = _multiplier(notes[0], first) / (records.most if whole else 1)
         for view in VIEWS:
             shared = (
                 stage.alone

@@ -15,6 +15,8 @@ def assumptions(
     texts = _of_shown(active) if relation == "zero_out" else _of_secret(active)
     if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
         texts.append("the weights that cohorts are drawn by, such as clients' sizes, are public")
+    if any(isinstance(r.sampling, WithReplacement) for r in active):
+        texts.append("what is drawn n times moves a sum by n clip norms; n, too, is visible")
     if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts.append("secure aggregation shows nothing but the sum")
     return (*texts, *_shares(active, relation, honest), *NOISE)

@@ -16,7 +16,7 @@ from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import BEST_RUN, ONE_RUN, VIEWS, Certificate, Release
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
-from fedpriv.privacy.sampling import WithReplacement, takes_all
+from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
 from fedpriv.privacy.truncation import is_cut
 
 # dp-accounting fails where sigma^-2 underflows or e^(1 / b) overflows.
@@ -29,8 +29,8 @@ _BOUNDS = {
     "RDP": "upper: Rényi orders 1.1 to 1024, conversion of Canonne, Kamath and Steinke",
 }
 _NO_BOUND = (
-    "no accountant has a finite number at this delta: it is below what rounding, or the chance that a cohort is cut "
-    "to its capacity, leaves of it, or there is too little noise; raise delta, the capacity or the noise"
+    "no accountant has a finite number at this delta: there is too little noise, or delta is smaller than what is left "
+    "out of the tails of the noise; raise the noise, or delta"
 )
 
 
@@ -68,24 +68,25 @@ def certify_releases(
     remedy = f"declare a release of this view (found: {sorted({r.view for r in releases})})"
     require(bool(seen), "view", view, remedy)
     units = sorted({release.unit for release in seen})
-    require(len(units) == 1, "unit", units, "certify one unit at a time")
+    remedy = "certify one unit at a time, as an epsilon hides either records or whole clients"
+    require(len(units) == 1, "unit", units, remedy)
 
     seen = [_within_range(release.with_honest(honest)) for release in seen]
+    bare = [release for release in seen if release.steps > 0 and release.multiplier == 0]
+    active = _active(seen)
     template = Certificate(
         epsilon=0.0,
         delta=delta,
         view=view,
         unit=units[0],
-        relation=relation_of(seen, view),
+        relation=relation_of(bare or active or seen[:1], view),
         event=" + ".join(release.event for release in seen),
         accountant="none",
         bound="exact",
         assumptions=("nothing about the unit is released",),
     )
-    bare = [release for release in seen if release.steps > 0 and release.multiplier == 0]
     if bare:
         return _nothing_hides(bare, template)
-    active = _active(seen)
     return _composed(active, template, honest, best_of) if active else template
 
 
@@ -142,8 +143,7 @@ def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificat
 def _composed(
     active: Sequence[Release], template: Certificate, honest: float, best_of: float
 ) -> Certificate:
-    delta, view = template.delta, template.view
-    relation = relation_of(active, view)
+    delta, view, relation = template.delta, template.view, template.relation
     epsilons = dict(epsilons_of(read(active), relation, delta, best_of))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = _BOUNDS[accountant]
@@ -160,7 +160,6 @@ def _composed(
     return replace(
         template,
         epsilon=epsilons[accountant],
-        relation=relation,
         event=event,
         accountant=accountant,
         bound=bound,
@@ -178,13 +177,16 @@ def epsilons_of(
     Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`. Where Gaussian noise
     is all that is secret, "PLD" is exact: delta(eps) = E_n[delta_Gauss(eps; sqrt(sum_k n_k / multiplier_k^2))], n_k ~
     Bin(steps_k, rate_k) independent, solved for eps; it is attained by a unit that always contributes in one
-    direction at full norm.
+    direction at full norm. Drawn with replacement, n_k is the sum over the draws of the squares of how often each
+    holds the unit.
 
     *Why the mixture is right.* The output is the pair (B, Y): the pattern B of who took part, and the releases Y.
     Under zero-out B has the same law for both neighbours, because cohorts are drawn without looking at the data. So
     H_a((B, Y) || (B, Y')) = sum_b Pr[b] H_a(Y | b || Y' | b). Given b with n participations, each of them is a
     Gaussian release of a unit of whitened norm at most 1 / multiplier that may depend on the past; together they are
-    dominated by one Gaussian with separation sqrt(n) / multiplier (Dong, Roth and Su 2022).
+    dominated by one Gaussian with separation sqrt(n) / multiplier (Dong, Roth and Su 2022). A draw that holds the unit
+    m times is a release of whitened norm m / multiplier, so it counts m^2. Units that are drawn less often than the
+    likeliest have stochastically smaller m, and the curve rises with the separation.
 
     A cohort cut to a capacity is counted at the rate before the cut: the true count is stochastically smaller.
 
@@ -227,7 +229,7 @@ def _of_mixture(releases: Sequence[Release], view: str) -> str:
 
 def _within_range(release: Release) -> Release:
     """Multipliers that floats can work with; counting less noise than there is stays sound."""
-    if release.multiplier >= _LEAST[release.noise]:
+    if release.multiplier >= _LEAST[release.noise] * most_often(release.sampling):
         loud = math.isfinite(release.multiplier) and release.multiplier > _LOUDEST
         return replace(release, multiplier=_LOUDEST) if loud else release
     if release.multiplier == 0:

@@ -73,9 +73,28 @@ def remove_delta(
         noise: "gaussian" or "laplace".
     """
     eps = np.asarray(epsilon, float)
-    # log(1 + (e^eps - 1) / rate), without the overflow of e^eps.
-    inner = eps - math.log(rate) + np.log1p(-(1 - rate) * np.exp(-eps))
-    return rate * CURVES[noise](inner, 1 / multiplier)
+    # log(1 + (e^eps - 1) / rate), exact near 0 and without the overflow of e^eps.
+    near = np.log1p(np.expm1(np.minimum(eps, 1.0)) / rate)
+    far = eps - math.log(rate) + np.log1p(-(1 - rate) * np.exp(-eps))
+    return rate * CURVES[noise](np.where(eps < 1, near, far), 1 / multiplier)
+
+
+def add_delta(
+    epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
+) -> Floats:
+    """delta(epsilon >= 0), f64[...], of P against (1 - rate) P + rate Q, for Q = P moved by 1 / multiplier.
+
+    Formal guarantees: exact. With a = e^eps, P - a ((1 - rate) P + rate Q) = k (P - (a rate / k) Q), k = 1 - a (1 -
+    rate): k delta_0(log(a rate / k)), delta_0 the curve of P against Q, and 0 where k <= 0.
+
+    Args:
+        epsilon, multiplier, rate, noise: as `remove_delta`.
+    """
+    eps = np.asarray(epsilon, float)
+    left = rate - (1 - rate) * np.expm1(np.minimum(eps, 700.0))
+    kept = np.maximum(left, 1e-300)
+    found = kept * CURVES[noise](eps + math.log(rate) - np.log(kept), 1 / multiplier)
+    return np.where(left > 0, found, 0.0)
 
 
 def replace_delta(
@@ -105,19 +124,27 @@ def replace_delta(
 
 
 def shown_delta(
-    epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
+    epsilon: ArrayLike, multiplier: float, drawn: tuple[Floats, Floats], noise: str = "gaussian"
 ) -> Floats:
-    """delta(epsilon), f64[...], of one round for a view that is told whether the unit, drawn at `rate`, takes part.
+    """delta(epsilon), f64[...], of one round for a view that is told how often the unit is drawn.
 
-    Formal guarantees: exact; the divergence of the pair (drawn or not, output) is the average of the
-    divergences, and a unit that is not drawn has max(0, 1 - e^eps).
+    Formal guarantees: exact; the divergence of the pair (times drawn, output) is the average of the divergences: of
+    noise moved by n / multiplier where the unit counts n times, and max(0, 1 - e^eps) where it is not drawn. Numbers of
+    times of less than 1e-45 are counted as delta = 1.
 
     Args:
-        epsilon, multiplier, rate, noise: as `remove_delta`.
+        epsilon, multiplier, noise: as `remove_delta`.
+        drawn: (n, their probabilities), as `sampling.times_drawn` gives them.
     """
     eps = np.asarray(epsilon, float)
-    unseen = -np.expm1(np.minimum(eps, 0.0))
-    return (1 - rate) * unseen + rate * CURVES[noise](eps, 1 / multiplier)
+    rare = [chance < 1e-45 for chance in drawn[1]]
+    total = np.full(eps.shape, float(np.sum(drawn[1], where=rare)))
+    for n, chance in zip(*drawn, strict=True):
+        if n == 0:
+            total = total - chance * np.expm1(np.minimum(eps, 0.0))
+        elif chance >= 1e-45:
+            total = total + chance * CURVES[noise](eps, n / multiplier)
+    return total
 
 
 def epsilon_of_mixture(precisions: Floats, weights: Floats, missing: float, delta: float) -> float:

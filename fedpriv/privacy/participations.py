@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedpriv.privacy import counts
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
+from fedpriv.privacy.sampling import WithReplacement, times_drawn
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
 _MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
-_MOST_NESTED = 500  # numbers of rounds of which the releases are counted one by one
+_MOST_PAIRS = 10**7  # of values side by side
 
 
 def participations(
@@ -20,8 +22,8 @@ def participations(
 ) -> tuple[Floats, Floats, float]:
     """Distribution of the summed precision sum_k n_k / multiplier_k^2 over the draw of the cohorts.
 
-    n_k counts the releases that the unit is in: a round's draw of `participation` is one for all its local steps, each
-    of which has a draw of `sampling` of its own.
+    n_k counts the releases that the unit is in, each with the square of how often it is drawn for it: a round's draw of
+    `participation` is one for all its local steps, each of which has a draw of `sampling` of its own.
 
     Returns:
         The possible values, their probabilities, and the probability of the values left out (below 1e-29).
@@ -30,6 +32,9 @@ def participations(
     for release in releases:
         n, chances, left_out = _count(release)
         missing += left_out
+        if len(values) * len(n) > _MOST_PAIRS:
+            values, weights = _merged(values, weights, _MOST_PAIRS // 4000)
+            n, chances = _merged(n, chances, 4000)
         values = np.add.outer(values, n / multiplier_for(release, relation) ** 2).ravel()
         weights = np.multiply.outer(weights, chances).ravel()
         values, weights = _merged(values, weights, _MOST_VALUES)
@@ -37,21 +42,20 @@ def participations(
 
 
 def _count(release: Release) -> tuple[Floats, Floats, float]:
-    """(n, their probabilities, that of those left out): how many releases the unit is in."""
-    if release.participation is None:
-        return _binomial(release.steps * release.local_steps, release.sampling.rate)
-    rounds, chances, missing = _binomial(release.steps, release.participation.rate)
-    if release.sampling.rate == 1:
+    """(n, their probabilities, that of those left out)."""
+    drawn, known = release.sampling, release.participation
+    once = not isinstance(drawn, WithReplacement) or drawn.size == 1
+    if known is None and once:
+        return _binomial(release.steps * release.local_steps, drawn.rate)
+    if known is not None and once and drawn.rate == 1:
+        rounds, chances, missing = _binomial(release.steps, known.rate)
         return rounds * release.local_steps, chances, missing
-    rounds, chances = _merged(rounds, chances, _MOST_NESTED)
-    counts, weights = [], []
-    for n, chance in zip(np.ceil(rounds), chances, strict=True):
-        count, of_count, left_out = _binomial(int(n) * release.local_steps, release.sampling.rate)
-        counts.append(count)
-        weights.append(chance * of_count)
-        missing += chance * left_out
-    found = _merged(np.concatenate(counts), np.concatenate(weights), _MOST_VALUES)
-    return *found, missing
+    n, chances = times_drawn(drawn)
+    of_round = counts.total(counts.of(n**2, chances), release.local_steps)
+    if known is not None:
+        of_round = counts.sometimes(of_round, known.rate)
+    found = counts.total(of_round, release.steps)
+    return found.values, found.chances, found.missing
 
 
 def _binomial(trials: int, rate: float) -> tuple[Floats, Floats, float]:

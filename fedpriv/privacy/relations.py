@@ -8,27 +8,51 @@ from fedpriv.privacy.argument_validation import require
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement
 
+_OF = {FixedSize: "replace-one", Poisson: "add-or-remove", WithReplacement: "zero-out"}
+"""Adjacency by how units are drawn where that is secret; all of them go with draws of everyone."""
+
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
     """The relation under which `releases`, all of `view`, are certified.
 
-    A third party does not know who takes part, and nobody but the client which of its records a local step draws:
-        Poisson
-    cohorts are bounded for a unit added or removed, cohorts of fixed size for one replaced. The other views see which
-    clients take part, so that a removed one could not be hidden: its contributions become zero instead. So they do for
-    cohorts drawn with replacement, whose secrecy is not used.
+    A third party does not know who takes part, and nobody but the client which of its records a local step draws.
+    Poisson cohorts are bounded for a unit added or removed, cohorts of fixed size for one replaced. The other views see
+    which clients take part, so that a removed one could not be hidden: its contributions become zero instead. So they
+    do for cohorts drawn with replacement, whose secrecy is not used: the view is taken to know how often each unit is
+    drawn.
 
     Raises:
-        ValueError: Poisson, fixed-size and with-replacement cohorts in one run.
+        ValueError: Poisson, fixed-size and with-replacement draws together; Poisson cohorts together with clients who
+            add all of their noise themselves, which is gone when one of them is removed.
     """
     kinds = {type(release.sampling) for release in releases}
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
     if not hidden or kinds <= {Everyone, WithReplacement}:
         return "zero_out"
-    mixed = len(kinds & {Poisson, FixedSize, WithReplacement}) > 1
-    names = sorted(kind.__name__ for kind in kinds)
-    require(not mixed, "sampling", names, "draw all cohorts of a run in one way, or certify apart")
-    return "replace_one" if FixedSize in kinds else "add_or_remove"
+    drawn = {kind.__name__: adjacency for kind, adjacency in _OF.items() if kind in kinds}
+    require(
+        len(drawn) == 1,
+        "sampling",
+        list(drawn),
+        f"certified for {' and '.join(drawn.values())} adjacency, which do not compose; draw all cohorts in one way, "
+        "or certify apart",
+    )
+    if Poisson not in kinds:
+        return "replace_one"
+    require(
+        not any(map(_takes_noise_along, releases)),
+        "sampling",
+        list(drawn),
+        "certified for add-or-remove adjacency, but clients who add all of their noise themselves for zero-out, as one "
+        "that is removed takes it along; let all runs add noise in one way, or certify apart",
+    )
+    return "add_or_remove"
+
+
+def _takes_noise_along(release: Release) -> bool:
+    """Whether clients are hidden by noise that each adds itself, and who takes part is taken to be known."""
+    own = not (release.noise_is_split or release.server_adds_noise) and release.multiplier > 0
+    return own and release.unit == "client" and isinstance(release.sampling, Everyone)
 
 
 def multiplier_for(release: Release, relation: str) -> float:

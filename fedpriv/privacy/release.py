@@ -21,11 +21,24 @@ BEST_RUN = (
     "one model is released, the best of runs that share no noise; their number is drawn by this law and stays secret, "
     "the settings of each are drawn independently, and the best is chosen by what is public, or by what is counted here"
 )
+SEVERAL_RUNS = (
+    "what these runs release, and nothing else, is released; each has a seed of its own, so that no two share noise or "
+    "cohorts"
+)
+LATER_RUNS = (
+    "a later run, with its settings and the arrays of its round, may depend on what this view saw of the earlier ones "
+    "and on nothing else of the data; its rounds, sampling and multipliers are those counted here, whatever was seen"
+)
 NO_OTHERS = "public and test examples are not the unit's"
 NOISE = (
     "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",
+    "the seed is random and secret: one such as 0 or 1 is guessed, and the noise with it",
     ONE_RUN,
     "population, rate, delta, all settings and the numbers in the round were fixed without looking at the data",
+    "preprocessing and the initial model do not depend on the private data",
+    "checkpoints and the state, where clients' own rows are, are not released",
+    "metrics on private records, cohort sizes, times and the capacity (array shapes show the largest client) are not "
+    "released",
     NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""
@@ -51,12 +64,12 @@ class Release:
         unit: what is protected, "client" (all data of one client) or "record" (one example).
         multiplier: 1 / whitened sensitivity of zeroing out one unit when it takes part, 1 / sup ||Sigma^-1/2 A u|| (see
             `whitened_multiplier`); for Laplace noise its scale b over the l1 sensitivity; 0 where nothing hides the
-            unit, infinity where it is not seen.
+            unit, infinity where it is not seen. Of a unit that is drawn once: what is drawn n times counts n times.
         sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
         local_steps: releases in a round, such as a client's K local steps, each with a draw of its own by `sampling`.
         participation: how a round's clients are drawn, once for all its local steps; the view is taken to know who
-            takes part. None: `sampling` says it all.
+            takes part. Who is drawn several times takes part once. None: `sampling` says it all.
         noise: "gaussian" or "laplace".
         noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so that those who
             drop out or collude take theirs away.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedpriv.privacy.release import UNITS, VIEWS, Release
-from fedpriv.privacy.sampling import Everyone, takes_all
+from fedpriv.privacy.sampling import Everyone, WithReplacement, most_often, takes_all
 
 _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 
@@ -16,13 +16,14 @@ def read(releases: Sequence[Release]) -> tuple[Release, ...]:
     """The same releases without what no epsilon depends on, and with one name for one event.
 
     A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, local steps are rounds.
+    Rounds that are alike are one release.
     Beside others, Gaussian releases that every unit is in become a few equal ones of the same separation altogether,
     sqrt(sum_k 1 / multiplier_k^2) (Dong, Roth and Su 2022, Corollary 3.3), whose losses a grid holds better.
 
     Args:
         releases: positive, finite multipliers, at least one step.
     """
-    plain = [_plain(release) for release in releases]
+    plain = _added_up(map(_plain, releases))
     whole = [r for r in plain if _is_whole(r)]
     if not whole or len(whole) == len(plain):
         return tuple(plain)
@@ -46,17 +47,28 @@ def _plain(release: Release) -> Release:
     steps, local_steps, known = release.steps, release.local_steps, release.participation
     if known is None or takes_all(known):
         steps, local_steps, known = steps * local_steps, 1, None
-    drawn = release.sampling
+    drawn, multiplier = release.sampling, release.multiplier
+    if drawn.largest == 1 if isinstance(drawn, WithReplacement) else takes_all(drawn):
+        drawn, multiplier = Everyone(drawn.population), multiplier / most_often(drawn)
     return Release(
         VIEWS[0],
         UNITS[0],
-        release.multiplier,
-        Everyone(drawn.population) if takes_all(drawn) else drawn,
+        multiplier,
+        drawn,
         steps,
         noise=release.noise,
         local_steps=local_steps,
         participation=known,
     )
+
+
+def _added_up(releases: Iterable[Release]) -> list[Release]:
+    """Those that differ in nothing but their steps as one."""
+    steps: dict[Release, int] = {}
+    for release in releases:
+        once = replace(release, steps=1)
+        steps[once] = steps.get(once, 0) + release.steps
+    return [replace(once, steps=count) for once, count in steps.items()]
 
 
 def _is_whole(release: Release) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Sampling
-from fedpriv.privacy.truncation import chance_of_cuts, despite_cuts
+from fedpriv.privacy.sampling import Everyone, FixedSize, Sampling, times_drawn
+from fedpriv.privacy.truncation import Removal, removals
 
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 
@@ -31,7 +31,7 @@ def rdp_epsilon(
 
     Formal guarantees: an upper bound, by the conversion of Canonne, Kamath and Steinke 2020 over
     dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; cohorts that are
-    cut to a capacity by the distance to the run without cuts. Replace-one: Wang, Balle and
+    cut to a capacity by their cases, see `truncation.removals`. Replace-one: Wang, Balle and
     Kasiviswanathan 2019, Theorem 27. Zero-out: exact, see `_shown`.
 
     Args:
@@ -51,13 +51,8 @@ def rdp_epsilon(
     total = np.max(sums, axis=0)
     if best_of > 1:
         total = _of_the_best(np.asarray(rdp.DEFAULT_RDP_ORDERS), total, best_of)
-
-    def epsilon_of(delta: float) -> float:
-        with quiet():
-            return float(rdp.compute_epsilon(rdp.DEFAULT_RDP_ORDERS, total, delta)[0])
-
-    cut = best_of * max(map(chance_of_cuts, each)) if relation == "add_or_remove" else 0.0
-    return despite_cuts(epsilon_of, cut, delta)
+    with quiet():
+        return float(rdp.compute_epsilon(rdp.DEFAULT_RDP_ORDERS, total, delta)[0])
 
 
 def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
@@ -80,7 +75,8 @@ def _of_a_round(release: Release, relation: str) -> Floats:
     once = _round(release.sampling, release.noise, multiplier, relation)
     if release.participation is None:
         return release.local_steps * once
-    return _shown(release.participation.rate, release.local_steps * once)
+    rate = release.participation.rate
+    return _shown([(1 - rate, np.zeros_like(once)), (rate, release.local_steps * once)])
 
 
 @lru_cache(maxsize=32)
@@ -88,38 +84,47 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
     """Rényi divergences of one round at dp-accounting's default orders."""
     import dp_accounting as dp
 
-    event: Any = {"gaussian": dp.GaussianDpEvent, "laplace": dp.LaplaceDpEvent}[noise](multiplier)
+    make: Any = {"gaussian": dp.GaussianDpEvent, "laplace": dp.LaplaceDpEvent}[noise]
     if relation == "zero_out":
-        return _shown(sampling.rate, _divergences(event, "ADD_OR_REMOVE_ONE"))
+        cases = zip(*times_drawn(sampling), strict=True)
+        return _shown([(c, _divergences(make(multiplier / n) if n else None)) for n, c in cases])
     if relation == "replace_one":
+        event = make(multiplier)
         if isinstance(sampling, FixedSize):
             event = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.size, event)
         return _divergences(event, "REPLACE_ONE")
-    if not isinstance(sampling, Everyone):
-        event = dp.PoissonSampledDpEvent(sampling.rate, event)
-    return _divergences(event, "ADD_OR_REMOVE_ONE")
+
+    def of_case(case: Removal) -> Floats:
+        event = make(multiplier / case.distance)
+        drawn = event if case.rate == 1 else dp.PoissonSampledDpEvent(case.rate, event)
+        return _divergences(drawn)
+
+    return _shown([(case.chance, of_case(case)) for case in removals(sampling)])
 
 
-def _divergences(event: Any, relation: str) -> Floats:
+def _divergences(event: Any, relation: str = "ADD_OR_REMOVE_ONE") -> Floats:
+    """None: nothing happens."""
     import dp_accounting as dp
     from dp_accounting.rdp import RdpAccountant
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
+    if event is None:
+        return np.zeros(len(DEFAULT_RDP_ORDERS))
     with quiet():
         accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation[relation])
         return np.asarray(accountant.compose(event).rdp)
 
 
-def _shown(rate: float, divergences: Floats) -> Floats:
-    """Divergences of (drawn or not, output) for a view that is told whether the unit, drawn at `rate`, takes part.
+def _shown(cases: Sequence[tuple[float, Floats]]) -> Floats:
+    """Divergences of (case, output) for a view that is told which case it is, from (its probability, divergences).
 
-    E over the draw of e^((a - 1) D_a): 1 - rate + rate e^((a - 1) D_a), since nothing differs without the unit.
+    E over the cases of e^((a - 1) D_a): their law is the same for both neighbours.
     """
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-    if rate == 1:
-        return divergences
     less_one = np.asarray(DEFAULT_RDP_ORDERS) - 1
-    return np.logaddexp(math.log1p(-rate), math.log(rate) + less_one * divergences) / less_one
+    terms = [math.log(c) + less_one * divergences for c, divergences in cases if c > 0]
+    return np.asarray(np.logaddexp.reduce(terms)) / less_one
 
 
 @contextmanager

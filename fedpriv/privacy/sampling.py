@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedpriv.privacy.argument_validation import require, require_count
+from fedpriv.privacy.curves import Floats
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class WithReplacement:
     """`size` draws with replacement among the `population` clients, each draw a client with a fixed probability.
 
     A client that is drawn several times sends the same message, which counts as often. `largest` is the largest of the
-    clients' probabilities; the accounting is a bound for all others.
+    clients' probabilities; the accounting is a bound for all others, who are drawn stochastically less often.
 
     Raises:
         ValueError: a population or size below 1, or `largest` outside [1 / population, 1].
@@ -126,6 +129,21 @@ class WithReplacement:
 
 
 Sampling = Everyone | FixedSize | Poisson | WithReplacement
+
+
+def times_drawn(sampling: Sampling) -> tuple[Floats, Floats]:
+    """(n, their probabilities, f64[k] both): how often one draw holds a unit, the likeliest one."""
+    if not isinstance(sampling, WithReplacement):
+        return np.arange(2.0), np.array([1 - sampling.rate, sampling.rate])
+    from scipy.stats import binom
+
+    n = np.arange(sampling.size + 1)
+    return n.astype(float), binom.pmf(n, sampling.size, sampling.largest)
+
+
+def most_often(sampling: Sampling) -> int:
+    """How often one draw can hold a unit."""
+    return sampling.size if isinstance(sampling, WithReplacement) else 1
 
 
 def takes_all(sampling: Sampling) -> bool:

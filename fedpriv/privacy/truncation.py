@@ -1,55 +1,71 @@
-"""Poisson cohorts that are cut down to a capacity: how often, and what that costs at most."""
+"""Poisson cohorts that are cut down to a capacity: what one client then does to the sum."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Poisson, Sampling
 
-# dp-accounting fails where rarer cuts underflow; the rounding margin covers leaving them out.
-_NEVER = 1e-250
-_MEANINGLESS = 500.0  # nats; times a cut's probability, e to this is still far from overflow
+_NEVER = 1e-250  # cuts rarer than this are left out; the margin for rounding covers them
+
+
+class Removal(NamedTuple):
+    """A case that does not depend on whether the unit is there: with it, the unit moves the sum at `rate`.
+
+    Attributes:
+        chance: probability of the case.
+        rate: probability that the unit is in the cohort, given the case.
+        distance: how far it then moves the sum, in its clip norms.
+    """
+
+    chance: float
+    rate: float
+    distance: float
 
 
 def is_cut(sampling: Sampling) -> bool:
     """Whether a cohort is ever cut down (with a probability above 1e-250)."""
-    return isinstance(sampling, Poisson) and sampling.can_be_cut and _chance(sampling) > _NEVER
-
-
-def chance_of_cuts(releases: Iterable[Release]) -> float:
-    """Bound on the probability that any of the releases' cohorts is cut."""
-    return sum(
-        release.steps * release.local_steps * _chance(release.sampling)
-        for release in releases
-        if isinstance(release.sampling, Poisson) and release.sampling.can_be_cut
-    )
-
-
-def despite_cuts(epsilon_of: Callable[[float], float], chance: float, delta: float) -> float:
-    """Epsilon of a run with cuts, from the curve `epsilon_of(delta)` of the same run without them.
-
-    Formal guarantees: an upper bound. Cuts do not look at the data, so that a run and the same run without cuts
-    differ with probability at most `chance` on either of two neighbours; an event of the one has at most
-    `chance` more or less probability in the other. So (epsilon, delta - chance (1 + e^epsilon)) without cuts
-    is (epsilon, delta) with them. The smallest such epsilon is approached from below.
-    """
-    if chance == 0:
-        return epsilon_of(delta)
-    epsilon = 0.0
-    for _ in range(100):
-        left = delta - chance * (1 + math.exp(epsilon))
-        needed = epsilon_of(left) if left > 0 else math.inf
-        if needed > _MEANINGLESS:
-            return math.inf
-        if needed <= epsilon:
-            return epsilon
-        epsilon = needed * (1 + 1e-9) + 1e-12
-    return math.inf
-
-
-def _chance(sampling: Poisson) -> float:
+    if not isinstance(sampling, Poisson) or not sampling.can_be_cut:
+        return False
     from scipy.stats import binom
 
-    return float(binom.sf(sampling.capacity, sampling.population, sampling.rate))
+    return bool(binom.sf(sampling.capacity, sampling.population, sampling.rate) > _NEVER)
+
+
+def removals(sampling: Sampling) -> tuple[Removal, ...]:
+    """The cases of a Poisson cohort, or of everyone, when one unit is added or removed.
+
+    Formal guarantees: the pair of sums with and without the unit is dominated, in each direction, by the pair that
+    shows the case and has noise moved by `distance` at `rate`, or not moved.
+
+    *Proof.* Of the N - 1 other units K ~ Bin(N - 1, q) join, whether or not the unit is there; B is the capacity. Let S
+    be the cohort without the unit: all that join where K < B, else a uniform subset of B of them. Given S and K < B
+    the unit joins with probability q, and adds u. Given S and K >= B the cohort with the unit is the uniform subset of
+    B of K, or K + 1, that joined: it holds the unit with probability q B / (K + 1), which then stands in the place of
+    a uniform member y of S, or it is distributed as S. That is, given S and |S| = B, it is with r = E[q B / (K + 1) |
+    K >= B] that the sum moves by u - y, of norm at most 2 C, y random. So given S the pair is (1 - r) P + r Q against
+    P, Q a mixture of P moved by at most 2 C. Its hockey-stick divergences are r H_b(Q || P) and (1 - a (1 - r)) H_b'(P
+    || Q) (see `curves.remove_delta`, `curves.add_delta`), and those of Q and P are convex in Q, so at most those of P
+    moved by 2 C. S has the same law on both sides; averaging over it gives, by joint convexity, the bound.
+
+    These are the cases of dp-accounting (arXiv 2508.15089), which takes a unit replaced, with noise moved to both
+    sides, for the second one.
+
+    *How tight.* At 1000 clients of which 100 join on average, multiplier 1.4, 100 rounds and delta = 1e-5, explicit
+    neighbours (others all alike, the unit at the worst angle to them tried) have an epsilon of 3.80, 7.87, 6.0 and 4.5
+    for capacities of 20, 50, 90 and 100, where this bound gives 3.81, 7.88, 12.2 and 10.6, dp-accounting's 4.23, 9.47,
+    15.4 and 12.8, and 3.94 holds without a cut. So cohorts that are nearly always cut have nothing to gain: what a
+    client displaces shows as well as itself. Where about half of them are cut, up to a factor of 2.4 is open.
+    """
+    if not isinstance(sampling, Poisson) or not is_cut(sampling):
+        return (Removal(1.0, sampling.rate, 1.0),)
+    from scipy.stats import binom
+
+    size, n, rate = sampling.capacity, sampling.population, sampling.rate
+    assert size is not None
+    chance = float(binom.sf(size - 1, n - 1, rate))  # K >= B
+    # E[q B / (K + 1); K >= B] = B / N Pr[Bin(N, q) > B]
+    displaced = float(binom.sf(size, n, rate)) * size / n / chance
+    fits = float(binom.cdf(size - 1, n - 1, rate))
+    cases = (Removal(fits, rate, 1.0), Removal(chance, min(displaced, rate), 2.0))
+    return tuple(case for case in cases if case.chance > 0)

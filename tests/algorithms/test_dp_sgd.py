@@ -109,7 +109,7 @@ def test_more_noise_than_at_any_time_is_an_upper_bound():
 
 
 def test_a_record_that_is_drawn_again_and_again():
-    """With replacement one record may fill a whole lot: it moves the sum by that many clip norms."""
+    """With replacement one record may fill a whole lot: it moves the sum by as many clip norms as it is drawn."""
     made = LocalSteps(
         per_example(squared),
         with_replacement(np.ones(2), 10),
@@ -118,7 +118,8 @@ def test_a_record_that_is_drawn_again_and_again():
         gaussian(1.0, 20.0),
     )
     for (release,) in released(dp_sgd(made, sampler=everyone(1)), 1, records=2).values():
-        assert release.multiplier == 20.0 / 10
+        assert release.multiplier == 20.0
+        assert release.sampling == made.records.accounting
 
 
 def test_only_a_step_that_is_a_multiple_of_its_gradient_is_hidden_by_the_cohort():

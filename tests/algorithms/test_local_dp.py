@@ -125,7 +125,7 @@ def test_no_secrecy_of_the_cohort_is_used():
     made = ldp(gaussian(1.0, 2.0), with_replacement([1, 1, 1, 1, 6], 2))
     assert certified(made, 4, DELTA).relation == "zero_out"
     assert epsilon(made) < epsilon(ldp(gaussian(1.0, 2.0)), view="server")
-    assert seen(made)["third_party"].sampling.rate == pytest.approx(1 - 0.4**2)
+    assert seen(made)["third_party"].participation.rate == pytest.approx(1 - 0.4**2)
     made = ldp(gaussian(1.0, 5.0), poisson(CLIENTS, 0.1, CLIENTS))
     third, server = (certified(made, 2, DELTA, view=v) for v in ("third_party", "server"))
     assert third.relation == server.relation == "zero_out"
@@ -261,8 +261,10 @@ def test_quantized_updates_are_clipped_after_they_are_decoded():
     assert 0 < np.linalg.norm(moved) <= 1e-3 * (1 + 1e-2)
 
 
-def test_a_client_that_fills_all_slots_moves_the_sum_by_as_many_clip_norms():
+def test_a_client_that_fills_several_slots_counts_as_often():
     sampler = with_replacement([1] * CLIENTS, 3)
     made = dp_fed_avg(squared, sampler=sampler, **COMMON, **LOUD)
-    assert seen(made)["third_party"].multiplier == pytest.approx(LOUD["noise_multiplier"] / 3)
+    release = seen(made)["third_party"]
+    assert release.multiplier == pytest.approx(LOUD["noise_multiplier"])
+    assert release.sampling == sampler.accounting
     assert not made.claim(2, DELTA).sound

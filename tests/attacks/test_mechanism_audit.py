@@ -99,11 +99,21 @@ RELEASES = {
         local_steps=2,
         participation=FixedSize(10, 5),
     ),
-    "with replacement": release(
-        gaussian(1.0, 8.0), WithReplacement(20, 4, 0.1), 3, multiplier=8.0 / 4
+    "with replacement": release(gaussian(1.0, 2.0), WithReplacement(20, 4, 0.1), 3),
+    "with replacement, each message": release(
+        gaussian(1.0, 4.0),
+        WithReplacement(20, 1, 0.1),
+        3,
+        view="server",
+        multiplier=2.0,
+        local_steps=4,
     ),
     "the same message, with replacement": release(
-        gaussian(1.0, 1.0), WithReplacement(20, 4, 0.1), 3, view="server"
+        gaussian(1.0, 1.0),
+        Everyone(20),
+        3,
+        view="server",
+        participation=WithReplacement(20, 4, 0.1),
     ),
     "records with replacement": release(
         gaussian(1.0, 2.0),
@@ -111,7 +121,6 @@ RELEASES = {
         3,
         unit="record",
         local_steps=2,
-        multiplier=2.0 / 2,
         participation=FixedSize(10, 2),
     ),
     "cut cohorts": release(gaussian(1.0, 1.0), Poisson(100, 1.0, capacity=5)),

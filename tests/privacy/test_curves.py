@@ -10,6 +10,7 @@ from scipy.stats import laplace, norm
 
 from fedpriv.privacy import FixedSize, Poisson, Release, losses
 from fedpriv.privacy.curves import (
+    add_delta,
     gaussian_delta,
     laplace_delta,
     remove_delta,
@@ -56,7 +57,7 @@ def certified_delta(sampling, multiplier, steps, epsilon):
     releases = [Release("third_party", "client", multiplier, sampling, steps)]
     relation = relation_of(releases, "third_party")
     composed = losses.compose(releases, relation, losses.cell_width(releases, relation))
-    return composed.get_delta_for_epsilon(epsilon)
+    return max(direction.delta(epsilon) for direction in composed)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +80,16 @@ def test_sampled_rounds(noise, rate):
     for epsilon in EPSILONS:
         shown = (1 - rate) * max(0, 1 - math.exp(epsilon))
         shown += rate * hockey_stick(drawn, not_drawn, epsilon, noise)
-        found = float(shown_delta(epsilon, scale, rate, noise))
+        found = float(shown_delta(epsilon, scale, (np.arange(2), [1 - rate, rate]), noise))
         assert found == pytest.approx(shown, **CLOSE[noise])
         if epsilon >= 0:
             exact = hockey_stick(mixed, not_drawn, epsilon, noise)
             found = float(remove_delta(epsilon, scale, rate, noise))
             assert found == pytest.approx(exact, **CLOSE[noise])
-            assert hockey_stick(not_drawn, mixed, epsilon, noise) <= exact + CLOSE[noise]["abs"]
+            back = hockey_stick(not_drawn, mixed, epsilon, noise)
+            assert back <= exact + CLOSE[noise]["abs"]
+            found = float(add_delta(epsilon, scale, rate, noise))
+            assert found == pytest.approx(back, **CLOSE[noise])
 
 
 @pytest.mark.parametrize(

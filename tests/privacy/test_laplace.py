@@ -65,12 +65,15 @@ def test_poisson_is_the_library_s_event():
     assert set(certificate.epsilons) == {"PLD"}  # the library has no sampled Laplace divergences
 
 
-def test_cuts_cost_their_probability():
-    roomy, tight = (epsilon_of(release(sampling=Poisson(100, 0.05, c))) for c in (25, 17))
+def test_cuts_cost_what_they_may_show():
+    """Often cut: a client that then moves the sum twice."""
+    roomy, tight, tighter = (
+        epsilon_of(release(sampling=Poisson(100, 0.05, c))) for c in (25, 17, 6)
+    )
     plain = epsilon_of(release())
-    assert plain < roomy < plain * 1.001
-    assert roomy < tight < 1.5 * plain
-    assert math.isinf(epsilon_of(release(sampling=Poisson(100, 0.05, 6))))
+    assert plain <= roomy < plain * 1.001
+    assert roomy <= tight < 1.01 * plain
+    assert tight < tighter < 3 * plain
 
 
 def test_known_cohort_against_the_sum_over_participations():

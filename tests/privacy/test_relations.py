@@ -50,6 +50,7 @@ def test_both_routes_agree_on_the_whole_population():
 
 @pytest.mark.parametrize("capacity", [None, 8])
 def test_poisson_is_the_library_s_event(capacity):
+    """For cohorts that are cut, the library's bound is a looser one."""
     import dp_accounting as dp
     from dp_accounting.pld import PLDAccountant
 
@@ -59,10 +60,15 @@ def test_poisson_is_the_library_s_event(capacity):
     expected = library_epsilon(PLDAccountant, event, "ADD_OR_REMOVE_ONE", count=30)
     release = Release("third_party", "client", 1.5, Poisson(100, 0.05, capacity), 30)
     found = losses.pld_epsilon([release], "add_or_remove", DELTA)
-    assert found == pytest.approx(expected, rel=1e-3)
+    if capacity is None:
+        assert found == pytest.approx(expected, rel=1e-3)
+    else:
+        assert 0.95 * expected < found < expected
 
 
-@pytest.mark.parametrize(("rounds", "delta"), [(1000, 1e-5), (1000, 1e-12), (10**6, 5e-10)])
+@pytest.mark.parametrize(
+    ("rounds", "delta"), [(1000, 1e-5), (1000, 1e-12), (10**6, 5e-10), (10**6, 1e-18)]
+)
 def test_rounding_of_the_transforms_stays_within_its_margin(rounds, delta):
     """Very many Gaussian rounds through the discretised route are never below the closed form."""
     from dp_accounting import get_epsilon_gaussian
@@ -115,13 +121,3 @@ def test_laplace_events_are_scale_over_sensitivity():
     assert divergence == pytest.approx(0.25, rel=1e-3)
     replaced = PLDAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
     assert not replaced.supports(dp.LaplaceDpEvent(4.0))
-
-
-def test_cuts_that_outweigh_delta_are_infinite():
-    from fedpriv.privacy.truncation import despite_cuts
-
-    assert despite_cuts(lambda delta: 720.0, 1e-310, 1e-5) == math.inf
-    assert despite_cuts(lambda delta: 1.0, 1e-5, 1e-5) == math.inf
-    assert despite_cuts(lambda delta: 1.0, 0.0, 1e-5) == 1.0
-    found = despite_cuts(lambda delta: -math.log10(delta), 1e-8, 1e-5)
-    assert -math.log10(1e-5 - 1e-8 * (1 + math.exp(found))) <= found <= 5.1

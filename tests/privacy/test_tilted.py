@@ -1,0 +1,178 @@
+"""Composition far out in the tail: closed forms in many digits, importance sampling, the library where it reaches."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import binom, laplace, norm
+
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
+from fedpriv.privacy.curves import epsilon_of_mixture
+from fedpriv.privacy.discretised import Losses
+from fedpriv.privacy.participations import participations
+from fedpriv.privacy.tilted import Composed, Rounds
+
+LAWS = {"gaussian": norm, "laplace": laplace}
+
+
+def release(multiplier=1.4, sampling=None, steps=10, view="third_party", **more):
+    return Release(view, "client", multiplier, sampling or Poisson(100, 0.05), steps, **more)
+
+
+def gaussian_epsilon(separation, delta):
+    """The root of Balle and Wang's curve, in 60 digits."""
+    with mpmath.workdps(60):
+        mu = mpmath.mpf(separation)
+
+        def excess(epsilon):
+            below = mpmath.ncdf(mu / 2 - epsilon / mu)
+            above = mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+            return mpmath.log((below - above) / mpmath.mpf(delta))
+
+        guess = mu**2 / 2 + mu * mpmath.sqrt(-2 * mpmath.log(delta))
+        return float(mpmath.findroot(excess, (guess / 4, guess), solver="anderson", tol=1e-30))
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-12, 1e-15, 1e-18, 1e-25])
+@pytest.mark.parametrize(("multiplier", "rounds"), [(0.5, 1), (1.4, 1), (10.0, 100), (40.0, 20)])
+def test_gaussian_noise_without_sampling(multiplier, rounds, delta):
+    """The closed form, and nothing of it given away but the width of a cell."""
+    made = release(multiplier, Poisson(10, 1.0), rounds)
+    found = losses.pld_epsilon([made], "add_or_remove", delta)
+    exact = gaussian_epsilon(math.sqrt(rounds) / multiplier, delta)
+    assert exact <= found <= exact * (1 + 1e-3)
+
+
+class Sampled:
+    """One direction of rounds of noise, moved by 1 / multiplier at a rate, by importance sampling.
+
+    The output is rounded to a fine grid, which can only lower what it tells.
+    """
+
+    def __init__(self, noise, multiplier, rate, rounds, removed, epsilon, draws=100_000):
+        law, edges = LAWS[noise], np.linspace(-45, 45, 60_001)
+        at = edges - 1 / multiplier
+        moved = np.diff(law.cdf(np.minimum(at, 0))) - np.diff(law.sf(np.maximum(at, 0)))
+        still = np.diff(law.cdf(np.minimum(edges, 0))) - np.diff(law.sf(np.maximum(edges, 0)))
+        pair = ((1 - rate) * still + rate * moved, still)
+        p, q = pair if removed else pair[::-1]
+        seen = (p > 1e-300) & (q > 1e-300)
+        p, loss = p[seen], np.log(p[seen] / q[seen])
+
+        def weights(tilt):
+            exponents = np.log(p) + tilt * loss
+            return exponents - np.logaddexp.reduce(exponents), np.logaddexp.reduce(exponents)
+
+        def off(tilt):
+            return rounds * (np.exp(weights(tilt)[0]) @ loss) - epsilon
+
+        tilt = brentq(off, 0, 1e3) if off(1e3) > 0 else 1e3
+        logs, moment = weights(tilt)
+        cumulative = np.cumsum(np.exp(logs))
+        rng = np.random.default_rng(0)
+        total = np.zeros(draws)
+        for _ in range(rounds):
+            drawn = np.searchsorted(cumulative, rng.random(draws) * cumulative[-1])
+            total += loss[np.minimum(drawn, len(loss) - 1)]
+        gains = np.where(total > epsilon, -np.expm1(np.minimum(epsilon - total, 0)), 0.0)
+        each = gains * np.exp(rounds * moment - tilt * total)
+        self.delta, self.error = each.mean(), 6 * each.std() / math.sqrt(draws)
+
+
+@pytest.mark.parametrize("noise", LAWS)
+@pytest.mark.parametrize(("multiplier", "rate", "rounds"), [(1.4, 0.05, 20), (0.8, 0.3, 3)])
+@pytest.mark.parametrize("delta", [1e-10, 1e-15, 1e-18])
+def test_sampled_rounds(noise, multiplier, rate, rounds, delta):
+    """Six standard errors: a false alarm in 1e9."""
+    made = release(multiplier, Poisson(100, rate), rounds, noise=noise)
+    epsilon = losses.pld_epsilon([made], "add_or_remove", delta)
+    composed = losses.compose([made], "add_or_remove", losses.cell_width([made], "add_or_remove"))
+    assert max(direction.delta(epsilon) for direction in composed) <= delta * (1 + 1e-3)
+    attained = False
+    for removed, direction in zip((True, False), composed, strict=True):
+        here, nearby = (
+            Sampled(noise, multiplier, rate, rounds, removed, factor * epsilon)
+            for factor in (1.0, 0.998)
+        )
+        assert here.delta - here.error <= direction.delta(epsilon)
+        attained |= nearby.delta + nearby.error >= delta
+    assert attained
+
+
+@pytest.mark.parametrize("noise", LAWS)
+@pytest.mark.parametrize("rounds", [1, 30])
+def test_the_library_where_it_reaches(noise, rounds):
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    make = {"gaussian": pld.from_gaussian_mechanism, "laplace": pld.from_laplace_mechanism}[noise]
+    once = make(1.4, sampling_prob=0.05)
+    theirs = once.self_compose(rounds, 1e-30).get_epsilon_for_delta(1e-10)
+    found = losses.pld_epsilon([release(steps=rounds, noise=noise)], "add_or_remove", 1e-10)
+    assert found == pytest.approx(theirs, rel=1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-10, 1e-18])
+def test_rounds_that_are_seen_or_not(delta):
+    """Of several kinds, with local steps: discretised against the mixture over all counts."""
+    made = [
+        release(1.4, Everyone(60), 9, "server", local_steps=2, participation=FixedSize(60, 6)),
+        release(3.0, Poisson(60, 0.3), 5, "server"),
+    ]
+    exact = epsilon_of_mixture(*participations(made), delta)
+    found = losses.pld_epsilon(made, "zero_out", delta)
+    assert exact <= found <= exact * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-15, 1e-18])
+@pytest.mark.parametrize(
+    "sampling", [Poisson(6000, 1 / 60), FixedSize(6000, 100), Poisson(6000, 1 / 60, 90)]
+)
+def test_tighter_than_renyi(sampling, delta):
+    found = certify_releases([release(sampling=sampling, steps=180)], delta, "third_party")
+    assert found.accountant == "PLD"
+    assert found.epsilon < 0.95 * found.epsilons["RDP"]
+    less = certify_releases([release(sampling=sampling, steps=180)], 10 * delta, "third_party")
+    assert less.epsilon < found.epsilon
+
+
+def test_a_small_distribution_by_hand():
+    """All outcomes of three rounds, in each of which the unit takes part in two releases or in none."""
+    once = Losses(-2, np.array([0.2, 0.0, 0.3, 0.1, 0.35]), 0.05)
+    composed = Composed((Rounds(once, 2, 0.4, 3),), 0.25)
+    outcomes = [*zip((np.arange(5) - 2) * 0.25, once.chances, strict=True), (math.inf, 0.05)]
+    of_round = [(0.0, 0.6)]
+    for (a, p), (b, q) in itertools.product(outcomes, repeat=2):
+        of_round.append((a + b, 0.4 * p * q))
+    exact = {epsilon: 0.0 for epsilon in (0.0, 0.1, 0.25, 1.3, 2.9)}
+    infinite = 0.0
+    for rounds in itertools.product(of_round, repeat=3):
+        loss, chance = sum(r[0] for r in rounds), math.prod(r[1] for r in rounds)
+        infinite += chance if loss == math.inf else 0.0
+        for epsilon in exact:
+            exact[epsilon] += chance * max(0.0, -math.expm1(min(epsilon - loss, 0.0)))
+    assert composed.infinity == pytest.approx(infinite, rel=1e-12)
+    for epsilon, delta in exact.items():
+        assert composed.delta(epsilon) == pytest.approx(delta, rel=1e-9)
+        assert composed.epsilon(delta * (1 + 1e-9)) == pytest.approx(epsilon, abs=1e-5)
+    assert composed.epsilon(infinite) == math.inf
+
+
+@pytest.mark.parametrize(("rounds", "loss"), [(10**3, 0.05), (10**5, 0.004), (10**6, 0.001)])
+@pytest.mark.parametrize("epsilon", [1.0, 6.0])
+def test_rounding_is_less_than_half_of_its_margin(rounds, loss, epsilon):
+    """Losses of one size and either sign: the tilted sum is binomial."""
+    chance = 1 / (1 + math.exp(-loss))
+    once = Losses(-1, np.array([1 - chance, 0.0, chance]), 0.0)
+    composed = Composed((Rounds(once, 1, 1.0, rounds),), loss)
+    tilt = 5 / epsilon
+    odds = chance / (1 - chance) * math.exp(2 * tilt * loss)
+    k = np.arange(rounds + 1)
+    above = (2 * k - rounds) * loss - epsilon
+    k, above = k[above > 0], above[above > 0]
+    exact = binom.pmf(k, rounds, odds / (1 + odds)) @ (np.exp(-tilt * above) * -np.expm1(-above))
+    found = composed._expected(composed._tilted(tilt), tilt, epsilon)
+    margin = 1e-13 + 1e-16 * rounds
+    assert exact + 0.5 * margin <= found <= exact + 1.5 * margin
