@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Coded, Wire
+from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
@@ -130,7 +131,8 @@ def _with_a_bit(codec: Codec) -> Codec:
         of_update = codec.wire(d - 1)
         return of_update._replace(overhead=of_update.overhead + 1)
 
-    return Codec(code, wire, codec.lossy, codec.known)
+    made = Codec(code, wire, codec.lossy)
+    return sealed(made) if constructed(codec) else made
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:

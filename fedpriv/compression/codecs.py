@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from fedpriv.compression.quantization import check_bits, quantize
 from fedpriv.core import random_streams
+from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, PyTree
 
@@ -52,16 +53,16 @@ class Codec(NamedTuple):
       code: (key, message) -> `Coded`. The key is the client's, from which a codec that draws takes a stream of its own.
       wire: (d) -> size of the coded message of d values.
       lossy: whether what is decoded may differ from the message.
-      known: whether that is known, and not the word of who made the codec.
+      seal: see `fedpriv.core.provenance`; whoever makes a codec by hand leaves it out.
     """
 
     code: Callable[[Key, PyTree], Coded]
     wire: Callable[[int], Wire]
     lossy: bool
-    known: bool = False
+    seal: tuple = ()
 
 
-UNCODED = Codec(lambda key, message: Coded(message, {}), Wire, False, known=True)
+UNCODED = sealed(Codec(lambda key, message: Coded(message, {}), Wire, False))
 """32 bits per value, exactly what was sent."""
 
 

@@ -1,4 +1,4 @@
-"""Which bundles of functions carry a proof: those sealed by who proved it, with nothing in them replaced since."""
+"""Which bundles of functions carry a proof: those sealed by who proved it, with their class and all their parts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Bundle = TypeVar("Bundle", bound=Any)
 
 def sealed(bundle: Bundle) -> Bundle:
     """The same, as one whose bounds are proved of its functions."""
-    return bundle._replace(seal=tuple(bundle[:-1]))
+    return bundle._replace(seal=(type(bundle), *bundle[:-1]))
 
 
 def constructed(bundle: Any) -> bool:
-    """Whether it is as it was when it was sealed; what is made by hand, or changed, is not."""
-    whole = len(bundle.seal) == len(bundle) - 1
-    return whole and all(a is b for a, b in zip(bundle.seal, bundle, strict=False))
+    """Whether it is as it was when it was sealed; what is made by hand, changed, or of a subclass is not."""
+    whole = len(bundle.seal) == len(bundle) and bundle.seal[0] is type(bundle)
+    return whole and all(a is b for a, b in zip(bundle.seal[1:], bundle, strict=False))

@@ -19,13 +19,47 @@ def dimension(tree: PyTree) -> int:
 
 
 def widened(tree: PyTree) -> PyTree:
-    """The tree with its bfloat16 and float16 leaves as f32, so that norms and sums keep their digits."""
+    """The tree with its leaves of fewer than 32 bits as f32, so that norms and sums keep their digits."""
     return jax.tree.map(lambda x: x.astype(width(x)) if _is_real(x) else x, tree)
 
 
+def real(tree: PyTree, name: str = "message") -> PyTree:
+    """The tree as what is clipped and perturbed: every leaf in floats of 32 bits or more, of any type before.
+
+    Integers and booleans become float32, float64 in a tree that has 64 bits, and floats of fewer bits float32.
+
+    Args:
+      tree: arrays of any type, or numbers.
+      name: what an error calls the tree.
+
+    Raises:
+      ValueError: a leaf that is complex, a PRNG key, or of another type that holds no real numbers.
+    """
+    jax.tree_util.tree_map_with_path(lambda path, leaf: _check_real(name, path, leaf), tree)
+    tree = jax.tree.map(jnp.asarray, tree)
+    kind = width(tree)
+    return jax.tree.map(lambda x: x.astype(width(x) if _is_real(x) else kind), tree)
+
+
+def _check_real(name: str, path: Any, leaf: Any) -> None:
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else jnp.asarray(leaf).dtype
+    known = (jnp.floating, jnp.integer, jnp.bool_)
+    if any(jnp.issubdtype(dtype, kind) for kind in known):
+        return
+    remedy = "leave it out"
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        remedy = "give jnp.stack([z.real, z.imag])"
+    raise ValueError(
+        f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, which are what is clipped and perturbed; "
+        f"{remedy}"
+    )
+
+
 def width(tree: PyTree) -> Any:
-    """The type that holds all leaves: float32, or float64 if one of them is."""
-    return jnp.result_type(jnp.float32, *map(_type, jax.tree.leaves(tree)))
+    """The type of floats that holds all leaves: float32, or float64 if one of them has 64 bits."""
+    kinds = [_type(leaf) for leaf in jax.tree.leaves(tree)]
+    wide = any(kind.itemsize == 8 and kind.kind in "fiu" for kind in kinds)
+    return jnp.dtype(jnp.float64 if wide else jnp.float32)
 
 
 def _type(leaf: jax.Array) -> Any:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core.provenance import sealed
-from fedpriv.core.trees import dimension, flatten, unflatten, widened
+from fedpriv.core.trees import dimension, flatten, real, unflatten
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, padded_length
 
@@ -134,14 +134,14 @@ def coefficients(d: int) -> Clipping:
 
     def norms(update: PyTree) -> PyTree:
         _require_dimension(d, update)
-        return spread(haar_norm(flatten(widened(update))), update)
+        return spread(haar_norm(flatten(real(update))), update)
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
         return jax.tree.map(lambda n: _scale(n, bound, n), norms)  # they are equal
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         found = norms(update)
-        return _scaled(widened(update), scales(found, bound)), jax.tree.leaves(found)[0]
+        return _scaled(real(update), scales(found, bound)), jax.tree.leaves(found)[0]
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
     return sealed(
@@ -169,13 +169,14 @@ def per_level(d: int) -> Clipping:
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         _require_dimension(d, update)
+        update = real(update)
         groups = jnp.split(haar(flatten(update)), starts)
         # W is a power of two: times W nothing is rounded, and no level's squares are 0 because its bound is low.
         norms = [jnp.linalg.norm(g / limit) for g, limit in zip(groups, limits, strict=True)]
         norm = jnp.sqrt(sum(n**2 * limit for n, limit in zip(norms, limits, strict=True)))
         scales = [_scale(n, bound, norm) for n in norms]
         u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
-        return unflatten(u, widened(update)), norm
+        return unflatten(u, update), norm
 
     def worst(d: int) -> PyTree:
         # One coefficient of each level, all at their bounds.
@@ -210,7 +211,7 @@ def _by_tensors(
     scales: Callable[[PyTree, Bound], PyTree],
 ) -> Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]:
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
-        update = widened(update)
+        update = real(update)
         norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf.reshape(-1)), update)
         return _scaled(update, scales(norms, bound)), over_tensors(norms)
 

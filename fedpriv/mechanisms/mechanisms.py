@@ -16,7 +16,7 @@ import optax
 
 from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.provenance import constructed, sealed
-from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
+from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
 from fedpriv.mechanisms.noise import Noise, isotropic
@@ -39,7 +39,7 @@ class Mechanism(NamedTuple):
 
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
-      perturb: (key, sum) -> noisy sum. Both give 32 bits or more, whatever they take.
+      perturb: (key, sum) -> noisy sum. Both give floats of 32 bits or more, see `fedpriv.core.trees.real`.
       certified_multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
         sensitivity where that differs by direction); 0 where nothing is hidden.
       reason: why nothing is hidden, where `certified_multiplier` is 0.
@@ -131,7 +131,7 @@ def mechanism(
         def perturb(key: Key, total: PyTree) -> PyTree:
             if silent:
                 return total
-            total = widened(total)
+            total = real(total)
             drawn, bounds = noise.draw(key, total), spread(bound, total)
 
             def noisy(s: jax.Array, z: jax.Array, c: Bound) -> jax.Array:
@@ -255,7 +255,7 @@ def _clip(
     clip_norm: float, norm_of: Callable[[PyTree], jax.Array]
 ) -> Callable[[PyTree], tuple[PyTree, jax.Array]]:
     def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
-        update = widened(update)
+        update = real(update)
         norm = norm_of(update)
         if clip_norm == math.inf:
             return update, norm
@@ -272,7 +272,7 @@ def _perturb(
     def perturb(key: Key, total: PyTree) -> PyTree:
         if not scale > 0:  # NaN for no clipping and no noise
             return total
-        total = widened(total)
+        total = real(total)
         noise = scale * draw(key, (dimension(total),), width(total))
         return jax.tree.map(jnp.add, total, unflatten(noise, total))
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core.provenance import sealed
-from fedpriv.core.trees import dimension, flatten, unflatten, widened, width
+from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.haar import Form, haar, inverse_haar, padded_length
@@ -41,7 +41,7 @@ def isotropic() -> Noise:
     """N(0, 1) on every coordinate: the Gaussian mechanism (Dwork and Roth 2014, Appendix A)."""
 
     def draw(key: Key, like: PyTree) -> PyTree:
-        return unflatten(jax.random.normal(key, (dimension(like),), width(like)), widened(like))
+        return unflatten(jax.random.normal(key, (dimension(like),), width(like)), real(like))
 
     return sealed(Noise(draw, lambda clipping: clipping.length, flatten))
 
@@ -66,7 +66,7 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
         if dimension(like) != d:
             raise ValueError(f"d: {d}, but the sum has {dimension(like)} coordinates; give that")
         z = jax.random.normal(key, (m,), width(like))
-        return unflatten(inverse_haar(_weighted(z) if averaging else z, d, form), widened(like))
+        return unflatten(inverse_haar(_weighted(z) if averaging else z, d, form), real(like))
 
     def reach(clipping: Clipping) -> float:
         if not averaging:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.core.random_losses import needing_keys, of_one, takes_key
+from fedpriv.core.trees import real
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
@@ -76,9 +77,17 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
 
 
 def by_records(gradients: Gradients) -> Gradients:
-    """The same, as those that are known to be of one record each, with their true norms."""
-    gradients.by_records = True  # type: ignore[attr-defined]
+    """The same, as those that are known to be of one record each, with their true norms.
+
+    The mark is the function itself, so that a wrapper that copies its attributes does not have it.
+    """
+    gradients.by_records = gradients  # type: ignore[attr-defined]
     return gradients
+
+
+def are_by_records(gradients: Gradients) -> bool:
+    """Whether these very gradients are known to be of one record each."""
+    return getattr(gradients, "by_records", None) is gradients
 
 
 def _norms(g: jax.Array | Stacked) -> jax.Array:
@@ -155,16 +164,20 @@ def private_mean(
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
     """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed, in f32.
 
-    Then the mean is rounded to the parameters' own types, as gradients are.
+    Then the mean is rounded to the parameters' own types of floats, as gradients are.
 
     Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
     `MedianClipping`, none.
 
     Args:
       expected_size: what the sum is divided by, whatever the number of records: the lot size L, or s R.
+
+    Raises:
+      ValueError: when called, parameters that hold no real numbers, such as complex ones.
     """
 
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
+        real(params, "params")
         of_batch = gradients(params, batch)
         now = mechanism.for_batch(of_batch.norms, mask)
         if now.scales is None:
@@ -174,9 +187,14 @@ def private_mean(
             scales = now.scales(norms)
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
         noisy = now.perturb(key, total)
-        return jax.tree.map(lambda s, p: (s / expected_size).astype(p.dtype), noisy, params)
+        return jax.tree.map(lambda s, p: _rounded(s / expected_size, p), noisy, params)
 
     return mean
+
+
+def _rounded(mean: jax.Array, like: jax.Array) -> jax.Array:
+    floats = jnp.issubdtype(like.dtype, jnp.floating)
+    return mean.astype(like.dtype) if floats else mean
 
 
 def _sum_of_bounded(mechanism: Mechanism, each: PyTree, mask: jax.Array) -> Params:

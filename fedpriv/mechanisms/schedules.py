@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.provenance import sealed
 from fedpriv.mechanisms.mechanisms import Mechanism, check_scales
 
 MOST_PARTS = 10_000
@@ -43,6 +45,7 @@ class Dynamic(NamedTuple):
       clip_decay: C over what it would be in round T, rho_C.
       noise_decay: sigma over what it would be in round T, rho_mu (the paper lets mu = 1 / sigma grow).
       parts: number of pieces.
+      seal: see `fedpriv.core.provenance`; `dynamic` sets it.
     """
 
     start: Mechanism
@@ -50,12 +53,13 @@ class Dynamic(NamedTuple):
     clip_decay: float = 1.0
     noise_decay: float = 1.0
     parts: int = 10
+    seal: tuple = ()
 
     def in_round(self, t: jax.Array | int) -> Mechanism:
         """The mechanism at (C_t, sigma_t)."""
         if self.clip_decay == self.noise_decay == 1:
             return self.start  # to the bit: traced, C sigma would round otherwise
-        done = jnp.searchsorted(jnp.asarray(self._ends(), jnp.int32), t, side="right") / self.parts
+        done = jnp.searchsorted(jnp.asarray(self.ends), t, side="right") / self.parts
         return self.start.at(  # type: ignore[misc]
             self.start.clip_norm * self.clip_decay**-done,
             self.start.noise_multiplier * self.noise_decay**-done,
@@ -63,7 +67,7 @@ class Dynamic(NamedTuple):
 
     def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each piece that a run of `rounds` rounds reaches."""
-        cuts = [min(cut, rounds) for cut in (0, *self._ends())] + [rounds]
+        cuts = [min(cut, rounds) for cut in (0, *self.ends.tolist())] + [rounds]
         return tuple(
             (
                 end - begin,
@@ -73,9 +77,11 @@ class Dynamic(NamedTuple):
             if end > begin or piece == 0
         )
 
-    def _ends(self) -> list[int]:
-        """The rounds at which all pieces but the first begin."""
-        return [-(-piece * self.rounds // self.parts) for piece in range(1, self.parts)]
+    @property
+    def ends(self) -> np.ndarray:
+        """i32[parts - 1], the rounds at which all pieces but the first begin."""
+        begin = [-(-piece * self.rounds // self.parts) for piece in range(1, self.parts)]
+        return np.array(begin, np.int32)
 
     @property
     def reason(self) -> str:
@@ -117,4 +123,4 @@ def dynamic(
         start.noise_multiplier / noise_decay,
         f" after clip_decay {clip_decay:g} and noise_decay {noise_decay:g}",
     )
-    return Dynamic(start, rounds, clip_decay, noise_decay, parts)
+    return sealed(Dynamic(start, rounds, clip_decay, noise_decay, parts))
