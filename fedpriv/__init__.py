@@ -17,6 +17,7 @@ from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
 from fedpriv.certification.certificate import certify, looked_at
 from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
+from fedpriv.certification.together import certify_together
 from fedpriv.compression import quantization
 from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd
 from fedpriv.core.random_losses import with_keys
@@ -105,6 +106,7 @@ __all__ = [
     "calibrate_rounds",
     "capacity_for",
     "certify",
+    "certify_together",
     "check_algorithm",
     "clipping",
     "consensus",

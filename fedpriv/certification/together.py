@@ -1,0 +1,99 @@
+"""One certificate for several runs on the same clients: phases, or models and seeds that are released together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedpriv.certification.certificate import Looked, check_twice, looked_at, of_rounds
+from fedpriv.core.user_code import names_user_code
+from fedpriv.privacy import Certificate, Release, certify_releases
+from fedpriv.privacy.argument_validation import require, require_count
+from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS
+from fedpriv.rounds.algorithm import Algorithm
+
+_RUN = "give (algorithm, rounds), or (algorithm, rounds, params) for one with another model"
+
+
+@names_user_code
+def certify_together(
+    runs: Sequence[tuple[Algorithm, int] | tuple[Algorithm, int, Any]],
+    params: Any,
+    federation: Any,
+    delta: float,
+    *,
+    view: str = "third_party",
+    honest: float = 1.0,
+) -> Certificate:
+    """Proved epsilon of everything that `view` sees of all `runs`, whose rounds are traced as by `certify`.
+
+    Such as statistics first and then training that uses them, `[(first, 1), (second, 50)]`, or three models,
+    `[(algorithm, 50)] * 3`. Each run has noise of its own and draws its cohorts independently; a later one may depend
+    on what the earlier ones released. The certificate is *constructed* where that of each is.
+
+    Formal guarantees: see `certify_releases`; what is composed there may be chosen adaptively (dominating pairs: Zhu,
+    Dong and Wang 2022; Rényi divergences: Mironov 2017).
+
+    Args:
+        runs: (algorithm, rounds) of each, in their order, or (algorithm, rounds, params) where it has a model of its
+            own.
+        params: the model of the others, its shapes, or key -> model.
+        federation: what all train on, or one of the same shapes (`Federation.blank`).
+        delta: probability of all together, in (0, 1).
+        view, honest: as in `certify`.
+
+    Raises:
+        ValueError: no run, or none in this form; runs that protect different units, or are certified for different
+            adjacencies; as `certify`.
+        LeakError: as `certify`.
+    """
+    checked = _checked(runs)
+    traced: dict[tuple[int, int], Looked] = {}
+    for i, (algorithm, _, own) in enumerate(checked):
+        which = (id(algorithm), id(own))
+        if which not in traced:
+            traced[which] = _traced(
+                f"runs[{i}]", algorithm, params if own is None else own, federation
+            )
+    looked = [traced[id(algorithm), id(own)] for algorithm, _, own in checked]
+    rounds = [rounds for _, rounds, _ in checked]
+    seen = _all_seen(each.releases(t) for each, t in zip(looked, rounds, strict=True))
+    found = certify_releases(seen, delta, view, honest=honest)
+    return of_rounds(_in_words(found) if len(checked) > 1 else found, looked)
+
+
+def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
+    """(algorithm, rounds, its own params or None) of each run."""
+    several = isinstance(runs, Sequence) and not isinstance(runs, Algorithm | str)
+    require(several and len(runs) > 0, "runs", runs, f"is no list of runs; for each {_RUN}")
+    for i, run in enumerate(runs):
+        require(type(run) in (tuple, list), f"runs[{i}]", run, _RUN)
+        require(len(run) in (2, 3), f"len(runs[{i}])", len(run), _RUN)
+        made = isinstance(run[0], Algorithm)
+        require(made, f"runs[{i}][0]", type(run[0]).__name__, "give an fp.Algorithm")
+        require_count(f"rounds of runs[{i}]", run[1], 0)
+    return [(run[0], run[1], run[2] if len(run) == 3 else None) for run in runs]
+
+
+def _traced(name: str, algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+    try:
+        looked = looked_at(algorithm, params, federation)
+        check_twice(looked)
+    except Exception as error:
+        error.add_note(f"in {name}")
+        raise
+    return looked
+
+
+def _all_seen(each: Iterable[tuple[Release, ...]]) -> list[Release]:
+    """The releases of all runs, but for those of no rounds."""
+    every = [release for releases in each for release in releases]
+    return [release for release in every if release.steps] or every
+
+
+def _in_words(found: Certificate) -> Certificate:
+    """The certificate of a single run as that of several."""
+    several = (SEVERAL_RUNS, LATER_RUNS)
+    texts = [several if text == ONE_RUN else (text,) for text in found.assumptions]
+    return replace(found, assumptions=tuple(text for each in texts for text in each))

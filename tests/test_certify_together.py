@@ -1,0 +1,304 @@
+"""Certificates of several runs on the same clients."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+from releases_seen import (
+    CLIENTS,
+    COMMON,
+    FALLING,
+    GAUSSIAN,
+    LAPLACE,
+    PRIVATE,
+    RECORDS,
+    SAMPLERS,
+    SIGMA,
+    local,
+)
+from small import blank, regression, squared, start
+
+import fedpriv as fp
+from fedpriv.privacy import certify_releases
+from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS
+
+DELTA = 1e-3
+FEDERATION = regression([RECORDS] * CLIENTS)
+
+
+def made(name="poisson", **changes):
+    """DP-FedAvg."""
+    return fp.dp_fed_avg(squared, sampler=SAMPLERS[name], **COMMON, **PRIVATE | changes)
+
+
+def by_record(records="poisson", sampler="fixed_size", **changes):
+    drawn = {"fixed_size": fp.fixed_size(RECORDS, 2), "poisson": fp.poisson(RECORDS, 0.5, RECORDS)}
+    steps = local(drawn[records], **changes)
+    return fp.dp_sgd(steps, sampler=SAMPLERS[sampler])
+
+
+def bare(name="poisson"):
+    return fp.fed_avg(squared, sampler=SAMPLERS[name], **COMMON)
+
+
+def own_noise(name="poisson"):
+    return fp.ldp_fed_avg(squared, sampler=SAMPLERS[name], mechanism=GAUSSIAN, **COMMON)
+
+
+def together(*runs, params=None, **options):
+    return fp.certify_together(list(runs), params or start(), FEDERATION, DELTA, **options)
+
+
+def alone(algorithm, rounds, **options):
+    return fp.certify(algorithm, start(), FEDERATION, rounds, DELTA, **options)
+
+
+@pytest.mark.parametrize("view", fp.VIEWS)
+def test_a_single_run_has_its_own_certificate(view):
+    falling = fp.fed_avg(squared, sampler=SAMPLERS["fixed_size"], mechanism=FALLING, **COMMON)
+    for algorithm in (made(), falling, by_record(), bare()):
+        found = together((algorithm, 5), view=view, honest=0.9)
+        assert found == alone(algorithm, 5, view=view, honest=0.9)
+
+
+@pytest.mark.parametrize("view", fp.VIEWS)
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_run_in_two_parts_costs_what_it_costs_as_one(name, view):
+    algorithms = [made(name), fp.dp_sgd(local(), sampler=SAMPLERS[name])]
+    for algorithm in algorithms:
+        parts = together((algorithm, 3), (algorithm, 4), view=view)
+        whole = alone(algorithm, 7, view=view)
+        assert math.isfinite(whole.epsilon)
+        assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
+        assert parts.epsilons.keys() == whole.epsilons.keys()
+        assert (parts.relation, parts.unit, parts.basis) == (
+            whole.relation,
+            whole.unit,
+            "constructed",
+        )
+
+
+def library_epsilon(*counted, relation="ADD_OR_REMOVE_ONE"):
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(neighboring_relation=dp.NeighboringRelation[relation])
+    for event, count in counted:
+        accountant.compose(event, count)
+    return accountant.get_epsilon(DELTA)
+
+
+def test_different_mechanisms_compose_as_the_library_composes_them():
+    import dp_accounting as dp
+
+    def poisson(rate, event):
+        return dp.PoissonSampledDpEvent(rate, event)
+
+    laplace = fp.fed_avg(squared, sampler=SAMPLERS["poisson"], mechanism=LAPLACE, **COMMON)
+    sampler = fp.poisson(CLIENTS, 0.1, CLIENTS)
+    rare = fp.dp_fed_avg(squared, sampler=sampler, **COMMON, **PRIVATE)
+    found = together((laplace, 1), (made(), 20), (rare, 30))
+    expected = library_epsilon(
+        (poisson(0.5, dp.LaplaceDpEvent(SIGMA)), 1),
+        (poisson(0.5, dp.GaussianDpEvent(SIGMA)), 20),
+        (poisson(0.1, dp.GaussianDpEvent(SIGMA)), 30),
+    )
+    assert found.epsilons["PLD"] == pytest.approx(expected, rel=1e-3)
+    assert found.relation == "add_or_remove"
+
+
+def test_everybody_s_rounds_are_one_gaussian():
+    from dp_accounting import get_epsilon_gaussian
+
+    quiet = made("everyone", noise_multiplier=3.0)
+    found = together((quiet, 1), (made("everyone"), 8))
+    exact = get_epsilon_gaussian((1 / 3.0**2 + 8 / SIGMA**2) ** -0.5, DELTA)
+    assert found.epsilon == pytest.approx(exact, rel=1e-6)
+
+
+def test_records_of_several_runs():
+    """Clients that are always there; each local step draws its records by itself.
+
+    A single step of a round is hidden by the noise of all clients.
+    """
+    import dp_accounting as dp
+
+    def event(multiplier):
+        return dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(multiplier))
+
+    once, more = by_record(sampler="everyone", steps=1), by_record(sampler="everyone", steps=3)
+    found = together((once, 20), (more, 4))
+    assert (found.unit, found.relation) == ("record", "add_or_remove")
+    expected = library_epsilon((event(SIGMA * math.sqrt(CLIENTS)), 20), (event(SIGMA), 4 * 3))
+    assert found.epsilons["PLD"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_server_knows_who_takes_part_in_each_run():
+    """One of the cohort's sums is hidden by all of the noise, one of the messages by a share of it."""
+    from scipy.stats import binom, norm
+
+    drawn = (("poisson", 2), ("fixed_size", 3))  # which only a third party has to tell apart
+    for view, shares in (("server_secagg", (1, 1)), ("server", (6, 3))):
+        found = together(*((made(name), rounds) for name, rounds in drawn), view=view)
+        assert found.relation == "zero_out"
+        delta = 0.0
+        for a in range(3):
+            for b in range(4):
+                mu = math.sqrt(a * shares[0] + b * shares[1]) / SIGMA
+                if mu:
+                    gap = found.epsilon / mu
+                    given = norm.cdf(mu / 2 - gap) - math.exp(found.epsilon) * norm.cdf(
+                        -mu / 2 - gap
+                    )
+                    delta += binom(2, 0.5).pmf(a) * binom(3, 0.5).pmf(b) * given
+        assert delta == pytest.approx(DELTA, rel=1e-3)
+
+
+def test_several_models():
+    """Three seeds are three times the rounds; a run with another model is traced for that."""
+    algorithm = made()
+    assert together(*[(algorithm, 4)] * 3).epsilon == pytest.approx(alone(algorithm, 12).epsilon)
+
+    def sum_of_squares(mean, example):
+        return ((example["x"] - mean) ** 2).sum()
+
+    first = fp.dp_fed_avg(
+        sum_of_squares, sampler=SAMPLERS["poisson"], **COMMON, clip_norm=1.0, noise_multiplier=3.0
+    )
+    found = together((first, 1, jnp.zeros(3)), (algorithm, 4))
+    releases = [r for a, n in ((made(noise_multiplier=3.0), 1), (algorithm, 4)) for r in _of(a, n)]
+    expected = certify_releases(releases, DELTA, "third_party")
+    assert found.epsilon == expected.epsilon > alone(algorithm, 4).epsilon
+    assert found.basis == "constructed"
+
+
+def _of(algorithm, rounds):
+    return fp.looked_at(algorithm, start(), blank(algorithm)).releases(rounds)
+
+
+def test_what_several_runs_assume():
+    """Everything that each of them does, but that it is the only one."""
+    closing = jnp.ones(3)
+
+    def loss(params, example):
+        return squared(params, example) + 0 * closing.sum()
+
+    arrays = fp.dp_fed_avg(loss, sampler=SAMPLERS["everyone"], **COMMON, **PRIVATE)
+    runs = [(made(), 2), (arrays, 3)]
+    found = together(*runs)
+    each = {text for run in runs for text in alone(*run).assumptions}
+    assert any("closes over" in text for text in found.assumptions)
+    assert {SEVERAL_RUNS, LATER_RUNS} <= set(found.assumptions)
+    assert ONE_RUN not in found.assumptions
+    assert len(set(found.assumptions)) == len(found.assumptions)
+    visible = {text for text in each if "takes part" in text or "unknown to the view" in text}
+    assert each - set(found.assumptions) - visible == {ONE_RUN}
+
+
+def test_one_declared_run_makes_all_of_it_declared():
+    algorithm = made()
+    word = GAUSSIAN._replace(certified_multiplier=100.0)
+    told = fp.fed_avg(squared, sampler=SAMPLERS["poisson"], mechanism=word, **COMMON)
+    by_hand = algorithm._replace(releases=lambda rounds: _of(algorithm, rounds))
+    for other in (told, by_hand):
+        assert together((algorithm, 1), (other, 1)).basis == "declared"
+    assert together((algorithm, 1), (by_hand, 1)).epsilon == alone(algorithm, 2).epsilon
+
+
+def test_a_run_without_noise_makes_it_infinite():
+    """However its cohorts are drawn."""
+    for name in ("poisson", "fixed_size", "everyone"):
+        found = together((made(), 5), (bare(name), 1))
+        assert found.epsilon == math.inf
+        assert found.assumptions == ("not private: no noise is added",)
+
+
+def test_runs_of_no_rounds_cost_nothing():
+    private = alone(made(), 5)
+    for idle in ((bare("fixed_size"), 0), (by_record(), 0)):
+        assert together(idle, (made(), 5)).epsilon == private.epsilon
+    assert together((made(), 0), (made("fixed_size"), 0)).epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], r"runs = \[\]: .*give \(algorithm, rounds\)"),
+        (made(), r"runs = Algorithm\(.*: .*give \(algorithm, rounds\)"),
+        (3, r"runs = 3: .*give \(algorithm, rounds\)"),
+        ((made(), 3), r"runs\[0\] = Algorithm\(.*: give \(algorithm, rounds\)"),
+        ([(made(), 3), 4], r"runs\[1\] = 4: give \(algorithm, rounds\)"),
+        ([(made(),)], r"len\(runs\[0\]\) = 1: give \(algorithm, rounds\)"),
+        ([(made(), 1, start(), 2)], r"len\(runs\[0\]\) = 4: give \(algorithm, rounds\)"),
+        ([(squared, 3)], r"runs\[0\]\[0\] = 'function': give an fp.Algorithm"),
+        ([(made(), 3), (made(), -1)], r"rounds of runs\[1\] = -1: give an integer of at least 0"),
+        ([(made(), 2.5)], r"rounds of runs\[0\] = 2\.5: give an integer of at least 0"),
+        (
+            [(made(), 1), (made("fixed_size"), 1)],
+            r"sampling = .*replace-one and add-or-remove .*; draw all cohorts in one way",
+        ),
+        (
+            [(made("with_replacement"), 1), (made("fixed_size"), 1)],
+            r"sampling = .*replace-one and zero-out .*; draw all cohorts in one way",
+        ),
+        (
+            [(by_record("fixed_size"), 1), (by_record("poisson"), 1)],
+            r"sampling = .*replace-one and add-or-remove .*; draw all",
+        ),
+        ([(made(), 1), (by_record(), 1)], r"unit = \['client', 'record'\]: certify one unit"),
+        (
+            [(made(), 1), (own_noise(), 1)],
+            r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
+        ),
+        (
+            [(made(), 1), (by_record(unit="client"), 1)],
+            r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
+        ),
+    ],
+)
+def test_what_cannot_be_composed_is_refused_in_one_line(runs, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        fp.certify_together(runs, start(), FEDERATION, DELTA)
+    assert "\n" not in str(caught.value)
+
+
+def test_noise_of_one_s_own_goes_with_cohorts_of_known_size():
+    """One client replaced by another: both would take part in the same rounds, and add their noise."""
+    both = together((made("fixed_size"), 2), (own_noise(), 3))
+    assert both.relation == "replace_one"
+    zeroed = alone(own_noise(), 3).epsilon  # moved by C, where replacing one moves by 2 C
+    assert both.epsilon > max(alone(made("fixed_size"), 2).epsilon, zeroed)
+
+
+def test_an_algorithm_for_other_clients_is_named():
+    other = fp.dp_fed_avg(squared, sampler=fp.everyone(7), **COMMON, **PRIVATE)
+    with pytest.raises(ValueError, match=r"sampler: made for 7 clients, .* has 6; give") as caught:
+        together((made(), 1), (other, 1))
+    assert "in runs[1]" in caught.value.__notes__
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"view": "phone"}, "view = 'phone': give one of"),
+        ({"honest": 0.0}, r"honest = 0\.0: give a fraction"),
+    ],
+)
+def test_other_arguments_are_checked_as_by_certify(options, said):
+    with pytest.raises(ValueError, match=said):
+        together((made(), 1), **options)
+    with pytest.raises(ValueError, match=r"delta = 2\.0: give a probability"):
+        fp.certify_together([(made(), 1)], start(), FEDERATION, 2.0)
+
+
+def test_a_leak_in_a_later_run_is_found():
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, mechanism=GAUSSIAN)
+        params = jax.tree.map(lambda s: s / cohort.size, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    leaking = fp.Algorithm(fp.start, round, SAMPLERS["poisson"])
+    with pytest.raises(fp.LeakError, match="who takes part") as caught:
+        together((made(), 1), (leaking, 1))
+    assert "in runs[1]" in caught.value.__notes__
