@@ -1,4 +1,4 @@
-"""What a run's numbers depend on beside its settings: versions, device, revision of the code, layout of clients."""
+"""What a run's numbers depend on beside its settings: versions, device, random numbers, code, layout of clients."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ PACKAGES = (
 
 def environment(strategy: Strategy) -> dict[str, Any]:
     """As JSON; runs in the same one are the same to the bit."""
-    about = {"versions": versions(), "device": device(), "git_revision": git_revision()}
-    return about | {"layout": asdict(strategy)}
+    return provenance() | {"layout": asdict(strategy)}
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, device, random numbers and revision of the code, as JSON."""
+    found = {"versions": versions(), "device": device(), "prng": prng()}
+    return found | {"git_revision": git_revision()}
 
 
 def versions() -> dict[str, str]:
@@ -53,6 +58,13 @@ def device() -> dict[str, Any]:
     if first.platform == "cpu":  # whose kind is "cpu", whatever it is
         about["instructions"] = instructions()
     return about | counts
+
+
+def prng() -> str:
+    """JAX's implementation of random numbers, "threefry2x32" by default: seeds mean other numbers with another."""
+    import jax
+
+    return str(jax.random.key_impl(jax.random.key(0)))
 
 
 def instructions() -> str:

@@ -1,7 +1,7 @@
 """python -m experiments.faults: planted faults, and what fedpriv, jax_privacy and Opacus say to each.
 
 As rows of a table: the error or warning, in its words, or the epsilon that is printed for the faulty program. fedpriv's
-programs are those of tests/test_faults.py. Opacus runs in an environment of its own (`environments`); all on a CPU.
+programs are those of tests/test_faults.py and tests/test_measured_faults.py. Opacus runs in an environment of its own (`environments`); all on a CPU.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     jax.config.update("jax_disable_most_optimizations", True)  # many tiny programs
     import test_faults as tests
+    import test_measured_faults
+
+    faults = tests.FAULTS | test_measured_faults.FAULTS
 
     print("| fault | fedpriv: `check_algorithm` | fedpriv: `certify` | jax_privacy | Opacus |")
     print("|---|---|---|---|---|")
@@ -72,7 +75,7 @@ def main() -> None:
     ours = f"nothing | {_certified(tests, tests.fed_avg())}"
     print(f"| (none) | {ours} | {first['epsilon']:.3g} | {last['epsilon']:.3g} |")
     for fault in first["said"]:
-        algorithm, _ = tests.FAULTS[fault]
+        algorithm, _ = faults[fault]
         ours = f"{_checked(tests, algorithm)} | {_certified(tests, algorithm)}"
         print(f"| {fault} | {ours} | {first['said'][fault]} | {last['said'][fault]} |")
     versions = {name: metadata.version(name) for name in ("fedpriv", "jax")}

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.formats import NAMES, epsilon, hyphenated, label, markdown, metric_cell
 from experiments.plain import plain
-from experiments.records import Report, Spread, Summary
+from experiments.records import CHOSEN, Report, Spread, Summary
 from experiments.runs import RunFolder, names
 from experiments.show import claimed, counted, not_private, of_planned
 from fedpriv.privacy import VIEWS
@@ -160,7 +160,7 @@ def as_markdown(
     shown = Columns.of([r.summary for r in found], views, best)
     lines = [["run", *head(shown)]]
     lines += [[r.title, *cells(r.summary, r.algorithm, shown)] for r in found]
-    return markdown(lines, notes(found))
+    return markdown(lines, [*[CHOSEN][: shown.best], *notes(found)])
 
 
 def head(shown: Columns) -> list[str]:
@@ -258,6 +258,7 @@ def record(summary: Summary, name: str, metrics: Sequence[str]) -> dict[str, Any
             of = spreads.get(name, {}).get(metric)
             for part in ("mean", "std"):
                 found[f"{metric}_{which}_{part}"] = plain(getattr(of, part, None))
+    found["best_chosen_on"] = "test set"
     noise = _noise(summary, name) if name in summary.rounds else {}
     found["trained_noise_multiplier"] = plain(noise.get(NOISE))
     found["uplink_mb_per_client"] = plain(summary.uplink_mb_per_client.get(name))

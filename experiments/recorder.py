@@ -15,7 +15,7 @@ import jax
 import safetensors  # noqa: F401  if it is missing, say so before training
 
 from experiments.config import Experiment, Ledger, Run
-from experiments.environment import device, git_revision, versions
+from experiments.environment import provenance
 from experiments.files import write_text
 from experiments.plain import plain
 from experiments.records import Begun, Line, Report, Summary, so_far
@@ -190,9 +190,7 @@ class Recorder:
             privacy={n: Privacy(experiment.ledger, n).report(t) for n, t in spent.items()},
             privacy_notes=tuple(experiment.notes),
             compile_seconds={n: histories[n].compile_seconds for n in spent},
-            versions=versions(),
-            device=device(),
-            git_revision=git_revision(),
+            **provenance(),
             resumed=tuple(self._resumed),
             **remarks,
         )

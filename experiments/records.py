@@ -15,6 +15,11 @@ from fedpriv.engine.history import Evaluation
 from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
+CHOSEN = (
+    "best: each seed's best evaluation, chosen on the test records; no epsilon covers the choice if these are private, "
+    "and the number is no estimate of the score on a new record"
+)
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -154,11 +159,13 @@ class Summary:
       rounds_planned: that were to be trained; algorithms of which that is not known are not there.
       metric: of the score, the one to show.
       best, final: by metric; the best over the evaluations, each seed's own, and the last.
+      best_note: that the best is chosen on the test records, and what that means.
       diverged: what sweeps say of algorithms that did.
       stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
       per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
       solved: the noise that `target_epsilon` found, in the config's fields.
+      prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
     """
 
     config: str
@@ -169,6 +176,7 @@ class Summary:
     rounds_planned: dict[str, int]
     metric: str
     best: dict[str, dict[str, Spread]]
+    best_note: str = field(default=CHOSEN, kw_only=True)
     final: dict[str, dict[str, Spread]]
     uplink_mb_per_client: dict[str, float]
     downlink_mb_per_client: dict[str, float]
@@ -178,6 +186,7 @@ class Summary:
     compile_seconds: dict[str, float | None]
     versions: dict[str, Any]
     device: dict[str, Any]
+    prng: str | None = field(default=None, kw_only=True)
     git_revision: str | None
     resumed: tuple[dict[str, Any], ...] = ()
     diverged: dict[str, str] = field(default_factory=dict)
@@ -204,11 +213,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run was computed, and by what."""
+    """Where a run was computed, and by what; see `Summary`."""
 
     versions: dict[str, Any]
     device: dict[str, Any]
     git_revision: str | None
+    prng: str | None = None
 
 
 @dataclass(frozen=True)

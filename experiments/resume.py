@@ -155,7 +155,8 @@ def resumed(
     """
     before = [entry["environment"] for entry in found.about["resumed"]]
     last = [found.about["environment"], *before][-1]
-    different = list(differences(last, environment))
+    known = {"prng": environment["prng"], **last}  # which older versions did not record
+    different = list(differences(known, environment))
     layout = [text for text in different if text.startswith("layout.")]
     if layout:
         raise ValueError(

@@ -57,7 +57,7 @@ class RunFolder:
     def environment(self) -> Environment | None:
         """None where it is not recorded yet."""
         if of := self.summary:
-            return Environment(of.versions, of.device, of.git_revision)
+            return Environment(of.versions, of.device, of.git_revision, of.prng)
         return self.begun.environment
 
     @property

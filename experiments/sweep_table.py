@@ -25,6 +25,7 @@ from experiments.records import Summary
 from experiments.runs import read
 from experiments.sweep_grid import Point
 
+UNKNOWN = "unknown"
 NOTES = (
     "metrics on the test set, accuracies in %: mean ± standard deviation over the seeds; MB up: of the run, per client "
     "of the population",
@@ -59,10 +60,10 @@ def markdown(found: Sequence[tuple[Point, Summary]]) -> str:
 
 def origins(found: Sequence[tuple[Point, Summary]]) -> list[str]:
     """A line for the code's revision and for each package of which the points do not have the same."""
-    codes = [{"code": s.git_revision, **s.versions} for _, s in found]
+    codes = [{"code": s.git_revision, "prng": s.prng or UNKNOWN, **s.versions} for _, s in found]
     lines = []
     for name in dict.fromkeys(name for code in codes for name in code):
-        counts = Counter(str(code.get(name, "unknown")) for code in codes)
+        counts = Counter(str(code.get(name, UNKNOWN)) for code in codes)
         if len(counts) > 1:
             said = ", ".join(f"{what} in {n}" for what, n in counts.items())
             lines.append(

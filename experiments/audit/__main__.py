@@ -27,8 +27,9 @@ from experiments.audit.report import Report, as_json, text
 from experiments.audit.training import audit_runs, infer
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
+from experiments.environment import prng, versions
 from experiments.interned import Interned
-from experiments.recorder import new_folder, versions
+from experiments.recorder import new_folder
 from experiments.run import built
 from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import DivergedError
@@ -53,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DivergedError as error:
         print(f"error: diverged: {one_line(error)}", file=sys.stderr)
         return 1
-    settings = {"settings": config, "options": vars(options), "versions": versions()}
+    settings = {"settings": config, "options": vars(options)}
+    settings |= {"versions": versions(), "prng": prng()}
     found = as_json(name, report, settings)
     print(json.dumps(found, indent=2) if options.json else text(report))
     if folder:

@@ -227,7 +227,8 @@ def provenance(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Element]
         rows.append([name, words(str(run.path)), words(run.results.status), code])
         if of := run.environment:
             device = {f"device {k}": v for k, v in of.device.items()}
-            about[name] = {"code revision": of.git_revision, **device, **of.versions}
+            random = {"prng": of.prng} if of.prng else {}
+            about[name] = {"code revision": of.git_revision, **device, **random, **of.versions}
     said = "Commands: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
     parts = [element("p", said, class_="quiet")]
     parts.append(table("Runs", ["run", "folder", "status", "command"], rows))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import runs
-from experiments.recorder import device
+from experiments.environment import device
 from experiments.remaining import span
 from experiments.reproduce.item import Item, Scale, Training, Work
 from experiments.reproduce.work import Shelf, perform

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.environment import provenance
 from experiments.files import replacing, write_text
 from experiments.formats import NAMES, epsilon
 from experiments.plain import plain
-from experiments.recorder import device, git_revision, versions
 from experiments.records import Report
 from experiments.reproduce import picture, table
 from experiments.reproduce.item import Item, Results, Scale, Training
@@ -139,11 +139,12 @@ def _origins(item: Item, results: Results, command: str) -> list[str]:
         else run.summary
         for run in results.values()
     ]
-    found = found or [{"device": device(), "git_revision": git_revision(), "versions": versions()}]
+    found = found or [provenance()]
     said = {
         "device": [_device(s["device"]) for s in found],
         "revision": [str(s["git_revision"]) for s in found],
         "versions": [", ".join(f"{k} {v}" for k, v in s["versions"].items()) for s in found],
+        "random numbers": [s["prng"] for s in found if s.get("prng")],
         "seeds": [s["seeds"] for s in found if "seeds" in s],
     }
     return lines + [f"- {name}: {_counted(of)}" for name, of in said.items() if of]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments import config_files, run, runs
+from experiments.environment import provenance
 from experiments.files import write_text
 from experiments.plain import flat, plain
-from experiments.recorder import device, git_revision, versions
 from experiments.reproduce.item import Computation, Computed, Item, Scale, Training, Work, text
 from experiments.resume import how_ended
 from experiments.runs import RunFolder
@@ -96,8 +96,7 @@ def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> in
         with contextlib.redirect_stdout(sys.stderr):  # the run's table is no result of this command
             return run.resume_or_start(folder, arguments(work, scale, data_dir))
     cleared(folder)
-    about = {"versions": versions(), "device": device(), "git_revision": git_revision()}
-    found = {"status": "complete", **about, **work.compute(scale, data_dir)}
+    found = {"status": "complete", **provenance(), **work.compute(scale, data_dir)}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / runs.SUMMARY, json.dumps(plain(found), indent=2) + "\n")
     return 0

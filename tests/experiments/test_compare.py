@@ -194,6 +194,19 @@ def test_csv_has_the_numbers_of_the_summary(tmp_path):
             assert float(row[f"certified_{view}_delta"]) == certificate.delta
 
 
+def test_the_best_evaluation_is_said_to_be_chosen_on_the_test_set(recorded, tmp_path, capsys):
+    """In every format; without --best it is not there."""
+    folders, _ = recorded
+    assert compare.main(folders) == 0
+    assert "chosen on the test" not in capsys.readouterr().out
+    assert compare.main([*folders, "--best", "--output", str(tmp_path)]) == 0
+    assert "chosen on the test" in capsys.readouterr().out
+    for kind in ("md", "tex"):
+        assert "chosen on the test" in (tmp_path / f"table.{kind}").read_text()
+    with (tmp_path / "table.csv").open(encoding="utf-8") as file:
+        assert {row["best_chosen_on"] for row in csv.DictReader(file)} == {"test set"}
+
+
 def test_pictures_are_fit_for_print(recorded, tmp_path):
     """300 dots per inch; TrueType fonts; the legend beside no curve; no label cut off or over another."""
     folders, _ = recorded

@@ -176,9 +176,10 @@ def test_fields_that_a_run_does_not_have(several):
 def test_where_the_numbers_come_from(several):
     base, root = several
     summary, found = read(base / "b").summary, tables(root)
-    about = dict(found["Versions and device common to all runs (16)"][1:])
+    about = dict(found["Versions and device common to all runs (17)"][1:])
     assert about["jax"] == summary.versions["jax"]
     assert about["device kind"] == summary.device["kind"]
+    assert about["prng"] == summary.prng == "threefry2x32"
     assert about["code revision"] == (summary.git_revision or "none")
     command = shlex.split(found["Runs"][2][3])
     assert command[:4] == ["python", "-m", "experiments.run", "quickstart"]

@@ -12,7 +12,8 @@ from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
 from experiments import run, runs
-from experiments.recorder import Recorder, git_revision
+from experiments.environment import git_revision
+from experiments.recorder import Recorder
 from experiments.reproduce import __main__ as reproduce
 from experiments.reproduce.catalogue import PAPERS
 from experiments.reproduce.item import Scale

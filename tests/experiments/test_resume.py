@@ -181,6 +181,19 @@ def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys
     assert lines(folder) == lines(whole)
 
 
+@pytest.mark.parametrize(
+    ("there", "warned"), [({}, False), ({"prng": "threefry2x32"}, False), ({"prng": "rbg"}, True)]
+)
+def test_other_random_numbers_are_said(there, warned, tmp_path):
+    """A run of an older version does not know which it had."""
+    here = {"git_revision": None, "prng": "threefry2x32", "layout": {}}
+    before = {"git_revision": None, "layout": {}} | there
+    found = resume.Earlier(tmp_path, "", None, {"environment": before, "resumed": []}, [])
+    about, warning = resume.resumed(found, here, {})
+    assert bool(warning) == bool(about["resumed"][0]["differs"]) == warned
+    assert not warned or "prng rbg there, threefry2x32 here" in warning
+
+
 @pytest.mark.slow
 def test_another_processor_is_said(folder, monkeypatch, capsys):
     """Of one kind, "cpu", are processors that round differently."""

@@ -101,6 +101,7 @@ def test_the_summary_agrees_with_the_metrics(finished):
         assert summary["compile_seconds"][name] > 0
     assert {"jax", "flax", "optax", "dp-accounting"} <= summary["versions"].keys()
     assert summary["device"]["platform"] == "cpu"
+    assert summary["prng"] == "threefry2x32"
     assert summary["status"] == "complete"
 
 

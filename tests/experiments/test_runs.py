@@ -3,16 +3,17 @@
 import itertools
 import json
 
+import jax
 import numpy as np
 import pytest
 from reported import record
 
-from experiments import runs
+from experiments import config_files, runs
 from experiments.plain import plain, typed
 from experiments.report import charts, tables
 from experiments.report.__main__ import page
 from experiments.runs import Line, Summary, read, read_lines
-from fedpriv.privacy import Certificate, Claim
+from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,32 @@ def test_the_files_are_the_objects_written_plainly(recorded):
     held = json.loads((folder / "summary.json").read_text())
     again = plain(typed(Summary, held))
     assert {name: again[name] for name in held} == held
+
+
+def test_a_summary_says_what_its_numbers_rest_on(recorded):
+    """Each certificate all that it assumes; a number chosen on the test set that it is."""
+    folder, _ = recorded
+    held = json.loads((folder / "summary.json").read_text())
+    module = config_files.load("quickstart")
+    ledger = module.ledger(module.config)
+    for name, report in held["privacy"].items():
+        assert list(report["certified"]) == list(VIEWS)
+        for view, written in report["certified"].items():
+            certificate = ledger.certify(name, 10, view=view)
+            assert written["assumptions"] == list(certificate.assumptions) != []
+    names = list(held)
+    assert names[names.index("best") + 1] == "best_note"
+    assert "chosen on the test records" in held["best_note"]
+    assert held["prng"] == str(jax.random.key_impl(jax.random.key(0)))
+
+
+def test_a_run_of_an_older_version_is_read(copied):
+    path = copied / "summary.json"
+    path.write_text(without("prng")(without("best_note")(path.read_bytes())).decode())
+    run = read(copied)
+    assert run.summary.prng is run.environment.prng is None
+    assert "chosen on the test records" in run.summary.best_note
+    assert "prng" not in page([run])
 
 
 def test_a_run_without_summary_or_evaluation(copied):

@@ -125,8 +125,9 @@ def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, cap
 
 
 def test_other_code_is_noted_below_the_table():
-    def found(revision, jax_version):
-        return None, SimpleNamespace(git_revision=revision, versions={"jax": jax_version})
+    def found(revision, jax_version, prng=None):
+        versions = {"jax": jax_version}
+        return None, SimpleNamespace(git_revision=revision, versions=versions, prng=prng)
 
     assert sweep_table.origins([found("a", "1"), found("a", "1")]) == []
     assert sweep_table.origins([found("a", "1"), found("b+", "1"), found("a", "1")]) == [
@@ -134,6 +135,9 @@ def test_other_code_is_noted_below_the_table():
     ]
     assert sweep_table.origins([found(None, "1"), found(None, "2")]) == [
         "the points were not trained with the same jax: 1 in 1, 2 in 1 of 2"
+    ]
+    assert sweep_table.origins([found(None, "1", "rbg"), found(None, "1")]) == [
+        "the points were not trained with the same prng: rbg in 1, unknown in 1 of 2"
     ]
 
 
