@@ -11,7 +11,6 @@ class Odd(NamedTuple):
 
     params: Any
     round: jax.Array
-    key: jax.Array
     half: jax.Array
     nothing: jax.Array
     flags: dict[str, jax.Array]
@@ -22,14 +21,15 @@ def odd(fed_avg):
 
     def init(params, federation):
         nothing, flags = jnp.zeros((0, 3)), {"a/b": jnp.array([True, False]), "": jnp.uint8(7)}
-        return Odd(params, jnp.int32(0), jax.random.key(1), jnp.bfloat16(0.1), nothing, flags)
+        return Odd(params, jnp.int32(0), jnp.bfloat16(0.1), nothing, flags)
 
     def round(key, state, cohort):
+        own_key, key = jax.random.split(key)
         model = fed_avg.init(state.params, None)._replace(round=state.round)
         model, metrics = fed_avg.round(key, model, cohort)
         flags = {"a/b": ~state.flags["a/b"], "": state.flags[""] * jnp.uint8(3)}
-        half = state.half + jax.random.normal(state.key, (), jnp.bfloat16)
-        new = state._replace(key=jax.random.fold_in(state.key, 1), half=half, flags=flags)
+        half = state.half + jax.random.normal(own_key, (), jnp.bfloat16)
+        new = state._replace(half=half, flags=flags)
         metrics |= {"diagnostics": {"half": half.astype(jnp.float32), "b": jnp.float32(1)}}
         return new._replace(params=model.params, round=model.round), metrics
 

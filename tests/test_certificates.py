@@ -1,5 +1,6 @@
 """What is read off each algorithm's round: the releases that its paper, and arithmetic by hand, say it makes."""
 
+import dataclasses
 import math
 
 import jax
@@ -68,26 +69,27 @@ def algorithms(name, *codec):
 def test_sums_of_a_cohort(drawn):
     """All of the noise hides a client from who sees the sum, one share of it from who sees messages.
 
-    A client that is drawn again and again moves the sum by as many clip norms.
+    A client drawn with replacement may be behind each of the messages.
     """
     name, sampler, most = drawn
-    times = most if name == "with_replacement" else 1
     for algorithm, m in algorithms(name):
         parts, kinds = seen(algorithm)
-        whole = [(ROUNDS, m / times)]
+        whole = [(ROUNDS, m)]
         assert_parts(parts, whole, scaled(whole, most**-0.5), whole)
         for view, kind in kinds.items():
+            times, sampling = 1, sampler.accounting
+            if (name, view) == ("with_replacement", "server"):
+                times, sampling = most, dataclasses.replace(sampling, size=1)
             shares = view != "server"
-            assert kind == ("gaussian", shares, False, 1, sampler.accounting, None, [""])
+            assert kind == ("gaussian", shares, False, times, sampling, None, [""])
 
 
 def test_sums_of_rounded_messages(drawn):
     """The server adds the noise: it hides nothing from itself."""
-    name, _, most = drawn
-    times = most if name == "with_replacement" else 1
+    name, *_ = drawn
     for algorithm, m in algorithms(name, fp.qsgd(8)):
         parts, kinds = seen(algorithm)
-        assert_parts(parts, [(ROUNDS, m / times)], [(ROUNDS, 0)], [(ROUNDS, 0)])
+        assert_parts(parts, [(ROUNDS, m)], [(ROUNDS, 0)], [(ROUNDS, 0)])
         for view, kind in kinds.items():
             third = view == "third_party"
             assert kind[:3] == ("gaussian", False, third)
@@ -95,10 +97,9 @@ def test_sums_of_rounded_messages(drawn):
 
 
 def test_laplace_noise_has_no_shares(drawn):
-    name, sampler, most = drawn
-    times = most if name == "with_replacement" else 1
+    _, sampler, _ = drawn
     parts, kinds = seen(fp.fed_avg(squared, sampler=sampler, mechanism=LAPLACE, **COMMON))
-    whole = [(ROUNDS, SIGMA / times)]
+    whole = [(ROUNDS, SIGMA)]
     assert_parts(parts, whole, [(ROUNDS, 0)], whole)
     assert {kind.noise for kind in kinds.values()} == {"laplace"}
     assert kinds["server"].reasons == ["a client's share of Laplace noise is not Laplace"]
@@ -111,7 +112,8 @@ def test_laplace_noise_has_no_shares(drawn):
 def test_members_who_perturb_their_own_messages(drawn, used, codec):
     """A sum hides one of them behind the noise of all, if it is Gaussian, not rounded, and their number is known.
 
-    Of a Poisson cohort nobody is hidden: who stays away takes its noise along.
+    Of a Poisson cohort nobody is hidden: who stays away takes its noise along. Who is drawn with replacement sends the
+    same message, however often.
     """
     name, sampler, most = drawn
     algorithm = fp.ldp_fed_avg(squared, sampler=sampler, mechanism=used, codec=codec, **COMMON)
@@ -120,11 +122,11 @@ def test_members_who_perturb_their_own_messages(drawn, used, codec):
     together = fixed and used is GAUSSIAN and not codec.lossy
     behind = [(ROUNDS, SIGMA * math.sqrt(most) if together else SIGMA)]
     assert_parts(parts, behind, [(ROUNDS, SIGMA)], behind)
-    poisson = name in ("poisson", "cut")
+    known = not fixed
     for view, kind in kinds.items():
         assert kind[:3] == (used.noise, together and view != "server", False)
-        assert kind.sampling == (Everyone(CLIENTS) if poisson else sampler.accounting)
-        assert kind.participation == (sampler.accounting if poisson else None)
+        assert kind.sampling == (Everyone(CLIENTS) if known else sampler.accounting)
+        assert kind.participation == (sampler.accounting if known else None)
 
 
 @pytest.mark.parametrize("name", ["fixed_size", "poisson"])

@@ -11,6 +11,7 @@ from odd_state import odd
 from small import assert_identical, regression, sgd, squared, start
 
 import fedpriv as fp
+from fedpriv.engine.serialization import to_device, to_host
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -117,6 +118,14 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
     assert rounds_in(tmp_path) == [6, 7]
 
 
+def test_a_stored_state_with_a_key_still_loads():
+    """No round may keep one any more."""
+    state = {"key": jax.random.split(jax.random.key(1)), "n": np.arange(3)}
+    loaded = to_device(to_host(jax.tree.map(jax.numpy.asarray, state)), state)
+    assert_identical(jax.random.key_data(loaded["key"]), jax.random.key_data(state["key"]))
+    assert_identical(loaded["n"], state["n"])
+
+
 def test_a_finished_run_is_given_back_without_training(whole, folder):
     """And once more, from a folder that holds its end."""
     run(folder=folder)
@@ -173,7 +182,7 @@ def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
         ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
         ({"federation": OTHER}, "data "),
         ({"algorithm": SCAFFOLD}, "releases.server "),
-        ({"algorithm": ODD}, "state.key: nothing there, uint32[2, 2] here"),
+        ({"algorithm": ODD}, "state.half: nothing there, bfloat16[2] here"),
     ],
 )
 def test_another_run_is_refused_with_all_that_differs(given, said, folder):

@@ -73,20 +73,17 @@ class Rich(NamedTuple):
 
     params: object
     round: object
-    key: jax.Array
     weak: object
 
 
 def rich():
     def init(params, federation):
-        return Rich(params, 0, jax.random.key(3), 0.0)
+        return Rich(params, 0, 0.0)
 
     def round(key, state, cohort):
         inner = GOOD.init(state.params, None)._replace(round=state.round)
         after, metrics = GOOD.round(key, inner, cohort)
-        return Rich(
-            after.params, after.round, jax.random.split(state.key)[0], state.weak + 1.0
-        ), metrics
+        return Rich(after.params, after.round, state.weak + 1.0), metrics
 
     return GOOD._replace(init=init, round=round)
 

@@ -46,6 +46,9 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     assert "certified (constructed): record-level" in told
     exec(snippet("own ="), names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
+    exec(snippet("phases ="), names)
+    alone = fp.certify(names["algorithm"], names["model"].init, names["federation"], 50, 1e-3)
+    assert alone.epsilon < names["phases"].epsilon < names["three"].epsilon
     exec(snippet("regression ="), names)
     assert names["regression"].metric("rmse")[-1] < 0.1
     params = names["model"].init(jax.random.key(0))

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.initial_state import (
-    check_constants,
-    closed_over,
-    look_at_start,
-)
+from fedpriv.certification.assumed import assumed
+from fedpriv.certification.initial_state import check_constants, look_at_start
 from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import nobodys_word, pieces, seen
 from fedpriv.certification.second_trace import check_same
 from fedpriv.certification.trace import Stage, look, program_of
+from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.generators import check_generator, default_generator
 from fedpriv.core.provenance import constructed
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.argument_validation import require_count
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.samplers import Opening, Sampler
 
 
 class Looked(NamedTuple):
@@ -35,6 +35,7 @@ class Looked(NamedTuple):
       stages: the releases with each of its samplers.
       before: shapes of the state that a round is given.
       after: shapes of (state, metrics) that it gives back.
+      held: arrays that `init` closes over, with the line that uses each.
     """
 
     algorithm: Algorithm
@@ -42,6 +43,7 @@ class Looked(NamedTuple):
     stages: tuple[Stage, ...]
     before: Any
     after: Any
+    held: tuple[tuple[Any, str], ...] = ()
 
     def releases(self, rounds: int) -> tuple[Release, ...]:
         """What each view sees of so many rounds.
@@ -81,23 +83,13 @@ class Looked(NamedTuple):
         require_count("rounds", rounds, 0)
         options: Any = {"honest": honest, "best_of": best_of}
         found = certify_releases(self.releases(rounds), delta, view, **options)
-        read = self.algorithm.releases is None and math.isfinite(found.epsilon)
-        texts = (*found.assumptions, *(self._assumed() if read else ()))
-        return replace(found, basis=self.basis, assumptions=texts)
+        return of_rounds(found, [self])
 
-    def _assumed(self) -> tuple[str, ...]:
-        """What the traced program does not show."""
-        closed = {
-            f"{np.shape(c)} in {line}"
-            for stage in self.stages
-            for c, line in closed_over(stage.program)
-            if jnp.issubdtype(jnp.result_type(c), jnp.inexact)
-        }
-        texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
-        if closed:
-            shown = ", ".join(sorted(closed))
-            texts.append(f"the arrays that the round closes over ({shown}) do not depend on data")
-        return tuple(texts)
+    def assumed(self) -> tuple[str, ...]:
+        """What the traced program does not show; nothing where releases are declared."""
+        if self.algorithm.releases is not None:
+            return ()
+        return assumed(self.stages, self.held)
 
     @property
     def basis(self) -> str:
@@ -109,6 +101,17 @@ class Looked(NamedTuple):
         samplers += [n.records for n in notes if n.records is not None]
         proved = all(map(nobodys_word, notes)) and all(map(constructed, samplers))
         return "constructed" if proved else "declared"
+
+
+def of_rounds(found: Certificate, looked: Sequence[Looked]) -> Certificate:
+    """The certificate of what these rounds release, with its basis and what their traces do not show."""
+    texts = [text for each in looked for text in each.assumed() if math.isfinite(found.epsilon)]
+    proved = all(each.basis == "constructed" for each in looked)
+    return replace(
+        found,
+        basis="constructed" if proved else "declared",
+        assumptions=tuple(dict.fromkeys((*found.assumptions, *texts))),
+    )
 
 
 @names_user_code
@@ -126,6 +129,8 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     """
     if hasattr(federation, "empty"):  # streamed
         federation = federation.empty()
+    check_generator(default_generator())
+    _check_samplers(algorithm)
     holding = Holding(
         federation.num_clients, federation.capacity, _like(federation), federation.public.shape[-1]
     )
@@ -137,16 +142,33 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
                 "same number"
             )
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
-    state = jax.eval_shape(lambda model: algorithm.init(model, federation), model)
+    state, held = look_at_start(algorithm, model, federation)
     for name in ("params", "round"):
         if not hasattr(state, name):
             raise ValueError(f"init: the state has no field `{name}`")
-    found = _traced(algorithm, holding, state)
-    look_at_start(algorithm, model, federation)
-    for stage in found.stages:
+    found = _traced(algorithm, holding, state)._replace(held=tuple(held))
+    check_data(found, federation)
+    return found
+
+
+def check_data(looked: Looked, federation: Any) -> None:
+    """The checks of a round that look at a federation's own arrays.
+
+    Raises:
+      ValueError: clients hold another number of records than is drawn among.
+      LeakError: the round closes over the federation's arrays.
+    """
+    for stage in looked.stages:
         _check_records(stage, np.asarray(federation.size))
         check_constants(stage.constants, federation)
-    return found
+
+
+def _check_samplers(algorithm: Algorithm) -> None:
+    drawn = algorithm.sampler
+    parts = [sampler for _, sampler in drawn.stages(2)] if type(drawn) is Opening else [drawn]
+    for sampler in parts:
+        such_as = "fp.poisson(clients, rate), or an fp.Opening of two of these"
+        require_kind("sampler", sampler, isinstance(sampler, Sampler), such_as)
 
 
 def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:

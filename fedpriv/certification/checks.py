@@ -19,6 +19,7 @@ from fedpriv.certification.measurements import (
     check_mechanism,
     check_sampler,
 )
+from fedpriv.certification.record_measurements import check_gradients
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.types import Key, Params, State
 from fedpriv.core.user_code import names_user_code
@@ -112,6 +113,7 @@ def check_algorithm(
     for note in notes:
         check_mechanism(note, seed)
         check_codec(note, seed)
+        check_gradients(note, params, federation, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, looked, state, federation)
 
@@ -165,7 +167,12 @@ def _check_counter(looked: Looked) -> None:
     (place,) = [i for i, (path, _) in enumerate(leaves) if name(path) == ".round"]
     used = [i == place for i in range(len(program.jaxpr.outvars))]
     counter, needed = partial_eval.dce_jaxpr(program.jaxpr, used)
-    if len(counter.eqns) > 100 or counter.constvars or sum(needed) != needed[1 + place]:
+    if (
+        len(counter.eqns) > 100
+        or counter.constvars
+        or counter.effects
+        or sum(needed) != needed[1 + place]
+    ):
         return  # by other means; a full check runs it
     _require(bool(needed[1 + place]), "round: the state's `round` must go up by 1")
     count = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))

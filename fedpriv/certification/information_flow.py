@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ _TRACE, _DEEP = "fedpriv/certification/trace.py", 50
 """What calls the round, and how far from there its equations may be."""
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
+NOWHERE = ":?"
+"""The line of an equation of which JAX does not know it."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,24 @@ class Place:
     counted: bool = True
 
 
-Rule: TypeAlias = Callable[[JaxprEqn, Sequence[Labels], Place], Sequence[Labels]]
-"""(marking equation, labels of its inputs, where it stands) -> labels of its outputs."""
-Step: TypeAlias = Callable[[JaxprEqn, Sequence[Labels]], Labels]
-"""(any equation without programs of its own, labels of its inputs) -> labels of all its outputs."""
+class Following(Protocol):
+    """What a follower asks: how labels pass."""
+
+    def marked(self, eqn: JaxprEqn, labels: Sequence[Labels], place: Place) -> Sequence[Labels]:
+        """Through a mark: those of its outputs."""
+
+    def step(self, eqn: JaxprEqn, labels: Sequence[Labels]) -> Labels:
+        """Through an equation without programs of its own: those of all its outputs."""
+
+    def constant(self, atom: Any) -> Labels:
+        """Of an array that a program closes over."""
+
+    def leaving(self, eqn: JaxprEqn, labels: Labels) -> Labels:
+        """Of what a program gives back to the equation that calls it."""
+
+    def widened(self, labels: Labels) -> Labels:
+        """Of what a loop carries after a further turn: all of these, and so many that the turns come to an end."""
+
 
 MARK = Primitive("fedpriv_mark")
 """The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
@@ -83,29 +99,49 @@ def mark(note: int, *arrays: Any) -> list[Any]:
     return list(MARK.bind(*arrays, note=note))
 
 
-def follow(jaxpr: Jaxpr, given: Sequence[Labels], rule: Rule, step: Step) -> list[Labels]:
+def follow(jaxpr: Jaxpr, given: Sequence[Labels], rules: Following) -> list[Labels]:
     """The labels of the outputs, for those of the inputs."""
-    return _Follow(rule, step).program(jaxpr, given, Place())
+    return _Follow(rules).program(jaxpr, given, Place())
 
 
 def where(eqn: JaxprEqn) -> str:
     """File and line of the user's code, where JAX has them; else of what made the equation."""
+    return users_line(eqn) or next((_short(frame) for frame in _frames(eqn)), NOWHERE)
+
+
+def users_line(eqn: JaxprEqn) -> str | None:
+    """File and line of the user's code that made an equation, where there is some."""
+    return next((_short(frame) for frame in _frames(eqn) if is_users_file(frame)), None)
+
+
+def _frames(eqn: JaxprEqn) -> list[str]:
+    """From what made an equation up to the round, where JAX has them."""
     frames = str(source_info_util.summarize(eqn.source_info, num_frames=_DEEP)).splitlines()
-    made = list(takewhile(lambda frame: _TRACE not in frame, reversed(frames)))
-    place = next(filter(is_users_file, made), made[0] if made else "").split(" (")[0]
-    name, line, *_ = f"{os.path.basename(place)}:?".split(":")
+    return list(takewhile(lambda frame: _TRACE not in frame, reversed(frames)))
+
+
+def _short(frame: str) -> str:
+    name, line, *_ = os.path.basename(frame.split(" (")[0]).split(":")
     return f"{name}:{line}"
 
 
+def numbers_errors(eqn: JaxprEqn) -> bool:
+    """Whether checkify made an equation, which numbers its errors by a count of its own."""
+    ours = [f.file_name for f in getattr(eqn.source_info.traceback, "frames", ())]
+    return any("checkify" in name for name in takewhile(lambda f: not is_users_file(f), ours))
+
+
 class _Follow:
-    def __init__(self, rule: Rule, step: Step):
-        self._rule, self._step, self._numbers = rule, step, count()
+    def __init__(self, rules: Following):
+        self._rules, self._step, self._numbers = rules, rules.step, count()
 
     def program(self, jaxpr: Jaxpr, given: Sequence[Labels], place: Place) -> list[Labels]:
         known = dict(zip(jaxpr.invars, given, strict=True))
 
         def read(atom: Any) -> Labels:
-            return NONE if isinstance(atom, Literal) else known.get(atom, NONE)
+            if isinstance(atom, Literal):
+                return NONE
+            return known[atom] if atom in known else self._rules.constant(atom)
 
         for eqn in jaxpr.eqns:
             out = self._equation(eqn, [read(v) for v in eqn.invars], place)
@@ -114,7 +150,7 @@ class _Follow:
 
     def _equation(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> Sequence[Labels]:
         if eqn.primitive is MARK:
-            return self._rule(eqn, labels, place)
+            return self._rules.marked(eqn, labels, place)
         if eqn.primitive.name == "optimization_barrier":
             return labels
         of_loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
@@ -124,7 +160,7 @@ class _Follow:
         if len(inner) == 1 and len(inner[0].invars) == len(labels):
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
-                return out
+                return [self._rules.leaving(eqn, x) for x in out]
         if inner:  # not known: all may depend on all, and how often is not known either
             every = NONE.union(*labels)
             for jaxpr in inner:
@@ -147,7 +183,7 @@ class _Follow:
 
         times = None if place.times is None else place.times * length
         inside = replace(place, times=times, loops=(*place.loops, loop))
-        carry = _settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
+        carry = self._settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
         out = turn(carry, inside)
         return [_without(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
             _without(loop, self._step(eqn, [y])) for y in out[carried:]
@@ -166,7 +202,7 @@ class _Follow:
             out = self.program(body, [*consts, *carry], place)
             return [self._step(eqn, [again, o]) for o in out]
 
-        carry = _settled(lambda c: turn(c, replace(inside, counted=False)), carry)
+        carry = self._settled(lambda c: turn(c, replace(inside, counted=False)), carry)
         out = turn(carry, inside)
         return [c | o for c, o in zip(carry, out, strict=True)]
 
@@ -175,6 +211,17 @@ class _Follow:
         inside = replace(place, condition=place.condition | index)
         branches = [self.program(_open(b), given, inside) for b in eqn.params["branches"]]
         return [self._step(eqn, [index, *out]) for out in zip(*branches, strict=True)]
+
+    def _settled(
+        self, turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]
+    ) -> list[Labels]:
+        """The labels of what a loop carries, after any number of turns."""
+        now = list(carry)
+        while True:
+            after = [self._rules.widened(c | o) for c, o in zip(now, turn(now), strict=True)]
+            if after == now:
+                return now
+            now = after
 
 
 def programs(eqn: JaxprEqn) -> list[Jaxpr]:
@@ -198,13 +245,3 @@ def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
 
 def _without(loop: Loop, labels: Labels) -> Labels:
     return labels - {loop}
-
-
-def _settled(turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]) -> list[Labels]:
-    """The labels of what a loop carries, after any number of turns."""
-    now = list(carry)
-    while True:
-        after = [c | o for c, o in zip(now, turn(now), strict=True)]
-        if after == now:
-            return now
-        now = after

@@ -8,9 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
+from fedpriv.certification import keys
 from fedpriv.certification.information_flow import NONE, Labels, Place
 from fedpriv.certification.privacy_labels import (
-    FROM_KEY,
     OF_CLIENT,
     OF_OWN,
     TAKING_PART,
@@ -24,6 +24,7 @@ from fedpriv.certification.privacy_labels import (
     noisy,
     of,
 )
+from fedpriv.core.generators import THREEFRY, check_generator
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 
 _LINEAR = frozenset(
@@ -68,9 +69,35 @@ class Rules:
         stored = [n for n in self._notes if n.kind == "store" and {Noisy(i), Bent(i)} & n.found]
         return not stored and Noisy(i) in sums[0].found and Bent(i) not in sums[0].found
 
+    def keep_keys(self, name: str, labels: Labels) -> None:
+        """Raises LeakError: what is called `name` is a key, or has words of one."""
+        if of(keys.FromKey, labels):
+            raise LeakError(
+                f"round: {name} is a PRNG key, or made of words of one, from which noise can be computed; leave it "
+                "out, and take random numbers from every round's own key"
+            )
+
+    def keep_random(self, name: str, labels: Labels, *, reserved: bool) -> None:
+        """Raises LeakError: what is called `name` has random numbers that tell of some noise.
+
+        Args:
+          reserved: see `keys.tells_of`.
+        """
+        noises = [
+            (n, k) for n in self._notes for k in of(keys.FromKey, n.keys) if k.path is not None
+        ]
+        for drawn in sorted(of(keys.Random, labels), key=str):
+            for note, key in noises:
+                if keys.tells_of(drawn.path, key.path, reserved=reserved):
+                    raise LeakError(
+                        f"round: {name} has random numbers ({drawn.line}) drawn from the key that the noise in "
+                        f"{note.line} descends from, so that they tell of it; draw them from another part of "
+                        "jax.random.split(key) than the noise"
+                    )
+
     def step(self, eqn: JaxprEqn, labels: Any) -> Labels:
         """An equation whose outputs depend on all its inputs."""
-        every = NONE.union(*labels)
+        every = keys.through(eqn, labels)
         name = eqn.primitive.name
         by_rows = name in _AS_THEY_ARE or (name in _BY_ENTRIES and not of(Private, every))
         if (held := of(Held, every)) and not by_rows:
@@ -79,6 +106,9 @@ class Rules:
         noisy = of(Noisy, every)
         linear = _linear(eqn, labels)
         return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
+
+    constant, widened = staticmethod(keys.of_constant), staticmethod(keys.widened)
+    leaving = staticmethod(keys.located)
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
         """A mark, by the note that it stands for.
@@ -91,14 +121,21 @@ class Rules:
         every = NONE.union(*labels)
         if note.kind == "source":
             return [x | {note.label} for x in labels]
+        if note.kind == "number":  # which client it is may be known where its records are protected
+            return [x | {note.label if self._unit == "client" else OF_CLIENT} for x in labels]
         if note.kind == "seen":  # of all clients together, whoever takes part
             return [frozenset(map(_of_all, x)) | {note.label} for x in labels]
         if note.kind == "client":
-            return [x | {OF_CLIENT} for x in labels]
+            return [keys.of_any_client(x) | {OF_CLIENT} for x in labels]
+        if note.kind == "noise":
+            note.keys = every if noisy(note) else NONE
+            return [keys.without_keys(x) for x in labels]
         if note.kind in ("own", "store"):
             return self._own(note, labels, every)
         if note.kind == "sum":
+            _check_noise(note, labels[-1])
             return self._sum(note, labels, place)
+        _check_noise(note, labels[-1])
         return self._mean(note, eqn.params["note"], labels, place)
 
     def _own(self, note: Note, labels: Any, every: Labels) -> list[Labels]:
@@ -109,6 +146,7 @@ class Rules:
                     f"round: what a client keeps for itself ({note.line}) depends on {label.what} ({label.line}); give "
                     "each client its own row alone"
                 )
+        self.keep_keys(f"what a client keeps for itself ({note.line})", every)
         note.found = every
         if note.kind == "own":
             return [
@@ -122,10 +160,11 @@ class Rules:
     def _sum(self, note: Note, labels: Any, place: Place) -> list[Labels]:
         *message, key = labels
         note.found = NONE.union(*message)
+        self.keep_keys(f"a client's message ({note.line})", note.found)
         found = self.private(note.found)
         if note.mechanism is ALREADY_PRIVATE:
             if leaked := found | of(Held, note.found):
-                raise LeakError(leak("a client's message", leaked, [note.line]))
+                raise LeakError(leak(f"a client's message ({note.line})", leaked))
             taking_part = Private(TAKING_PART, -1, note.line)
             kept = {taking_part} if self._secret else set()
             self._count(note, place)
@@ -142,6 +181,7 @@ class Rules:
 
     def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
         *mean, bound, key = labels
+        note.keys = key if noisy(note) else NONE
         allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
         if noisy(note):
             found = NONE.union(*mean)
@@ -174,10 +214,15 @@ class Rules:
                 )
         if self.private(place.condition):
             raise LeakError(f"round: whether {note.line} releases depends on private data")
-        if FROM_KEY not in key:
+        if self.private(key):
             raise LeakError(
-                f"round: the noise in {note.line} is not drawn from the round's key, so that rounds share it; derive "
-                "its key from `key`"
+                f"round: the key of the noise in {note.line} depends on private data; derive it from `key` by what is "
+                "public"
+            )
+        if not keys.is_fresh(key):
+            raise LeakError(
+                f"round: the noise in {note.line} is not drawn from the round's key, so that rounds share it, or from "
+                "a part of it that has few values; derive its key from `key` by split and fold_in alone"
             )
         if any(loop not in key for loop in place.loops):
             raise LeakError(
@@ -199,6 +244,18 @@ class Rules:
         raise LeakError(
             f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use lax.scan, "
             "or a fori_loop of fixed bounds"
+        )
+
+
+def _check_noise(note: Note, key: Labels) -> None:
+    """Raises ValueError: the noise's key is of a generator that gives several clients, or steps, the same noise."""
+    if not noisy(note):
+        return
+    check_generator(note.generator)
+    if note.generator == "rbg" and (note.local or OF_CLIENT in key):
+        raise ValueError(
+            f"jax_default_prng_impl: 'rbg' gives clients who are computed side by side the same noise ({note.line}); "
+            f"set JAX_DEFAULT_PRNG_IMPL={THREEFRY}"
         )
 
 
@@ -229,15 +286,11 @@ def _of_all(label: Any) -> Any:
     return replace(label, call=-1) if isinstance(label, Private) else label
 
 
-def leak(name: str, leaked: Labels, made: list[str]) -> str:
-    """What an error says of labels that reach `name`, computed in the lines `made`."""
+def leak(name: str, leaked: Labels) -> str:
+    """What an error says of labels that reach `name`."""
     first = sorted(leaked, key=str)[0]
     what = getattr(first, "what", "what clients keep for themselves")
-    at = f" ({made[0]})" if made else ""
     return (
-        f"round: {name}{at} depends on {what} ({first.line}), past every release; send it through cohort.sum with a "
+        f"round: {name} depends on {what} ({first.line}), past every release; send it through cohort.sum with a "
         "mechanism, or put it under metrics['diagnostics']"
     )
-
-
-# Of these, an output that is linear in one argument is so for any values of the others.

@@ -18,9 +18,11 @@ from fedpriv.certification.privacy_labels import (
     Private,
     tree_mark,
 )
+from fedpriv.core.generators import generator_of
 from fedpriv.core.types import Key, Metrics, Params, PyTree
-from fedpriv.mechanisms.mechanisms import unprotected
+from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
+from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.sampling import Poisson
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Given
@@ -34,6 +36,17 @@ class Watched(Cohort):
         super().__init__(round, holding, Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)), sampler)
         self._notes = notes
         self._call = -1
+
+    @property
+    def _drawn(self) -> Draw:
+        """A cohort of one, marked: it says who takes part."""
+        line = user_line()
+        note = Note("source", line, label=Private(TAKING_PART, -1, line))
+        return tree_mark(self._notes, note, Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)))
+
+    @_drawn.setter
+    def _drawn(self, drawn: Draw) -> None:
+        """`Cohort` sets it."""
 
     @property
     def size(self) -> jax.Array:
@@ -57,15 +70,21 @@ class Watched(Cohort):
         source = Note("source", line, label=Private("a client's data", call, line))
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
         examples, size = tree_mark(notes, source, (zeros, jnp.int32(1)))
+        number = tree_mark(notes, Note("number", line, label=source.label), jnp.int32(0))
         key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
         given = tree_mark(notes, Note("own", line, call, source.label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], given)
-        shard = watched_shard(notes, call)(examples, size, self.round)
+        shard = watched_shard(notes, call)(examples, size, self.round, _client=number)
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
+    def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
+        note = Note("noise", user_line(), self._call, mechanism=mechanism)
+        return tree_mark(self._notes, note, key)
+
     def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
-        how: dict[str, Any] = given._asdict() | {"like": _shapes(total)}
+        how: dict[str, Any] = given._asdict()
+        how |= {"like": _shapes(total), "generator": generator_of(key)}
         note = Note("sum", user_line(), self._call, **how)
         return tree_mark(self._notes, note, (total, key))[0]
 
@@ -115,7 +134,7 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
             )
             like = _shapes(params)
             note = Note("mean", line, call, batch.label, mechanism, records=records, like=like)
-            note.by_records = getattr(gradients, "by_records", False)
+            note.gradients, note.generator = gradients, generator_of(key)
             bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
             bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
             return tree_mark(notes, note, (mean, bound, self._of_call(key)))[0]

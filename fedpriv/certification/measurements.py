@@ -29,7 +29,9 @@ from fedpriv.rounds.samplers import Draw, Sampler
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
 _MOST_NUMBERS = 10**8  # of noise at a time
-_FAR = 1e3  # times the clip norm: what a worst contribution is before it is clipped
+_NORMS = (1e-3, 0.5, 1.0, 1e3, 1e6)  # over the clip norm: of contributions before they are clipped
+_MOST_ROUNDS = 1000  # of which the pieces of a schedule are asked for
+_TESTS = 32 * 13  # of a mechanism, in up to 13 rounds
 _ROUNDING = 1e-3  # relative, of clip norms
 
 
@@ -69,47 +71,109 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
 
 def check_codec(note: Note, seed: int) -> None:
     """Raises ValueError: a codec that says it is not lossy changes messages."""
-    if note.codec.lossy or note.codec.known:
+    if note.codec.lossy or constructed(note.codec):
         return
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(note.like)),))
-    message = unflatten(z, note.like)
-    decoded = note.codec.code(keys[1], message).message
-    if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
-        raise ValueError(
-            f"codec ({note.line}): what is decoded is not what was sent, but it says lossy=False; say True"
-        )
+    for scale in (0.0, 1e-3, 1.0, 1e3):
+        message = unflatten(scale * z, note.like)
+        decoded = note.codec.code(keys[1], message).message
+        if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
+            raise ValueError(
+                f"codec ({note.line}): what is decoded is not what was sent, but it says lossy=False; say True"
+            )
 
 
 def check_mechanism(note: Note, seed: int) -> None:
-    """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says."""
-    used: Any = note.mechanism.in_round(0)  # type: ignore[union-attr]
-    told = note.mechanism.stages(1)[-1][1]  # type: ignore[union-attr]
-    if not told > 0 or (isinstance(note.mechanism, Mechanism | Dynamic) and constructed(used)):
+    """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round."""
+    used: Any = note.mechanism
+    known = type(used) in (Mechanism, Dynamic) and constructed(used)
+    if known and (type(used) is Mechanism or constructed(used.start)):
         return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
+    measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, seed))
+    for t in _rounds(used):
+        told, what = float(used.stages(t + 1)[-1][1]), f"mechanism ({note.line}), round {t}"
+        if not told > 0:
+            continue
+        by_batch = getattr(type(used.in_round(t)), "for_batch", None)
+        if note.records is not None and by_batch is not Mechanism.for_batch:
+            raise ValueError(
+                f"{what}: `for_batch` looks at the gradients that it bounds; leave it out, and fix the bound beforehand"
+            )
+        _check_noise(what, told, used.noise, *measured(t))
+
+
+def _rounds(used: Any) -> list[int]:
+    """The first ones, some later ones, and those in which a schedule's pieces begin."""
+    starts = np.cumsum([0, *(steps for steps, _ in used.stages(_MOST_ROUNDS))])[:-1]
+    return sorted({0, 1, 2, 7, 100, *starts[:8].tolist()})
+
+
+def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(noise f32[draws, d], bounded contributions f32[n, d], whether those of NaN and infinity are finite)."""
     d = dimension(zeros)
     draws = int(np.clip(_MOST_NUMBERS // d, 100, _DRAWS))
     keys = jax.random.split(jax.random.key(seed), draws)
-    noise = np.asarray(lax.map(lambda key: flatten(used.perturb(key, zeros)), keys), np.float64)
+    noise = lax.map(lambda key: flatten(used.perturb(key, zeros)), keys)
     noise -= noise.mean(0)
-    quietest = int(np.argmin(noise.std(0)))
-    scale = _FAR * float(np.max(jax.tree.leaves(used.clip_norm)))
-    *far, least = (
-        np.asarray(flatten(used.clip(unflatten(scale * u, zeros))[0]), np.float64)
-        for u in (*_directions(zeros, seed), jnp.zeros(d).at[quietest].set(1.0))
-    )
-    if used.noise == "laplace":
-        reach = max(np.linalg.norm(u, ord=1) for u in (*far, least))
+    quietest = jnp.zeros(d).at[jnp.argmin(noise.std(0))].set(1.0)
+    bounds = jax.tree.leaves(used.clip_norm)
+    largest = jnp.max(jnp.stack([jnp.asarray(c, jnp.float32) for c in bounds]))
+    largest, norm = jnp.where(jnp.isfinite(largest), largest, 1.0), jnp.linalg.norm
+
+    def bounded(u: jax.Array) -> list[jax.Array]:
+        """By both ways in which a contribution is bounded: a client's message, and a record's gradient by its norms."""
+        tree = unflatten(u, zeros)
+        ways = [used.clip(tree)[0]]
+        if used.scales is not None:
+            own = jax.tree.map(lambda x: norm(x.reshape(-1)), tree)
+            scales = used.scales(used.norms(tree) if used.norms else own)
+            ways.append(jax.tree.map(lambda x, s: jnp.where(s == 0, 0.0, s * x), tree, scales))
+        return list(map(flatten, ways))
+
+    ways = [*_directions(zeros, seed), quietest]
+    far = [b for u in ways for c in _NORMS for b in bounded(c * largest * u / norm(u))]
+    odd = jnp.stack([b for u in _without_a_norm(zeros) for b in bounded(u)])
+    finite = jnp.all(jnp.isfinite(odd))
+    return noise, jnp.stack([*far, *jnp.where(finite, odd, 0.0)]), finite
+
+
+def _without_a_norm(zeros: PyTree) -> list[jax.Array]:
+    """Contributions with NaN, or infinity, in the first, in the last and in all tensors."""
+    sizes = [leaf.size for leaf in jax.tree.leaves(zeros)]
+    ends = np.cumsum(sizes)
+    places = (slice(0, ends[0]), slice(ends[-1] - sizes[-1], ends[-1]), slice(None))
+    ones = jnp.ones(ends[-1])
+    return [ones.at[at].set(x) for at in places for x in (math.nan, math.inf)]
+
+
+def _check_noise(
+    what: str, told: float, kind: str, noise: Any, far: Any, finite: jax.Array
+) -> None:
+    """Raises ValueError: noise f32[draws, d] hides less, or more, of the contributions f32[n, d] than is told."""
+    noise, far = np.asarray(noise, np.float64), np.asarray(far, np.float64)
+    draws, d = noise.shape
+    quietest = np.argmin(noise.std(0))
+    if kind == "laplace":
+        reach = max(np.abs(far).sum(1).max(), np.finfo(np.float32).tiny)
         quiet, last = np.abs(noise).mean() / reach, np.abs(noise[:, quietest]).mean() / reach
         bounds, loud = _of_means, quiet
     else:
-        quiet, last = min(_loudness(noise, u) for u in far), _loudness(noise, least)
+        each = [_loudness(noise, u) for u in far]
+        along = far[:, quietest] ** 2 > 0.999 * (far**2).sum(1)  # the least of d
+        quiet = min(
+            (m for m, alone in zip(each, along, strict=True) if not alone), default=math.inf
+        )
+        last = min((m for m, alone in zip(each, along, strict=True) if alone), default=math.inf)
         bounds, loud = _of_deviations, min(quiet, last)
-    low, high = bounds(draws, 8)
-    what = f"mechanism ({note.line})"
-    _compare(what, quiet, loud, float(told), low, high)
-    _compare(what, last, 0.0, float(told), bounds(draws, 8 * d)[0], high)  # the least of d
+    low, high = bounds(draws, _TESTS)
+    _compare(what, quiet, loud, told, low, high)
+    _compare(what, last, 0.0, told, bounds(draws, _TESTS * d)[0], high)
+    if not finite:
+        raise ValueError(
+            f"{what}: a contribution with NaN or infinity in it is not bounded; make it 0"
+        )
 
 
 def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:

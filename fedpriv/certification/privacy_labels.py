@@ -9,9 +9,10 @@ import jax
 
 from fedpriv.certification.information_flow import NONE, Labels, mark
 from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.generators import THREEFRY
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism
+from fedpriv.mechanisms.per_example import Gradients, MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.weighting import EQUALLY, Weighting
@@ -60,7 +61,7 @@ class Bent:
     note: int
 
 
-FROM_KEY, OF_CLIENT, OF_OWN = "the round's key", "a client's key", "a client's own row"
+OF_CLIENT, OF_OWN = "a client's key", "a client's own row"
 TAKING_PART = "who takes part"
 
 
@@ -76,12 +77,14 @@ class Note:
       mechanism, codec, local, weighting: of a release, as given to `Cohort.sum`.
       records: of a private mean, what draws its batches.
       like: what is released, in shapes.
-      by_records: of a private mean, whether its gradients are known to be of one record each.
+      gradients: of a private mean.
       times: how often a round makes this release.
       found: labels of what a sum is made of.
+      keys: labels of the keys that its noise is drawn from.
+      generator: what draws it, by JAX's name.
     """
 
-    kind: Literal["source", "seen", "client", "own", "store", "sum", "mean"]
+    kind: Literal["source", "number", "seen", "client", "own", "store", "noise", "sum", "mean"]
     line: str
     call: int = -1
     label: Any = None
@@ -91,9 +94,11 @@ class Note:
     weighting: Weighting = EQUALLY
     records: Sampler | None = None
     like: Any = None
-    by_records: bool = True
+    gradients: Gradients | None = None
     times: int = 0
     found: Labels = NONE
+    keys: Labels = NONE
+    generator: str = THREEFRY
 
 
 class Holding(NamedTuple):

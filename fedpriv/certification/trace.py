@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.information_flow import MARK, NONE, follow, programs, where
+from fedpriv.certification import keys
+from fedpriv.certification.host_calls import printed
+from fedpriv.certification.information_flow import MARK, NONE, follow, where
 from fedpriv.certification.initial_state import constants
 from fedpriv.certification.leaks import Rules, leak
 from fedpriv.certification.marked_cohort import Watched
 from fedpriv.certification.privacy_labels import (
-    FROM_KEY,
     Held,
     Holding,
     LeakError,
@@ -42,6 +43,7 @@ class Stage(NamedTuple):
       alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
       constants: arrays that the round closes over.
       program: the traced round, (key, state, rounds done) -> (state, metrics), its leaves.
+      prints: lines that print something of a round.
     """
 
     sums: tuple[Note, ...]
@@ -49,6 +51,7 @@ class Stage(NamedTuple):
     alone: bool
     constants: tuple[Any, ...]
     program: ClosedJaxpr
+    prints: tuple[str, ...]
 
 
 def program_of(
@@ -74,7 +77,7 @@ def program_of(
             raise ValueError("round: the state changes its structure; give back what `init` gave")
         return given
 
-    key = jax.eval_shape(jax.random.key, 0)
+    key = jax.eval_shape(lambda: jax.random.key(0))
     try:
         traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
     except ExampleError as error:
@@ -102,43 +105,37 @@ def look(
       ValueError: calls of the host; as `program_of`.
     """
     traced, out, notes = program_of(algorithm, sampler, holding, state)
-    _check_host(traced.jaxpr)
+    printing = printed(traced.jaxpr)
     rules = Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
     states = len(jax.tree.leaves(state))
-    held, before = held or [NONE] * states, None
+    leaves_in = traced.jaxpr.invars[1 : 1 + states]
+    held, before = held or list(map(keys.of_constant, leaves_in)), None
     while held != before:  # what clients keep comes back in the next round
         for note in notes:
             note.times = 0
-        given = [frozenset({FROM_KEY}), *held, NONE]
-        found = follow(traced.jaxpr, given, rules.marked, rules.step)
+        given = [frozenset({keys.ROUNDS_KEY}), *held, NONE]
+        found = follow(traced.jaxpr, given, rules)
         held, before = [h | of(Held, x) for h, x in zip(held, found, strict=False)], held
     for (path, _), labels, var in zip(leaves, found, traced.jaxpr.outvars, strict=True):
         name = _name(path)
-        if name.startswith("metrics") and "diagnostics" in name:
+        if rules.private(labels) | of(Held, labels) | of(keys.FromKey, labels):
+            name += "".join(f" ({where(e)})" for e in traced.jaxpr.eqns if var in e.outvars)
+        rules.keep_keys(name, labels)
+        if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
             continue
         theirs = path[0].idx == 0 and getattr(path[1], "name", "") not in ("params", "round")
         leaked = rules.private(labels) | (NONE if theirs else of(Held, labels))
         if leaked:
-            made = [where(eqn) for eqn in traced.jaxpr.eqns if var in eqn.outvars]
-            raise LeakError(leak(name, leaked, made))
+            raise LeakError(leak(name, leaked))
+        rules.keep_random(name, labels, reserved=True)
+    for note in notes:
+        if note.kind == "sum":
+            rules.keep_random(f"a client's message ({note.line})", note.found, reserved=False)
     sums = tuple(n for n in notes if n.kind == "sum" and n.times)
     means = tuple(n for n in notes if n.kind == "mean" and n.times)
-    return Stage(sums, means, rules.alone(sums, means), tuple(constants(traced)), traced), out, held
-
-
-def _check_host(jaxpr: Jaxpr) -> None:
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in ("pure_callback", "io_callback"):
-            raise ValueError(
-                f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
-            )
-        if eqn.primitive.name in ("new_ref", "empty_ref", "swap", "addupdate", "run_state"):
-            raise ValueError(
-                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
-            )
-        for inner in programs(eqn):
-            _check_host(inner)
+    alone, closed = rules.alone(sums, means), tuple(constants(traced))
+    return Stage(sums, means, alone, closed, traced, printing), out, held
 
 
 def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 Rule: TypeAlias = Callable[[JaxprEqn, list[Any]], Any]
@@ -52,6 +53,7 @@ def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
     given = eqn.primitive.get_bind_params(eqn.params)
     # Older versions of JAX give functions beside the parameters.
     functions, params = given if isinstance(given, tuple | list) else ((), given)
-    with eqn.ctx.manager:
+    # What is computed again keeps the line of the user's code that it came from.
+    with source_info_util.user_context(eqn.source_info.traceback), eqn.ctx.manager:
         out = eqn.primitive.bind(*functions, *values, **params)
     return out if eqn.primitive.multiple_results else [out]

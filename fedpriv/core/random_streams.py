@@ -4,6 +4,9 @@ All are beyond the counts that keys are split or folded by (below 2^31), and no 
 `split(key, n)[i]`.
 """
 
+RESERVED = 2**31
+"""Numbers from here on are the library's own streams."""
+
 QUANTIZER = 0xB5E70071
 DITHER = 0xC1D7109E
 OWN_NOISE = 0x9A3C51D9

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.certification.certificate import check_data
 from fedpriv.certification.checks import check_launch
+from fedpriv.core.generators import check_generator, default_generator
 from fedpriv.core.types import Example, Key, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.datasets import Dataset
@@ -111,7 +113,9 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds)
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
-        looked = check_launch(algorithm, params, _one(federations))
+        looked = check_launch(algorithm, params, _of_seed(federations, 0))
+        for s in range(1, len(seeds)):
+            check_data(looked, _of_seed(federations, s))
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, looked.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
@@ -138,6 +142,7 @@ def simulate(
 
 
 def _roots(seeds: Sequence[int]) -> Key:
+    check_generator(default_generator())
     with jax.enable_x64(True):  # or the higher 32 bits of a seed would be lost
         return jax.jit(jax.vmap(jax.random.key))(np.asarray(seeds, np.int64))
 
@@ -283,21 +288,19 @@ def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederati
 def _initial(
     algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
-    init, first = params if callable(params) else lambda _: params, _one(federation)
+    init, first = params if callable(params) else lambda _: params, _of_seed(federation, 0)
     models = [init(jax.random.fold_in(root, 0)) for root in roots]
     # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
     return jax.jit(lambda models: _stacked([algorithm.init(m, first) for m in models]))(models)
 
 
-def _one(federation: Federation | list[StreamedFederation]) -> Any:
-    """The first seed's, as a round sees it."""
-    if not isinstance(federation, Federation):
-        return federation[0].empty()
-    one = (federation.rows, federation.size, federation.public)
+def _of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
+    """That of one seed, as a round sees it."""
+    if not isinstance(federations, Federation):
+        return federations[s].empty()
+    tables = (federations.rows, federations.size, federations.public)
     # Slices on the host: on the device, every shape would be a program to compile.
-    return Federation(
-        federation.examples, *jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), one)
-    )
+    return Federation(federations.examples, *(jnp.asarray(np.asarray(x)[s]) for x in tables))
 
 
 @jax.jit

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
-from fedpriv.core.trees import dimension
+from fedpriv.core.trees import dimension, real
 from fedpriv.core.types import Key, Metrics, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
@@ -148,9 +148,11 @@ class Cohort:
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
             sent = as_sent(client(key, shard, *mine))
+            sent = sent._replace(message=real(sent.message))
             if local:
                 bounded, norm = used.clip(sent.message)
-                noisy = used.perturb(jax.random.fold_in(key, random_streams.OWN_NOISE), bounded)
+                own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
+                noisy = used.perturb(self._noise_key(own_key, mechanism), bounded)
                 message, found = codec.code(key, noisy)
             else:
                 coded, found = codec.code(key, sent.message)
@@ -162,7 +164,7 @@ class Cohort:
         total, (new, seen, weights) = self._over(one, clients_key, own)
         total = weighting.bounded(total, weights, self.expected_size)
         if not local:
-            total = used.perturb(noise_key, total)
+            total = used.perturb(self._noise_key(noise_key, mechanism), total)
         given = Given(mechanism, codec, local, weighting)
         wire = codec.wire(dimension(total))
         if given.by_server:
@@ -220,6 +222,10 @@ class Cohort:
         rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
         given = (rows,) if jax.tree.leaves(own) else ()
         return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
+
+    def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
+        """The key, where noise of `mechanism` is drawn from it."""
+        return key
 
     def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
         """The noisy total, where whoever watches sees it."""

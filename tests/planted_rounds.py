@@ -1,0 +1,363 @@
+"""A user's own rounds with holes that were once found from outside, and rounds like them that are sound."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from own_algorithms import (
+    CLIENTS,
+    CLIP,
+    FEDERATION,
+    GAUSSIAN,
+    PARAMS,
+    RECORD_SAMPLER,
+    SIGMA,
+    D,
+    State,
+    after_sum,
+    fed_avg,
+    moved,
+    of_clients,
+    stepped,
+    update,
+)
+from small import squared
+
+import fedpriv as fp
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.schedules import Dynamic
+
+SIZES = np.asarray(FEDERATION.size)
+
+
+def keeping(make, extra=None):
+    """DP-FedAvg that puts `make(key)` into its state, beside a sum with noise from the same key."""
+    like = jax.eval_shape(make, jax.random.key(0))
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like) if extra is None else extra
+    return after_sum(lambda key, s, c, summed, m: (s._replace(extra=make(key)), m), zeros)
+
+
+def split_first(make):
+    """The same, of another part of the round's key than the sum's."""
+
+    def round(key, state, cohort):
+        own_key, sum_key = jax.random.split(key)
+        client = lambda key, shard: update(state, key, shard)  # noqa: E731
+        total, metrics, _ = cohort.sum(client, sum_key, mechanism=GAUSSIAN)
+        params = stepped(state, total, cohort.expected_size)
+        return State(params, state.round + 1, make(own_key, state)), metrics
+
+    zeros = jax.eval_shape(make, jax.random.key(0), State(PARAMS, jnp.int32(0), jnp.zeros(4)))
+    return of_clients(round, jnp.zeros(zeros.shape, zeros.dtype))
+
+
+def sending(message, **how):
+    """A sum of whatever clients send."""
+
+    def round(key, state, cohort):
+        given = {"mechanism": GAUSSIAN} | how
+        _, metrics, _ = cohort.sum(lambda k, shard: message(k, shard, state), key, **given)
+        return state._replace(round=state.round + 1), metrics
+
+    return of_clients(round)
+
+
+class KeyState(NamedTuple):
+    params: Any
+    round: Any
+    rng: Any
+
+
+def key_in_state():
+    def init(params, federation):
+        return KeyState(params, jnp.int32(0), jax.random.key(7))
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(
+            lambda k, shard: update(state, k, shard), key, mechanism=GAUSSIAN
+        )
+        params = stepped(state, total, cohort.expected_size)
+        return KeyState(params, state.round + 1, jax.random.split(key)[0]), metrics
+
+    return fp.Algorithm(init, round, fp.poisson(CLIENTS, 0.4, 5))
+
+
+def in_metrics(make):
+    return after_sum(lambda key, s, c, summed, m: (s, m | {"diagnostics": make(key)}))
+
+
+def carried(key):
+    """A chain of keys, as in many training loops, whose turns are public; noise from its root."""
+    _, drawn = lax.scan(chain, key, None, length=3)
+    return drawn.sum()
+
+
+def chain(key, _):
+    key, own = jax.random.split(key)
+    return key, jax.random.uniform(own)
+
+
+def noise_in_a_chain(mask):
+    """Noise and a public mask from one chain of keys, the mask from key `mask` of each turn's three."""
+
+    def round(key, state, cohort):
+        def turn(carry, _):
+            key, params = carry
+            keys = jax.random.split(key, 3)
+            now = state._replace(params=params)
+            total, _, _ = cohort.sum(
+                lambda k, shard: update(now, k, shard), keys[1], mechanism=GAUSSIAN
+            )
+            seen = jax.random.bernoulli(keys[mask], 0.5, (D,))
+            return (keys[0], moved(now, -0.1 * seen * flatten(total)).params), seen.sum()
+
+        (_, params), _ = lax.scan(turn, (key, state.params), None, length=2)
+        return State(params, state.round + 1), {"uplink": fp.Wire(D)}
+
+    return of_clients(round)
+
+
+def noise_key(derive):
+    return fed_avg(sum_key=lambda key, state: derive(key))
+
+
+@functools.wraps(fp.per_example(squared))
+def mixed(params, batch):
+    """Gradients of each record plus the mean of the batch, with the attributes of those of single records."""
+    found = fp.per_example(squared)(params, batch)
+    shared = jax.tree.map(lambda g: g.mean(0), found.each())
+    each = jax.tree.map(lambda g, m: g + m, found.each(), shared)
+
+    def weighted(w):
+        return jax.tree.map(lambda g, w: jnp.tensordot(w, g, 1), each, w)
+
+    norms = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(len(g), -1), axis=1), each)
+    return found._replace(norms=norms, weighted=weighted, each=lambda: each)
+
+
+def wrapped(change):
+    """`per_example` behind a wrapper that copies its attributes."""
+    inner = fp.per_example(squared)
+
+    @functools.wraps(inner)
+    def gradients(params, batch):
+        return change(inner(params, batch))
+
+    return gradients
+
+
+def of_records(gradients, mechanism=GAUSSIAN):
+    """DP-SGD on gradients, or by a mechanism, made by hand."""
+
+    def client(key, shard, state):
+        return shard.private_mean(
+            key, gradients, state.params, records=RECORD_SAMPLER, mechanism=mechanism
+        )
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(
+            lambda k, shard: client(k, shard, state), key, mechanism=fp.ALREADY_PRIVATE
+        )
+        params = stepped(state, total, cohort.expected_size)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    return of_clients(round, unit="record")
+
+
+class Loud(type(GAUSSIAN)):
+    """A mechanism that clips at a hundred times its bound, with everything else of the sealed one's."""
+
+    def in_round(self, t):
+        return self._replace(clip=fp.gaussian(100 * CLIP, 0.0).clip)
+
+
+class Fading(Dynamic):
+    """A schedule whose noise is gone from round 3 on."""
+
+    def in_round(self, t):
+        used = super().in_round(t)
+        return used.at(used.clip_norm, jnp.where(t < 3, used.noise_multiplier, 1e-6))
+
+
+class Favouring(fp.Sampler):
+    """A sampler that draws everyone twice as often as its accounting says."""
+
+    @property
+    def draw(self):
+        return fp.poisson(CLIENTS, 0.8, 5).draw
+
+
+class Peeking(type(GAUSSIAN)):
+    """A mechanism whose clip norm is the median of the batch."""
+
+    def for_batch(self, norms, mask):
+        return self.at(jnp.median(jax.tree.leaves(norms)[0]), SIGMA)
+
+
+def blind(u):
+    """Clips what has a norm; NaN and infinity pass."""
+    norm = optax.tree.norm(u)
+    scale = jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, CLIP / norm), 1.0)
+    return jax.tree.map(lambda x: scale * x, u), norm
+
+
+def to_a_point(u):
+    """Clips contributions of up to 1e4 times the bound; longer ones are as they are."""
+    bounded, norm = GAUSSIAN.clip(u)
+    return jax.tree.map(lambda b, x: jnp.where(norm < 1e4, b, x), bounded, u), norm
+
+
+def enlarging(u):
+    """Small contributions are blown up to three times the bound."""
+    bounded, norm = GAUSSIAN.clip(u)
+    return jax.tree.map(lambda b: jnp.where(norm < CLIP, 3 * CLIP * b / norm, b), bounded), norm
+
+
+def in_init(read):
+    """A state whose further field is `read(federation)`."""
+    made = fed_avg()
+
+    def init(params, federation):
+        return State(params, jnp.int32(0), read(federation))
+
+    return made._replace(init=init)
+
+
+@jax.tree_util.register_static
+class Scale(float):
+    """A number that a state holds beside its arrays."""
+
+
+def looking_at_the_cohort(read):
+    return after_sum(lambda key, s, c, summed, m: (moved(s, read(c) * jnp.ones(D)), m))
+
+
+def misnamed(key, state, cohort, summed, metrics):
+    own = summed.metrics["diagnostics"]["mean_update_norm"]
+    return state, metrics | {"my diagnostics": own}
+
+
+def a_callback(key, state, cohort, summed, metrics):
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    own = jax.pure_callback(lambda x: x, shape, state.params["b"])
+    return moved(state, own * jnp.ones(D)), metrics
+
+
+def complex_update(key, shard, state):
+    return jnp.full(3, 1.0 + 2.0j) * shard.size
+
+
+def key_words(key):
+    return jax.random.key_data(key)
+
+
+def noise_by_data(key, state, cohort, summed, metrics):
+    """The key of a second sum is folded by what the first one's clients report."""
+    seen = summed.metrics["diagnostics"]["mean_update_norm"].astype(jnp.int32)
+    client = lambda k, shard: update(state, k, shard)  # noqa: E731
+    total, _, _ = cohort.sum(client, jax.random.fold_in(key, seen), mechanism=GAUSSIAN)
+    return moved(state, flatten(total)), metrics
+
+
+def numbered():
+    def round(key, state, cohort):
+        def client(k, shard):
+            return fp.Sent(update(state, k, shard), {"who": shard._client * 1.0})
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        params = stepped(state, total, cohort.expected_size)
+        return State(params, state.round + 1, metrics["diagnostics"]["who"]), metrics
+
+    return of_clients(round, jnp.float32(0))
+
+
+def sending_the_rounds_numbers():
+    def round(key, state, cohort):
+        shared = jax.random.normal(key, (3,))
+        _, metrics, _ = cohort.sum(
+            lambda k, shard: shared * shard.size, jax.random.fold_in(key, 1), mechanism=GAUSSIAN
+        )
+        return state._replace(round=state.round + 1), metrics
+
+    return of_clients(round)
+
+
+def from_a_chain():
+    """Random masks from a scan over a chain of keys, of another part of the round's key."""
+    return split_first(lambda key, state: jnp.full(4, carried(key)))
+
+
+def dropout(key, state):
+    return state.extra * jax.random.bernoulli(key, 0.8, (4,))
+
+
+def by_hand_words(key):
+    return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(key)[1]))
+
+
+def drawing(key, shard, state):
+    """A client that draws from its own key, as local training does, beside noise of its own."""
+    mask = jax.random.bernoulli(key, 0.5, (3,))
+    return mask * shard.examples["x"][0, :3] + jax.random.uniform(jax.random.fold_in(key, 2))
+
+
+def printing(message):
+    def client(key, shard, state):
+        return message(shard, update(state, key, shard))
+
+    return sending(client)
+
+
+def printed(shard, sent):
+    jax.debug.print("b: {}, of {}", sent["b"], shard.size)
+    return sent
+
+
+def called_back(shard, sent):
+    jax.debug.callback(lambda b: None, sent["b"])
+    return sent
+
+
+def checked(shard, sent):
+    from jax.experimental import checkify
+
+    def positive(sent):
+        checkify.check(jnp.isfinite(sent["b"]), "not finite")
+        return sent
+
+    _, sent = checkify.checkify(positive)(sent)
+    checkify.debug_check(jnp.isfinite(sent["b"]), "not finite")
+    return sent
+
+
+def printing_alone():
+    """Few equations beside the print, so that the round's counter is computed with it."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            jax.debug.print("{}", shard.size)
+            return jnp.float32(1)
+
+        _, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        return state._replace(round=state.round + 1), metrics
+
+    return of_clients(round)
+
+
+def summed(values):
+    """A sum of what clients send, in the types that they compute it in."""
+    return sending(lambda k, shard, s: jax.tree.map(lambda v: v(shard), values))
+
+
+COUNTS = {
+    "few": lambda shard: jnp.sum(shard.examples["y"] > 0),
+    "some": lambda shard: shard.examples["y"][:2] > 0,
+    "half": lambda shard: shard.examples["y"][:2].astype(jnp.bfloat16),
+    "byte": lambda shard: shard.examples["y"][:2].astype(jnp.int8),
+}
+CLASSES = np.array([3, 1, 2])
+MASK = np.arange(D) % 2 == 0

@@ -1,0 +1,281 @@
+"""Holes that were once found from outside, planted in a user's own rounds, are refused by name.
+
+Of the statistical tests behind them each refuses a sound algorithm with probability 1e-6.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from own_algorithms import (
+    CLIENTS,
+    FEDERATION,
+    GAUSSIAN,
+    PARAMS,
+    D,
+    after_sum,
+    fed_avg,
+    moved,
+)
+from planted_rounds import (
+    Fading,
+    Favouring,
+    Loud,
+    Peeking,
+    Scale,
+    a_callback,
+    blind,
+    complex_update,
+    enlarging,
+    in_init,
+    in_metrics,
+    keeping,
+    key_in_state,
+    key_words,
+    looking_at_the_cohort,
+    misnamed,
+    mixed,
+    noise_by_data,
+    noise_in_a_chain,
+    noise_key,
+    numbered,
+    of_records,
+    sending,
+    sending_the_rounds_numbers,
+    to_a_point,
+    wrapped,
+)
+from small import squared
+
+import fedpriv as fp
+from fedpriv.core import random_streams
+from fedpriv.core.provenance import sealed
+from fedpriv.core.trees import flatten
+from fedpriv.rounds.samplers import Opening
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+KEY = r"round: state\.\w+.* \(\w+\.py:\d+\) is a PRNG key, or made of words"
+TELLS = r"has random numbers \(\w+\.py:\d+\) drawn from the key that the noise in"
+FEW = r"the noise in \w+\.py:\d+ is not drawn from the round's key, .* or from a part of it that has few"
+INIT = r"init: it reads the clients' examples or size or rows on the host \(\w+.py:\d+"
+MECHANISM = r"mechanism \(\w+\.py:\d+\), round \d+: "
+
+FAULTS = {
+    # keys that are kept
+    "the round's key in the state": (
+        keeping(lambda key: key, jax.random.key(0)),
+        "round: state.extra is a PRNG key",
+    ),
+    "its words": (keeping(key_words), KEY),
+    "half of its words": (keeping(lambda key: key_words(key)[0]), KEY),
+    "its words as numbers": (
+        keeping(lambda key: key_words(key).astype(jnp.float32) / 2.0**32),
+        KEY,
+    ),
+    "its words, mixed": (keeping(lambda key: key_words(key)[0] ^ jnp.uint32(12345)), KEY),
+    "a sibling of the noise's key": (key_in_state(), KEY),
+    "a child's words": (keeping(lambda key: key_words(jax.random.fold_in(key, 3))), KEY),
+    "all keys of a split": (keeping(lambda key: key_words(jax.random.split(key, 4))), KEY),
+    "the words of one in a branch": (
+        keeping(lambda key: lax.cond(True, key_words, lambda k: jnp.zeros(2, jnp.uint32), key)),
+        KEY,
+    ),
+    "a key's words in a diagnostic": (
+        in_metrics(lambda key: {"seed": key_words(key)[0].astype(jnp.float32)}),
+        r"metrics\['diagnostics'\]\['seed'\].* is a PRNG key, or made of words",
+    ),
+    "a key's words in the uplink": (
+        sending(lambda k, shard, s: key_words(k).astype(jnp.float32) * shard.size),
+        r"a client's message \(\w+.py:\d+\) is a PRNG key, or made of words",
+    ),
+    # random numbers that tell of noise
+    "bits of the sum's own key": (keeping(lambda key: jax.random.bits(key, (4,))), TELLS),
+    "a mask of the sum's own key": (
+        keeping(lambda key: jax.random.bernoulli(key, 0.5, (4,))),
+        TELLS,
+    ),
+    "a permutation's own key": (keeping(lambda key: jax.random.normal(key, (8,))), TELLS),
+    "a mask from the part of a chain that the noise is from": (noise_in_a_chain(1), TELLS),
+    "a mask from the part of a chain that all later noise is from": (noise_in_a_chain(0), TELLS),
+    "the round's own numbers in what clients send": (sending_the_rounds_numbers(), TELLS),
+    # noise keys with few values
+    "a key of a small number": (
+        noise_key(lambda key: jax.random.key(jax.random.randint(key, (), 0, 1000))),
+        FEW,
+    ),
+    "a key of 32 bits": (noise_key(lambda key: jax.random.key(jax.random.bits(key))), FEW),
+    "a key of one word twice": (
+        noise_key(lambda key: jax.random.wrap_key_data(jnp.repeat(key_words(key)[:1], 2))),
+        FEW,
+    ),
+    "a key of masked words": (
+        noise_key(lambda key: jax.random.wrap_key_data(key_words(key) & jnp.uint32(255))),
+        FEW,
+    ),
+    "a folded constant": (
+        noise_key(lambda key: jax.random.fold_in(jax.random.key(0), jax.random.bits(key))),
+        FEW,
+    ),
+    "a constant key in one branch": (
+        noise_key(
+            lambda key: lax.cond(jax.random.bits(key) > 9, lambda: key, lambda: jax.random.key(3))
+        ),
+        FEW,
+    ),
+    "a key that is picked by the data": (
+        after_sum(noise_by_data),
+        r"(the key of the noise in .* depends on private data|does not bound|depends on a client)",
+    ),
+    # what a round or `init` knows without asking
+    "sizes, read on the host": (in_init(lambda f: jnp.asarray(np.asarray(f.size) / 3.0)), INIT),
+    "the largest client, as a number": (in_init(lambda f: float(f.size.max())), INIT),
+    "sizes in a static field": (in_init(lambda f: Scale(np.asarray(f.size).mean())), INIT),
+    "who holds which rows": (in_init(lambda f: jnp.asarray(np.asarray(f.rows)[:, 0])), INIT),
+    "sizes in JAX": (in_init(lambda f: f.size / 2), "init: state.extra depends on the clients'"),
+    "rows in JAX": (in_init(lambda f: f.rows.sum()), "init: state.extra depends on the clients'"),
+    "the records that the loss closes over": (
+        after_sum(
+            lambda k, s, c, summed, m: (moved(s, FEDERATION.examples["y"].sum() * jnp.ones(D)), m)
+        ),
+        "it closes over federation",
+    ),
+    "the rows that a round closes over": (
+        after_sum(lambda k, s, c, summed, m: (moved(s, jnp.sum(FEDERATION.rows) * jnp.ones(D)), m)),
+        r"it closes over federation\['rows'\]",
+    ),
+    "who was drawn": (
+        looking_at_the_cohort(lambda c: c._drawn.ids[0] * 1.0),
+        r"state\.params.* depends on who takes part",
+    ),
+    "who was drawn, by the mask": (
+        looking_at_the_cohort(lambda c: c._drawn.mask.sum() * 1.0),
+        r"state\.params.* depends on who takes part",
+    ),
+    "a client's number in a diagnostic fed back": (
+        numbered(),
+        r"state\.extra.* depends on a client's data",
+    ),
+    "a metric that is called so": (
+        after_sum(misnamed),
+        r"metrics\['my diagnostics'\].* depends on",
+    ),
+    "a callback that returns": (after_sum(a_callback), "round: it calls the host"),
+    # types
+    "complex messages": (
+        sending(complex_update),
+        r"message: complex64 holds no real numbers.* give jnp\.stack\(\[z\.real, z\.imag\]\)",
+    ),
+    "complex numbers beside real ones": (
+        sending(lambda k, shard, s: {"w": s.params["w"], "z": jnp.ones(2, jnp.complex64)}),
+        r"message\['z'\]: complex64 holds no real",
+    ),
+    "complex numbers with noise of their own": (sending(complex_update, local=True), "complex64"),
+    # seals that can be carried over
+    "gradients that mix records": (
+        of_records(mixed),
+        r"gradients \(\w+\.py:\d+\): those of a",
+    ),
+    "norms that are too small": (
+        of_records(wrapped(lambda g: g._replace(norms=jax.tree.map(lambda n: n / 10, g.norms)))),
+        r"gradients \(\w+\.py:\d+\): they are longer",
+    ),
+    "a mechanism's subclass": (fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"),
+    "a schedule's subclass": (
+        fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=9, noise_decay=2.0))),
+        MECHANISM + "it declares a multiplier",
+    ),
+    "a sampler's subclass": (
+        fed_avg(sampler=Favouring(*fp.poisson(CLIENTS, 0.4, 5))),
+        "sampler: .* is in 0.* of the draws, but the accounting says",
+    ),
+    "NaN passes": (fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"),
+    "the longest pass": (
+        fed_avg(GAUSSIAN._replace(clip=to_a_point)),
+        MECHANISM + "it declares a multiplier",
+    ),
+    "short ones are blown up": (
+        fed_avg(GAUSSIAN._replace(clip=enlarging)),
+        MECHANISM + "it declares a multiplier",
+    ),
+    "a mechanism that looks at its batch": (
+        of_records(fp.per_example(squared), Peeking(*GAUSSIAN)),
+        MECHANISM + "`for_batch` looks at the gradients",
+    ),
+    "a mechanism that scales no record": (
+        of_records(
+            fp.per_example(squared),
+            GAUSSIAN._replace(scales=lambda norms: jax.tree.map(jnp.ones_like, norms)),
+        ),
+        MECHANISM + "it declares a multiplier",
+    ),
+    "an opening in an opening": (
+        fed_avg(
+            sampler=Opening(
+                Opening(fp.everyone(CLIENTS), 1, fp.everyone(CLIENTS)),
+                1,
+                fp.poisson(CLIENTS, 0.4, 5),
+            )
+        ),
+        "sampler: got .* give such as fp.poisson",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_hole_is_closed(name):
+    algorithm, said = FAULTS[name]
+    with pytest.raises(ValueError, match=said) as caught:
+        fp.check_algorithm(algorithm, PARAMS, FEDERATION)
+    assert "\n" not in str(caught.value)
+
+
+def told_the_seed():
+    """The noise computed again from the run's own seed, and taken off."""
+
+    def without_noise(key, state, cohort, summed, metrics):
+        told = jax.random.split(jax.random.fold_in(jax.random.key(0), 1))[1]
+        own_key = jax.random.split(jax.random.fold_in(told, random_streams.COHORT))[1]
+        zeros = jax.tree.map(jnp.zeros_like, state.params)
+        noise = flatten(GAUSSIAN.perturb(own_key, zeros))
+        return moved(state, noise / cohort.expected_size), metrics
+
+    return after_sum(without_noise)
+
+
+def mixing_loss():
+    """A loss that is of one record, and of the whole batch where it is computed side by side."""
+
+    @jax.custom_batching.custom_vmap
+    def shared(y):
+        return y
+
+    @shared.def_vmap
+    def _(size, batched, y):
+        return jnp.broadcast_to(y.mean(), y.shape), True
+
+    def loss(params, example):
+        return squared(params, example | {"y": shared(example["y"])})
+
+    return of_records(fp.per_example(loss))
+
+
+def sealed_by_hand():
+    return fed_avg(sealed(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))))
+
+
+@pytest.mark.parametrize("make", [told_the_seed, mixing_loss, sealed_by_hand])
+def test_what_passes_knowingly(make):
+    """The guide lists these: the check protects from mistakes, not from who writes the round."""
+    assert fp.certify(make(), PARAMS, FEDERATION, 1, 1e-3).basis == "constructed"
+
+
+def test_noise_computed_again_from_the_round_s_own_key_is_refused():
+    def without_noise(key, state, cohort, summed, metrics):
+        own_key = jax.random.split(jax.random.fold_in(key, random_streams.COHORT))[1]
+        noise = GAUSSIAN.perturb(own_key, jax.tree.map(jnp.zeros_like, state.params))
+        return moved(state, flatten(noise)), metrics
+
+    with pytest.raises(fp.LeakError, match=TELLS):
+        fp.certify(after_sum(without_noise), PARAMS, FEDERATION, 1, 1e-3)
