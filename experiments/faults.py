@@ -1,7 +1,8 @@
 """python -m experiments.faults: planted faults, and what fedpriv, jax_privacy and Opacus say to each.
 
 As rows of a table: the error or warning, in its words, or the epsilon that is printed for the faulty program. fedpriv's
-programs are those of tests/test_faults.py and tests/test_measured_faults.py. Opacus runs in an environment of its own (`environments`); all on a CPU.
+programs are those of tests/test_faults.py and tests/test_measured_faults.py. Opacus runs in an environment of its own
+(`environments`); all on a CPU.
 """
 
 from __future__ import annotations
