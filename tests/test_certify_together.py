@@ -252,6 +252,10 @@ def test_runs_of_no_rounds_cost_nothing():
             r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
         ),
         (
+            [(made(), 1), (own_noise("everyone"), 1)],
+            r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
+        ),
+        (
             [(made(), 1), (by_record(unit="client"), 1)],
             r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
         ),

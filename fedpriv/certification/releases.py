@@ -128,6 +128,7 @@ def _of_clients(
                 multiplier * (loud if view != "server" else 1),
                 summed and view != "server",
                 "",
+                own_noise=True,
                 **hidden,
             )
             for view in VIEWS

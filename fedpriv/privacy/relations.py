@@ -51,8 +51,9 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
 
 def _takes_noise_along(release: Release) -> bool:
     """Whether clients are hidden by noise that each adds itself, and who takes part is taken to be known."""
-    own = not (release.noise_is_split or release.server_adds_noise) and release.multiplier > 0
-    return own and release.unit == "client" and isinstance(release.sampling, Everyone)
+    own = release.own_noise or not (release.noise_is_split or release.server_adds_noise)
+    counts = release.multiplier > 0 and release.unit == "client"
+    return own and counts and isinstance(release.sampling, Everyone)
 
 
 def multiplier_for(release: Release, relation: str) -> float:

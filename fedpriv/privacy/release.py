@@ -73,6 +73,8 @@ class Release:
         noise: "gaussian" or "laplace".
         noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so that those who
             drop out or collude take theirs away.
+        own_noise: whether each member of a cohort adds noise of its own, as much whoever else takes part, so that the
+            noise of a member that is removed is gone with it.
         server_adds_noise: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
         reason: where `multiplier` is 0: why, in words.
         mechanism: the `fedpriv.mechanisms.Mechanism` that bounds a contribution and perturbs the sum, for audits.
@@ -92,6 +94,7 @@ class Release:
     participation: Sampling | None = None
     reason: str = ""
     server_adds_noise: bool = False
+    own_noise: bool = False
     mechanism: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
