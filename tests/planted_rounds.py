@@ -22,6 +22,7 @@ from own_algorithms import (
     fed_avg,
     moved,
     of_clients,
+    scaffold,
     stepped,
     update,
 )
@@ -139,6 +140,22 @@ def mixed(params, batch):
     return found._replace(norms=norms, weighted=weighted, each=lambda: each)
 
 
+def changed_before(change):
+    """DP-SGD among records that `change` has made of the client's."""
+
+    def client(key, shard, state):
+        shard.examples = change(shard.examples)
+        return shard.private_mean(
+            key,
+            fp.per_example(squared),
+            state.params,
+            records=RECORD_SAMPLER,
+            mechanism=GAUSSIAN,
+        )
+
+    return record_level(client)
+
+
 def wrapped(change):
     """`per_example` behind a wrapper that copies its attributes."""
     inner = fp.per_example(squared)
@@ -150,13 +167,8 @@ def wrapped(change):
     return gradients
 
 
-def of_records(gradients, mechanism=GAUSSIAN):
-    """DP-SGD on gradients, or by a mechanism, made by hand."""
-
-    def client(key, shard, state):
-        return shard.private_mean(
-            key, gradients, state.params, records=RECORD_SAMPLER, mechanism=mechanism
-        )
+def record_level(client):
+    """Clients whose messages depend on records through private means alone."""
 
     def round(key, state, cohort):
         total, metrics, _ = cohort.sum(
@@ -166,6 +178,17 @@ def of_records(gradients, mechanism=GAUSSIAN):
         return state._replace(params=params, round=state.round + 1), metrics
 
     return of_clients(round, unit="record")
+
+
+def of_records(gradients, mechanism=GAUSSIAN):
+    """DP-SGD on gradients, or by a mechanism, made by hand."""
+
+    def client(key, shard, state):
+        return shard.private_mean(
+            key, gradients, state.params, records=RECORD_SAMPLER, mechanism=mechanism
+        )
+
+    return record_level(client)
 
 
 class Loud(type(GAUSSIAN)):
@@ -181,6 +204,13 @@ class Fading(Dynamic):
     def in_round(self, t):
         used = super().in_round(t)
         return used.at(used.clip_norm, jnp.where(t < 3, used.noise_multiplier, 1e-6))
+
+
+class Warm(fp.Sampler):
+    """A sampler that says it draws fewer clients after the first round, and draws as before."""
+
+    def stages(self, rounds):
+        return ((1, fp.everyone(CLIENTS)), (rounds - 1, fp.poisson(CLIENTS, 0.1, 3)))
 
 
 class Favouring(fp.Sampler):
@@ -255,6 +285,68 @@ def key_words(key):
     return jax.random.key_data(key)
 
 
+HOST = {"calls": 1}
+
+
+def counted_on_the_host(once, key, params):
+    """A loop that is one turn longer every time it is traced."""
+    HOST["calls"] += 1
+    turn = lambda params, k: (once(k, params), None)  # noqa: E731
+    return lax.scan(turn, params, jax.random.split(key, HOST["calls"]))[0]
+
+
+def less_the_last(found):
+    """Half of the last record's gradient taken off every other's."""
+    each = jax.tree.map(lambda g: g - 0.5 * g[-1:], found.each())
+    norms = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(len(g), -1), axis=1), each)
+    total = lambda w: jax.tree.map(lambda g, w: jnp.tensordot(w, g, 1), each, w)  # noqa: E731
+    return found._replace(norms=norms, weighted=total, each=lambda: each)
+
+
+def steps_with(noise_key):
+    """Private means in a loop over k, with noise from `noise_key(key, k)` of the client's key."""
+    return scaffold(noise_key=lambda key, k, round_key: noise_key(key, k))
+
+
+def clients_with(noise_key):
+    """A private mean with noise from `noise_key(client's key, round's key)`."""
+    return scaffold(
+        noise_key=lambda key, k, round_key: jax.random.fold_in(noise_key(key, round_key), k)
+    )
+
+
+def keeping_noise():
+    """Clients keep random numbers of the key that their next noise comes from."""
+
+    def round(key, state, cohort):
+        def client(key, shard, own):
+            mean = shard.private_mean(
+                jax.random.fold_in(key, 1),
+                fp.per_example(squared),
+                state.params,
+                records=RECORD_SAMPLER,
+                mechanism=GAUSSIAN,
+            )
+            return fp.Sent(mean, own=own + jax.random.normal(key, (4,)))
+
+        total, metrics, own = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE, own=state.extra)
+        return State(stepped(state, total, 1.0), state.round + 1, own), metrics
+
+    return of_clients(round, jnp.zeros((CLIENTS, 4)), unit="record")
+
+
+def randomly_placed(key, shard, state):
+    """Gradients at a point that is random by the key that their noise comes from."""
+    moved_by = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(key, p.shape), state.params)
+    return shard.private_mean(
+        jax.random.fold_in(key, 0),
+        fp.per_example(squared),
+        moved_by,
+        records=RECORD_SAMPLER,
+        mechanism=GAUSSIAN,
+    )
+
+
 def noise_by_data(key, state, cohort, summed, metrics):
     """The key of a second sum is folded by what the first one's clients report."""
     seen = summed.metrics["diagnostics"]["mean_update_norm"].astype(jnp.int32)
@@ -297,6 +389,20 @@ def dropout(key, state):
 
 def by_hand_words(key):
     return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(key)[1]))
+
+
+def parts(take):
+    """A mask and the sum's noise from two keys, `take(key)`, of the round's."""
+
+    def round(key, state, cohort):
+        mask_key, sum_key = take(key)
+        client = lambda key, shard: update(state, key, shard)  # noqa: E731
+        total, metrics, _ = cohort.sum(client, sum_key, mechanism=GAUSSIAN)
+        mask = jax.random.bernoulli(mask_key, 0.5, (4,)) * 1.0
+        params = stepped(state, total, cohort.expected_size)
+        return State(params, state.round + 1, mask), metrics
+
+    return of_clients(round, jnp.zeros(4))
 
 
 def drawing(key, shard, state):

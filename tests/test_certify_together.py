@@ -249,15 +249,15 @@ def test_runs_of_no_rounds_cost_nothing():
         ([(made(), 1), (by_record(), 1)], r"unit = \['client', 'record'\]: certify one unit"),
         (
             [(made(), 1), (own_noise(), 1)],
-            r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
+            r"sampling = \['Poisson'\]: .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
         ),
         (
             [(made(), 1), (own_noise("everyone"), 1)],
-            r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
+            r"sampling = \['Poisson'\]: .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
         ),
         (
             [(made(), 1), (by_record(unit="client"), 1)],
-            r"sampling = \['Poisson'\]: .*add-or-remove.* zero-out.*; let all runs add noise in one way",
+            r"sampling = \['Poisson'\]: .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
         ),
     ],
 )

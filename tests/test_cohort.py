@@ -33,6 +33,7 @@ from fedpriv import (
     unprotected,
 )
 from fedpriv.core.types import PyTree
+from fedpriv.rounds.samplers import parts_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -217,5 +218,5 @@ def test_an_opening_draws_the_first_rounds():
     assert sizes == [4, 4, 1, 1]
     assert own.sum() == 10
     assert own.min() >= 2
-    assert sampler.stages(1) == ((1, sampler.first), (0, sampler.then))
-    assert sampler.stages(5) == ((2, sampler.first), (3, sampler.then))
+    assert parts_of(sampler, 1) == ((1, sampler.first), (0, sampler.then))
+    assert parts_of(sampler, 5) == ((2, sampler.first), (3, sampler.then))

@@ -55,6 +55,16 @@ def while_loop(once, key, params):
     return lax.while_loop(lambda c: c[0] < 2 + c[1]["b"], turn, (0, params))[1]
 
 
+def in_two_loops(once, key, params):
+    def outer(params, i):
+        def inner(params, j):
+            return once(jax.random.fold_in(key, i + j), params), None
+
+        return lax.scan(inner, params, jnp.arange(2))
+
+    return lax.scan(outer, params, jnp.arange(2))[0]
+
+
 def scan_leak(key, state, cohort, summed, metrics):
     """What a scan carries."""
     carry, _ = lax.scan(lambda c, x: (c + x, None), jnp.zeros(D), raw(summed)[None])
@@ -292,8 +302,12 @@ FAULTS = {
         scaffold(noise_key=lambda key, k, round_key: key),
         "the same in every turn of a loop",
     ),
-    "keys that coincide in two loops": (
+    "one noise for every two steps": (
         scaffold(noise_key=lambda key, k, round_key: jax.random.fold_in(key, k // 2)),
+        "the same in every turn of a loop",
+    ),
+    "keys that coincide in two loops": (
+        twice(in_two_loops),
         "two of its noises are drawn from one key",
     ),
     # records past their private mean

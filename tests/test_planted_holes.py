@@ -17,6 +17,7 @@ from own_algorithms import (
     after_sum,
     fed_avg,
     moved,
+    twice,
 )
 from planted_rounds import (
     Fading,
@@ -24,15 +25,21 @@ from planted_rounds import (
     Loud,
     Peeking,
     Scale,
+    Warm,
     a_callback,
     blind,
+    changed_before,
+    clients_with,
     complex_update,
+    counted_on_the_host,
     enlarging,
     in_init,
     in_metrics,
     keeping,
+    keeping_noise,
     key_in_state,
     key_words,
+    less_the_last,
     looking_at_the_cohort,
     misnamed,
     mixed,
@@ -41,8 +48,11 @@ from planted_rounds import (
     noise_key,
     numbered,
     of_records,
+    randomly_placed,
+    record_level,
     sending,
     sending_the_rounds_numbers,
+    steps_with,
     to_a_point,
     wrapped,
 )
@@ -52,14 +62,16 @@ import fedpriv as fp
 from fedpriv.core import random_streams
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import flatten
+from fedpriv.privacy import Poisson
 from fedpriv.rounds.samplers import Opening
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 KEY = r"round: state\.\w+.* \(\w+\.py:\d+\) is a PRNG key, or made of words"
 TELLS = r"has random numbers \(\w+\.py:\d+\) drawn from the key that the noise in"
-FEW = r"the noise in \w+\.py:\d+ is not drawn from the round's key, .* or from a part of it that has few"
-INIT = r"init: it reads the clients' examples or size or rows on the host \(\w+.py:\d+"
+FEW = r"the noise in \w+\.py:\d+ is drawn from a part of the round's key that has few values"
+OTHER = r"the noise in \w+\.py:\d+ is not drawn from the round's key"
+INIT = r"init: it reads the federation on the host \(\w+\.py:\d+"
 MECHANISM = r"mechanism \(\w+\.py:\d+\), round \d+: "
 
 FAULTS = {
@@ -103,9 +115,9 @@ FAULTS = {
     # noise keys with few values
     "a key of a small number": (
         noise_key(lambda key: jax.random.key(jax.random.randint(key, (), 0, 1000))),
-        FEW,
+        OTHER,
     ),
-    "a key of 32 bits": (noise_key(lambda key: jax.random.key(jax.random.bits(key))), FEW),
+    "a key of 32 bits": (noise_key(lambda key: jax.random.key(jax.random.bits(key))), OTHER),
     "a key of one word twice": (
         noise_key(lambda key: jax.random.wrap_key_data(jnp.repeat(key_words(key)[:1], 2))),
         FEW,
@@ -116,17 +128,56 @@ FAULTS = {
     ),
     "a folded constant": (
         noise_key(lambda key: jax.random.fold_in(jax.random.key(0), jax.random.bits(key))),
-        FEW,
+        OTHER,
     ),
     "a constant key in one branch": (
         noise_key(
             lambda key: lax.cond(jax.random.bits(key) > 9, lambda: key, lambda: jax.random.key(3))
         ),
-        FEW,
+        OTHER,
     ),
     "a key that is picked by the data": (
         after_sum(noise_by_data),
-        r"(the key of the noise in .* depends on private data|does not bound|depends on a client)",
+        r"the release in planted_rounds\.py:\d+ depends on a client's data",
+    ),
+    "a key of few for each client": (
+        clients_with(lambda own, key: jax.random.fold_in(key, jax.random.randint(own, (), 0, 3))),
+        "the noise of private_mean .* is the same for all clients",
+    ),
+    "one of a few keys for each client": (
+        clients_with(lambda own, key: jax.random.split(key, 9)[jax.random.randint(own, (), 0, 9)]),
+        "the noise of private_mean .* is the same for all clients",
+    ),
+    "one of two keys for each client": (
+        clients_with(lambda own, key: jnp.where(jax.random.bernoulli(own), *jax.random.split(key))),
+        "the noise of private_mean .* is the same for all clients",
+    ),
+    "a key of few for each turn": (
+        steps_with(
+            lambda key, k: jax.random.fold_in(key, jax.random.randint(key, (), 0, 20) + 0 * k)
+        ),
+        "the same in every turn of a loop",
+    ),
+    "numbers of a key that a word was folded into": (
+        keeping(
+            lambda key: jax.random.normal(jax.random.fold_in(jax.random.key(3), key_words(key)[0]))
+        ),
+        "(is a PRNG key, or made of words|has random numbers)",
+    ),
+    "random numbers that clients keep": (keeping_noise(), TELLS),
+    "a point by the key of its noise": (record_level(randomly_placed), TELLS),
+    "a loop whose length is counted on the host": (
+        twice(counted_on_the_host),
+        r"traced again it is another program \(\w+\.py:\d+\)",
+    ),
+    # records
+    "records standardised by each other": (
+        changed_before(lambda e: e | {"x": (e["x"] - e["x"].mean(0)) / (1 + e["x"].std(0))}),
+        "round: records were changed before private_mean",
+    ),
+    "one record several times": (
+        changed_before(lambda e: jax.tree.map(lambda leaf: leaf[jnp.array([0, 0, 0])], e)),
+        "round: records were changed before private_mean",
     ),
     # what a round or `init` knows without asking
     "sizes, read on the host": (in_init(lambda f: jnp.asarray(np.asarray(f.size) / 3.0)), INIT),
@@ -189,6 +240,20 @@ FAULTS = {
     "a sampler's subclass": (
         fed_avg(sampler=Favouring(*fp.poisson(CLIENTS, 0.4, 5))),
         "sampler: .* is in 0.* of the draws, but the accounting says",
+    ),
+    "a sampler's subclass that tells of other draws later": (
+        fed_avg(
+            sampler=Warm(*fp.poisson(CLIENTS, 0.9, 6)._replace(accounting=Poisson(CLIENTS, 0.1)))
+        ),
+        "sampler: .* of the draws, but the accounting says",
+    ),
+    "a schedule that is quieter later": (
+        fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=900, noise_decay=2.0, parts=1))),
+        MECHANISM + "it declares a multiplier",
+    ),
+    "gradients that subtract the last": (
+        of_records(wrapped(less_the_last)),
+        r"gradients \(\w+\.py:\d+\): ",
     ),
     "NaN passes": (fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"),
     "the longest pass": (

@@ -25,7 +25,7 @@ from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Given
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.samplers import Draw, parts_of
 
 
 class View(NamedTuple):
@@ -64,7 +64,7 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
         raise ValueError(
             "server: its optimiser moves the model by more than the mean update; leave it out, messages are the same"
         )
-    sampler = algorithm.sampler.stages(1)[-1][1]
+    sampler = parts_of(algorithm.sampler, 1)[-1][1]
     draw_key, own_key = keys_of(key)
     drawn = sampler.draw(draw_key)
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.certification.initial_state import closed_over
+from fedpriv.certification.closed_over import closed_over
 from fedpriv.certification.privacy_labels import Note, noisy
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
@@ -16,17 +16,19 @@ from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.schedules import Dynamic
 
 
-def assumed(stages: Sequence[Stage], held: Sequence[tuple[Any, str]]) -> tuple[str, ...]:
+def assumed(stages: Sequence[Stage], init_arrays: Sequence[tuple[Any, str]]) -> tuple[str, ...]:
     """What has to hold beside what was read off the rounds of these `stages`.
 
     Args:
-      held: arrays that `init` closes over, with the line that uses each.
+      init_arrays: that `init` closes over, with the line that uses each.
     """
     notes = [note for stage in stages for note in (*stage.sums, *stage.means)]
     texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
     if generators := sorted({note.generator for note in notes if noisy(note)}):
-        texts.append(f"what {' and '.join(generators)} of JAX draws cannot be told from random")
-    if arrays := _arrays(stages, held, notes):
+        texts.append(
+            f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"
+        )
+    if arrays := _arrays(stages, init_arrays, notes):
         texts.append(
             f"the arrays that the algorithm closes over ({', '.join(arrays)}) do not depend on data"
         )
@@ -35,9 +37,9 @@ def assumed(stages: Sequence[Stage], held: Sequence[tuple[Any, str]]) -> tuple[s
     return tuple(texts)
 
 
-def _arrays(stages: Sequence[Stage], held: Any, notes: Sequence[Note]) -> list[str]:
+def _arrays(stages: Sequence[Stage], init_arrays: Any, notes: Sequence[Note]) -> list[str]:
     """Those that `init` or a round closes over, but for the tables of sealed samplers and schedules."""
-    held = [*held, *(pair for stage in stages for pair in closed_over(stage.program))]
+    held = [*init_arrays, *(pair for stage in stages for pair in closed_over(stage.program))]
     own = list(_tables(notes)) if held else []
     shown = [
         f"{c.dtype} {np.shape(c)} in {line}"

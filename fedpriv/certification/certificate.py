@@ -11,19 +11,25 @@ import jax
 import numpy as np
 
 from fedpriv.certification.assumed import assumed
-from fedpriv.certification.initial_state import check_constants, look_at_start
+from fedpriv.certification.closed_over import check_closed_over, closed_over
+from fedpriv.certification.initial_state import INIT_CLOSED_OVER, look_at_start
 from fedpriv.certification.privacy_labels import Holding
-from fedpriv.certification.releases import nobodys_word, pieces, seen
+from fedpriv.certification.releases import is_proved, pieces, seen
 from fedpriv.certification.second_trace import check_same
 from fedpriv.certification.trace import Stage, look, program_of
 from fedpriv.core.argument_kinds import require_kind
-from fedpriv.core.generators import check_generator, default_generator
+from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.argument_validation import require_count
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.samplers import Opening, Sampler
+from fedpriv.rounds.samplers import Sampler, parts_of
+
+_CLOSED_OVER = (
+    "round: it closes over {}; reach clients through the cohort, and the server's examples by "
+    "`cohort.public`"
+)
 
 
 class Looked(NamedTuple):
@@ -35,7 +41,7 @@ class Looked(NamedTuple):
       stages: the releases with each of its samplers.
       before: shapes of the state that a round is given.
       after: shapes of (state, metrics) that it gives back.
-      held: arrays that `init` closes over, with the line that uses each.
+      init_arrays: that `init` closes over, with the line that uses each.
     """
 
     algorithm: Algorithm
@@ -43,7 +49,7 @@ class Looked(NamedTuple):
     stages: tuple[Stage, ...]
     before: Any
     after: Any
-    held: tuple[tuple[Any, str], ...] = ()
+    init_arrays: tuple[tuple[Any, str], ...] = ()
 
     def releases(self, rounds: int) -> tuple[Release, ...]:
         """What each view sees of so many rounds.
@@ -54,7 +60,7 @@ class Looked(NamedTuple):
         """
         if self.algorithm.releases is not None:
             return tuple(self.algorithm.releases(rounds))
-        parts = self.algorithm.sampler.stages(rounds)
+        parts = parts_of(self.algorithm.sampler, rounds)
         found, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
             for steps, first in pieces(stage, begun, begun + length):
@@ -83,13 +89,13 @@ class Looked(NamedTuple):
         require_count("rounds", rounds, 0)
         options: Any = {"honest": honest, "best_of": best_of}
         found = certify_releases(self.releases(rounds), delta, view, **options)
-        return of_rounds(found, [self])
+        return with_basis(found, [self])
 
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show; nothing where releases are declared."""
         if self.algorithm.releases is not None:
             return ()
-        return assumed(self.stages, self.held)
+        return assumed(self.stages, self.init_arrays)
 
     @property
     def basis(self) -> str:
@@ -97,13 +103,13 @@ class Looked(NamedTuple):
         if self.algorithm.releases is not None:
             return "declared"
         notes = [n for s in self.stages for n in (*s.sums, *s.means)]
-        samplers = [s for _, s in self.algorithm.sampler.stages(2)]
+        samplers = [s for _, s in parts_of(self.algorithm.sampler, 2)]
         samplers += [n.records for n in notes if n.records is not None]
-        proved = all(map(nobodys_word, notes)) and all(map(constructed, samplers))
+        proved = all(map(is_proved, notes)) and all(map(constructed, samplers))
         return "constructed" if proved else "declared"
 
 
-def of_rounds(found: Certificate, looked: Sequence[Looked]) -> Certificate:
+def with_basis(found: Certificate, looked: Sequence[Looked]) -> Certificate:
     """The certificate of what these rounds release, with its basis and what their traces do not show."""
     texts = [text for each in looked for text in each.assumed() if math.isfinite(found.epsilon)]
     proved = all(each.basis == "constructed" for each in looked)
@@ -129,12 +135,12 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     """
     if hasattr(federation, "empty"):  # streamed
         federation = federation.empty()
-    check_generator(default_generator())
+    check_default_generator()
     _check_samplers(algorithm)
     holding = Holding(
         federation.num_clients, federation.capacity, _like(federation), federation.public.shape[-1]
     )
-    for _, sampler in algorithm.sampler.stages(2):
+    for _, sampler in parts_of(algorithm.sampler, 2):
         population = sampler.accounting.population
         if population != holding.num_clients:
             raise ValueError(
@@ -142,11 +148,11 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
                 "same number"
             )
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
-    state, held = look_at_start(algorithm, model, federation)
+    state, init_arrays = look_at_start(algorithm, model, federation)
     for name in ("params", "round"):
         if not hasattr(state, name):
             raise ValueError(f"init: the state has no field `{name}`")
-    found = _traced(algorithm, holding, state)._replace(held=tuple(held))
+    found = _traced(algorithm, holding, state)._replace(init_arrays=tuple(init_arrays))
     check_data(found, federation)
     return found
 
@@ -158,15 +164,14 @@ def check_data(looked: Looked, federation: Any) -> None:
       ValueError: clients hold another number of records than is drawn among.
       LeakError: the round closes over the federation's arrays.
     """
+    check_closed_over(looked.init_arrays, federation, INIT_CLOSED_OVER)
     for stage in looked.stages:
         _check_records(stage, np.asarray(federation.size))
-        check_constants(stage.constants, federation)
+        check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
 
 
 def _check_samplers(algorithm: Algorithm) -> None:
-    drawn = algorithm.sampler
-    parts = [sampler for _, sampler in drawn.stages(2)] if type(drawn) is Opening else [drawn]
-    for sampler in parts:
+    for _, sampler in parts_of(algorithm.sampler, 2):
         such_as = "fp.poisson(clients, rate), or an fp.Opening of two of these"
         require_kind("sampler", sampler, isinstance(sampler, Sampler), such_as)
 
@@ -178,7 +183,7 @@ def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
     before: Any = ()
     while held != before:  # what clients keep in the first rounds is there in the later ones
         stages, before = [], held
-        for _, sampler in algorithm.sampler.stages(2):
+        for _, sampler in parts_of(algorithm.sampler, 2):
             stage, out, held = look(algorithm, sampler, holding, state, held)
             stages.append(stage)
         if len(stages) == 1:
@@ -193,7 +198,7 @@ def check_twice(looked: Looked) -> None:
       ValueError: it is another program then, because it counts or draws on the host; and in which line.
     """
     algorithm, holding, state = looked.algorithm, looked.holding, looked.before
-    for stage, (_, sampler) in zip(looked.stages, algorithm.sampler.stages(2), strict=True):
+    for stage, (_, sampler) in zip(looked.stages, parts_of(algorithm.sampler, 2), strict=True):
         check_same(stage.program, program_of(algorithm, sampler, holding, state)[0])
 
 

@@ -13,6 +13,7 @@ from jax.interpreters import partial_eval
 
 from fedpriv.certification.certificate import Looked, check_twice, looked_at
 from fedpriv.certification.information_flow import HEARD
+from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.measurements import (
     check_codec,
     check_declared,
@@ -27,6 +28,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.samplers import parts_of
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
@@ -92,7 +94,8 @@ def check_algorithm(
     if callable(params):
         params = params(jax.random.key(seed))
     looked = check_launch(algorithm, params, federation)
-    state = jax.tree.map(jnp.asarray, algorithm.init(params, federation))
+    init, private = unreadable(algorithm, federation)
+    state = jax.jit(init)(params, private)
     _require(_identical(state.params, params), "init: `params` is not the model that was given")
     _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
     run, key = jax.jit(one_round(algorithm)), jax.random.key(seed)
@@ -107,7 +110,7 @@ def check_algorithm(
     _check_keys(looked, state, seed)
     _check_privacy(looked)
     notes = [note for stage in looked.stages for note in (*stage.sums, *stage.means)]
-    samplers = [sampler for _, sampler in algorithm.sampler.stages(2)]
+    samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
     for sampler in (*samplers, *(note.records for note in notes if note.records)):
         check_sampler(sampler, seed)
     for note in notes:

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-from jax.extend.core import Jaxpr
+from jax.extend.core import Jaxpr, JaxprEqn
 
-from fedpriv.certification.information_flow import programs, where
+from fedpriv.certification.information_flow import NOWHERE, programs, where
 
 _CALLS = frozenset(("pure_callback", "io_callback"))
 _PRINTS = frozenset(("debug_callback", "debug_print"))
 _REFS = frozenset(("new_ref", "empty_ref", "swap", "addupdate", "run_state"))
 
 
-def printed(jaxpr: Jaxpr) -> tuple[str, ...]:
+def lines_that_print(jaxpr: Jaxpr, callers: tuple[JaxprEqn, ...] = ()) -> tuple[str, ...]:
     """The lines that print something of a round (`jax.debug`), which changes nothing of it.
+
+    Args:
+      callers: the equations that call the program, the last one first.
 
     Raises:
       ValueError: it asks the host for values, writes to a mutable array, or has a check that cannot be compiled.
     """
     found: dict[str, None] = {}
     for eqn in jaxpr.eqns:
-        name = eqn.primitive.name
+        name, chain = eqn.primitive.name, (eqn, *callers)
         if name in _CALLS:
             raise ValueError(
-                f"round: it calls the host ({where(eqn)}), where nothing can be followed; compute it in JAX"
+                f"round: it calls the host ({_line(chain)}), where nothing can be followed; compute it in JAX"
             )
         if name in _REFS:
             raise ValueError(
-                f"round: it writes to a mutable array ({where(eqn)}), which cannot be followed; return new arrays"
+                f"round: it writes to a mutable array ({_line(chain)}), which cannot be followed; return new arrays"
             )
         if name == "check" and not eqn.params.get("debug", False):
             raise ValueError(
-                f"round: checkify.check ({where(eqn)}) does not compile alone; use checkify.debug_check, or wrap the "
-                "function that it is in in checkify.checkify"
+                f"round: checkify.check ({_line(chain)}) does not compile alone; use checkify.debug_check, or wrap "
+                "the function that it is in in checkify.checkify"
             )
         if name in _PRINTS:
-            found[where(eqn)] = None
-        found |= dict.fromkeys(line for inner in programs(eqn) for line in printed(inner))
+            found[_line(chain)] = None
+        for inner in programs(eqn):
+            found |= dict.fromkeys(lines_that_print(inner, chain))
     return tuple(found)
+
+
+def _line(chain: tuple[JaxprEqn, ...]) -> str:
+    """Of the innermost equation of which JAX knows it."""
+    return next((line for eqn in chain if (line := where(eqn)) != NOWHERE), NOWHERE)

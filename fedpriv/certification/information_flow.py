@@ -68,6 +68,12 @@ class Following(Protocol):
     def leaving(self, eqn: JaxprEqn, labels: Labels) -> Labels:
         """Of what a program gives back to the equation that calls it."""
 
+    def each_turn(self, labels: Labels, loop: Loop, *, counts: bool, element: bool) -> Labels:
+        """Of what a loop hands to a turn: a number that `counts` turns, an `element` of an array, what it carries."""
+
+    def after_loop(self, loop: Loop, labels: Labels) -> Labels:
+        """Of what a loop gives back."""
+
     def widened(self, labels: Labels) -> Labels:
         """Of what a loop carries after a further turn: all of these, and so many that the turns come to an end."""
 
@@ -125,7 +131,7 @@ def _short(frame: str) -> str:
     return f"{name}:{line}"
 
 
-def numbers_errors(eqn: JaxprEqn) -> bool:
+def made_by_checkify(eqn: JaxprEqn) -> bool:
     """Whether checkify made an equation, which numbers its errors by a count of its own."""
     ours = [f.file_name for f in getattr(eqn.source_info.traceback, "frames", ())]
     return any("checkify" in name for name in takewhile(lambda f: not is_users_file(f), ours))
@@ -174,9 +180,16 @@ class _Follow:
         first, carried = eqn.params["num_consts"], eqn.params["num_carry"]
         loop = Loop(next(self._numbers))
         consts, carry = labels[:first], labels[first : first + carried]
-        xs = [self._step(eqn, [x]) | {loop} for x in labels[first + carried :]]
-        moving = _changed(jaxpr.invars[first : first + carried], jaxpr.outvars[:carried])
-        carry = [c | {loop} if moves else c for c, moves in zip(carry, moving, strict=True)]
+        each_turn = self._rules.each_turn
+        xs = [
+            each_turn(self._step(eqn, [x]), loop, counts=False, element=True)
+            for x in labels[first + carried :]
+        ]
+        ends = zip(jaxpr.invars[first : first + carried], jaxpr.outvars, strict=False)
+        carry = [
+            c if a is b else each_turn(c, loop, counts=_goes_up(jaxpr, a, b), element=False)
+            for c, (a, b) in zip(carry, ends, strict=True)
+        ]
 
         def turn(carry: list[Labels], place: Place) -> list[Labels]:
             return self.program(jaxpr, [*consts, *carry, *xs], place)
@@ -185,8 +198,8 @@ class _Follow:
         inside = replace(place, times=times, loops=(*place.loops, loop))
         carry = self._settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
         out = turn(carry, inside)
-        return [_without(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
-            _without(loop, self._step(eqn, [y])) for y in out[carried:]
+        return [self._rules.after_loop(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
+            self._rules.after_loop(loop, self._step(eqn, [y])) for y in out[carried:]
         ]
 
     def _while(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
@@ -226,22 +239,27 @@ class _Follow:
 
 def programs(eqn: JaxprEqn) -> list[Jaxpr]:
     """The programs that an equation calls."""
-    found = []
-    for value in eqn.params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            opened = _open(item)
-            if isinstance(opened, Jaxpr):
-                found.append(opened)
-    return found
+    return [jaxpr for value in eqn.params.values() for jaxpr in _programs_in(value)]
+
+
+def holds_program(value: Any) -> bool:
+    """Whether a parameter of an equation is a program, or has some."""
+    return bool(_programs_in(value))
+
+
+def _programs_in(value: Any) -> list[Jaxpr]:
+    opened = map(_open, value if isinstance(value, tuple | list) else (value,))
+    return [item for item in opened if isinstance(item, Jaxpr)]
 
 
 def _open(closed: Any) -> Any:
     return getattr(closed, "jaxpr", closed)
 
 
-def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
-    return [b is not a for b, a in zip(before, after, strict=True)]
-
-
-def _without(loop: Loop, labels: Labels) -> Labels:
-    return labels - {loop}
+def _goes_up(jaxpr: Jaxpr, before: Any, after: Any) -> bool:
+    """Whether a turn adds a number to `before`, which is then `after`."""
+    made = (eqn for eqn in jaxpr.eqns if after in eqn.outvars and eqn.primitive.name == "add")
+    return any(
+        before in eqn.invars and any(isinstance(x, Literal) and x.val != 0 for x in eqn.invars)
+        for eqn in made
+    )

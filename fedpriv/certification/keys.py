@@ -1,69 +1,69 @@
-"""Where the keys and random numbers of a traced program come from: paths of splits and folds from the round's key.
+"""Labels of keys and random numbers in a traced program: which key of the round's they come from.
 
-With threefry `fold_in(k, i)` is `split(k)[i]`, and the bits that are drawn from k are the words of its children. So who
-sees numbers that were drawn from a key learns something of whatever noise descends from that key, and of no other.
+With threefry `fold_in(k, i)` is `split(k)[i]`, and bits that are drawn from k are computed from the words of its
+children. So who sees numbers that were drawn from a key learns something of whatever noise descends from that key, and
+of no other.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
-from fedpriv.certification.information_flow import NONE, NOWHERE, Labels, programs, where
-from fedpriv.core.random_streams import RESERVED
+from fedpriv.certification.information_flow import NONE, NOWHERE, Labels, Loop, programs, where
+from fedpriv.certification.key_paths import (
+    COUNTED,
+    Path,
+    any_turns,
+    child,
+    children,
+    moved,
+    of_a_turn,
+)
 
-
-class Span(NamedTuple):
-    """Children of a key, those from `low` on and below `high`; in the order of an array's entries, if `ordered`."""
-
-    low: int
-    high: int
-    ordered: bool = False
-
-
-class Repeated(NamedTuple):
-    """Any number of turns, or none, of a loop that takes these children of children."""
-
-    spans: tuple[Span, ...]
-
-
-Path: TypeAlias = tuple[Any, ...]
-"""`Span`s and `Repeated`s, from the round's key on."""
-COUNTED = Span(0, RESERVED)
-"""Children by a number that the program computes; streams of the library's own are beyond."""
-ANY_DESCENDANT = Repeated((Span(0, 2**32),))
+CLIENTS = "clients"
+"""Among what a key varies with: each client has another."""
 
 
 @dataclass(frozen=True)
-class FromKey:
+class KeyLabel:
     """A label of a key, or of words of one.
 
     Attributes:
       path: from the round's key; None of a key that does not descend from it.
       whole: whether it is a whole key, with all that is random about it.
+      varies: what it is another key for each of: the turns of `Loop`s, `CLIENTS`.
     """
 
     path: Path | None
     whole: bool = True
+    varies: frozenset[Any] = frozenset()
 
 
 @dataclass(frozen=True)
-class Random:
+class DrawnLabel:
     """A label of random numbers, drawn in `line` from the key at `path`."""
 
     path: Path
     line: str
 
 
-ROUNDS_KEY = FromKey(())
-FOREIGN = FromKey(None, whole=False)
+@dataclass(frozen=True)
+class Counter:
+    """A label of a number that is another one in every turn of a loop; without a loop, of 0, 1, 2, ... in an array."""
+
+    loop: Loop | None = None
+
+
+ROUNDS_KEY = KeyLabel(())
+FOREIGN = KeyLabel(None, whole=False)
 """A key that does not descend from the round's."""
 
 _MOVES = frozenset(
@@ -73,6 +73,9 @@ _MOVES = frozenset(
     )
 )
 _CONTROL = frozenset(("scan", "while", "cond"))
+_STILL_COUNTS = frozenset(
+    ("convert_element_type", "copy", "copy_p", "squeeze", "reshape", "add", "sub")
+)
 
 
 def is_key(atom: Any) -> bool:
@@ -86,22 +89,63 @@ def of_constant(atom: Any) -> Labels:
     return frozenset({FOREIGN}) if is_key(atom) else NONE
 
 
-def is_fresh(key: Labels) -> bool:
-    """Whether a key of these labels has all that is random about the round's key."""
+def fault_of(key: Labels) -> str | None:
+    """Why noise drawn from a key of these labels is not fresh in every round; None where it is."""
     found = _keys(key)
-    return bool(found) and all(k.path is not None and k.whole for k in found)
+    if not found or any(k.path is None for k in found):
+        return "not drawn from the round's key, so that rounds share it"
+    if not all(k.whole for k in found):
+        return "drawn from a part of the round's key that has few values, so that it can be guessed"
+    return None
 
 
-def of_any_client(key: Labels) -> Labels:
+def varies(key: Labels, thing: Any) -> bool:
+    """Whether a key of these labels is another one for each turn of a `Loop`, or for each of `CLIENTS`."""
+    return all(thing in k.varies for k in _keys(key))
+
+
+def as_every_client(key: Labels) -> Labels:
     """The labels of one client's key, child 0, as those of all clients' keys."""
     found = _keys(key)
-    every = {replace(k, path=(*k.path[:-1], COUNTED)) for k in found if k.path}
-    return (key - found) | every | frozenset(k for k in found if not k.path)
+    every = {
+        replace(k, path=(*k.path[:-1], COUNTED) if k.path else k.path, varies=k.varies | {CLIENTS})
+        for k in found
+    }
+    return (key - found) | every
 
 
-def located(eqn: JaxprEqn, labels: Labels) -> Labels:
+def each_turn(labels: Labels, loop: Loop, *, counts: bool, element: bool) -> Labels:
+    """The labels of what a loop hands to a turn.
+
+    Args:
+      counts: whether it is a number that goes up by the same in every turn.
+      element: whether it is an entry of an array that the loop goes through, and not what it carries.
+    """
+    found = _keys(labels)
+    numbered = {Counter(loop)} if counts or (element and Counter() in labels) else NONE
+    turned = set()
+    for k in found:
+        path = of_a_turn(k.path) if element and k.path else k.path
+        # One of an array of equal keys, or a key that stays, is the same in every turn.
+        other = (
+            not element
+            or len(found) > 1
+            or bool(path and not getattr(path[-1], "is_single", False))
+        )
+        turned.add(replace(k, path=path, varies=k.varies | {loop} if other else k.varies))
+    return (labels - found - {Counter()}) | {loop} | numbered | turned
+
+
+def after_loop(loop: Loop, labels: Labels) -> Labels:
+    """The labels of what a loop gives back, which varies with its turns no more."""
+    found = _keys(labels)
+    kept = labels - found - {loop, Counter(loop)}
+    return kept | {replace(k, varies=k.varies - {loop}) for k in found}
+
+
+def with_line(eqn: JaxprEqn, labels: Labels) -> Labels:
     """The labels, of random numbers with the line that called for them, where the one that drew them is not known."""
-    lost = {x for x in labels if isinstance(x, Random) and x.line == NOWHERE}
+    lost = {x for x in labels if isinstance(x, DrawnLabel) and x.line == NOWHERE}
     if not lost:
         return labels
     line = where(eqn)
@@ -110,71 +154,113 @@ def located(eqn: JaxprEqn, labels: Labels) -> Labels:
 
 def without_keys(labels: Labels) -> Labels:
     """Without those of keys and random numbers."""
-    return frozenset(x for x in labels if not isinstance(x, FromKey | Random))
+    return frozenset(x for x in labels if not isinstance(x, KeyLabel | DrawnLabel))
 
 
 def through(eqn: JaxprEqn, labels: Any) -> Labels:
     """The labels of what an equation computes, given those of its inputs, as far as keys go; all others pass."""
-    every = NONE.union(*labels)
-    name = eqn.primitive.name
+    every, name = NONE.union(*labels), eqn.primitive.name
+    counters = frozenset(x for x in every if isinstance(x, Counter))
+    if name == "iota" and len(eqn.outvars[0].aval.shape) == 1:  # type: ignore[attr-defined]
+        return every | {Counter()}
+    if counters and not _still_counts(eqn, labels, counters):
+        every -= counters
+    found = _keys(every)
     if name in ("random_split", "random_fold_in"):
-        rest = every - _keys(every)
-        return rest | {_child(k, eqn) for k in _keys(labels[0]) or {FOREIGN}}
+        # Who knows what was folded in, such as words of a key, can look for it in what is drawn.
+        folded = {replace(k, whole=False) for x in labels[1:] for k in _keys(x)}
+        made = {_child(k, eqn, labels) for k in _keys(labels[0]) or {FOREIGN}}
+        return (every - found - counters) | folded | made
     if name in ("random_seed", "random_wrap", "random_unwrap"):
         kept = name != "random_seed"
-        made = {replace(k, whole=k.whole and kept) for k in _keys(every)}
-        return (every - _keys(every)) | (made or {FOREIGN})
-    found = _keys(every)
+        words = {replace(_reworded(k, eqn), whole=k.whole and kept) for k in found}
+        return (every - found) | (words or {FOREIGN})
     if not found or not eqn.outvars:
         return every
     if name in _CONTROL:
         mixed = {FOREIGN} if name == "cond" and not all(map(_keys, labels[1:])) else NONE
-        return (every - found) | {_unordered(k) for k in found} | mixed
+        return every | mixed
     if is_key(eqn.outvars[0]):
-        return (every - found) | {_moved(k, eqn) for k in found}
+        return (every - found) | {_moved(k, eqn, labels) for k in found}
     drawn = NONE
     if any(map(is_key, eqn.invars)):
         line = where(eqn)
-        drawn = frozenset(Random(k.path, line) for k in found if k.path is not None)
+        drawn = frozenset(DrawnLabel(k.path, line) for k in found if k.path is not None)
         if not programs(eqn):
             return (every - found) | drawn
-    kept = name in _MOVES and _keeps_words(eqn, labels)
-    return (every - found) | drawn | {replace(_unordered(k), whole=k.whole and kept) for k in found}
+    whole = name in _MOVES and _keeps_words(eqn, labels)
+    words = {_moved(k, eqn, labels) if whole else replace(k, whole=False) for k in found}
+    return (every - found) | drawn | words
 
 
-def _keys(labels: Labels) -> frozenset[FromKey]:
-    return frozenset(x for x in labels if isinstance(x, FromKey))
+def _keys(labels: Labels) -> frozenset[KeyLabel]:
+    return frozenset(x for x in labels if isinstance(x, KeyLabel))
 
 
-def _child(key: FromKey, eqn: JaxprEqn) -> FromKey:
+def _still_counts(eqn: JaxprEqn, labels: Any, counters: Labels) -> bool:
+    """Whether what is computed of a counter, and of nothing random, is another number for every number."""
+    name = eqn.primitive.name
+    if any(isinstance(x, DrawnLabel) for each in labels for x in each):
+        return False
+    if name == "mul":
+        return any(isinstance(atom, Literal) and np.all(atom.val != 0) for atom in eqn.invars)
+    if name == "select_n":
+        return all(counters <= each for each in labels[1:])
+    return name in _STILL_COUNTS or bool(programs(eqn))
+
+
+def _child(key: KeyLabel, eqn: JaxprEqn, labels: Any) -> KeyLabel:
     if key.path is None:
         return key
+    parent = moved(key.path, None)
     if eqn.primitive.name == "random_split":
-        shape = eqn.params["shape"]
-        alone = _shape(eqn.invars[0]) == () and len(shape) == 1
-        return replace(_unordered(key), path=(*key.path, Span(0, math.prod(shape), alone)))
-    number, child = eqn.invars[1], COUNTED
-    if isinstance(number, Literal):
-        child = Span(int(number.val), int(number.val) + 1)
-    return replace(key, path=(*_unordered(key).path, child))  # type: ignore[misc]
+        return replace(key, path=(*parent, children(_shape(eqn.invars[0]), eqn.params["shape"])))
+    number = eqn.invars[1]
+    own = child(int(number.val)) if isinstance(number, Literal) else COUNTED
+    loops = {x.loop for x in labels[1] if isinstance(x, Counter) and x.loop}
+    return replace(key, path=(*parent, own), varies=key.varies | loops)
 
 
-def _moved(key: FromKey, eqn: JaxprEqn) -> FromKey:
-    """A key after its array was cut or arranged otherwise."""
-    last = key.path[-1] if key.path else None
-    if not isinstance(last, Span) or not last.ordered or eqn.primitive.name == "squeeze":
+def _moved(key: KeyLabel, eqn: JaxprEqn, labels: Any) -> KeyLabel:
+    """A key after its array, or that of its words, was cut or arranged otherwise."""
+    if not key.path:
         return key
-    if eqn.primitive.name == "slice" and eqn.params["strides"] in (None, (1,)):
-        (start,), (limit,) = eqn.params["start_indices"], eqn.params["limit_indices"]
-        part = Span(last.low + start, last.low + limit, ordered=True)
-        return replace(key, path=(*key.path[:-1], part))  # type: ignore[index]
-    return _unordered(key)
+    name, last = eqn.primitive.name, key.path[-1]
+    indexed = {x.loop for each in labels[1:] for x in each if isinstance(x, Counter) and x.loop}
+    if name in ("gather", "dynamic_slice") and not getattr(last, "is_single", True):
+        return replace(key, path=moved(key.path, _move(eqn)), varies=key.varies | indexed)
+    return replace(key, path=moved(key.path, _move(eqn)))
 
 
-def _unordered(key: FromKey) -> FromKey:
-    if not key.path or not isinstance(key.path[-1], Span):
+def _move(eqn: JaxprEqn) -> Callable[[np.ndarray], np.ndarray] | None:
+    """What an equation does to an array whose entries it moves, where that is simple."""
+    name, params, shape = eqn.primitive.name, eqn.params, _shape(eqn.outvars[0])
+    if name in ("squeeze", "reshape", "expand_dims", "copy", "copy_p"):
+        return lambda numbers: numbers.reshape(shape)
+    if name == "slice":
+        cut = zip(
+            params["start_indices"],
+            params["limit_indices"],
+            params["strides"] or [1] * len(shape),
+            strict=True,
+        )
+        places = tuple(slice(*ends) for ends in cut)
+        return lambda numbers: numbers[places]
+    if name == "transpose":
+        return lambda numbers: numbers.transpose(params["permutation"])
+    if name == "rev":
+        return lambda numbers: np.flip(numbers, params["dimensions"])
+    return None
+
+
+def _reworded(key: KeyLabel, eqn: JaxprEqn) -> KeyLabel:
+    """Of an array of keys as that of their words, which has a further axis, or the reverse."""
+    if not key.path:
         return key
-    return replace(key, path=(*key.path[:-1], key.path[-1]._replace(ordered=False)))
+    if eqn.primitive.name == "random_unwrap":
+        count = _shape(eqn.outvars[0])[-1]
+        return replace(key, path=moved(key.path, lambda n: np.repeat(n[..., None], count, -1)))
+    return replace(key, path=moved(key.path, lambda n: n[..., 0] if n.ndim else n))
 
 
 def _keeps_words(eqn: JaxprEqn, labels: Any) -> bool:
@@ -183,11 +269,10 @@ def _keeps_words(eqn: JaxprEqn, labels: Any) -> bool:
     if name in ("select_n", "concatenate"):
         words = list(range(name == "select_n", len(labels)))
     last = _shape(eqn.outvars[0])[-1:]
-    moved = [_shape(eqn.invars[i]) for i in words]
-    uncut = name != "gather" or eqn.params["slice_sizes"][-1:] == moved[0][-1:]
-    return (
-        uncut and all(map(_keys, (labels[i] for i in words))) and all(s[-1:] == last for s in moved)
-    )
+    shapes = [_shape(eqn.invars[i]) for i in words]
+    uncut = name != "gather" or eqn.params["slice_sizes"][-1:] == shapes[0][-1:]
+    all_words = all(map(_keys, (labels[i] for i in words)))
+    return uncut and all_words and all(shape[-1:] == last for shape in shapes)
 
 
 def _shape(atom: Any) -> tuple[int, ...]:
@@ -196,65 +281,11 @@ def _shape(atom: Any) -> tuple[int, ...]:
 
 def widened(labels: Labels) -> Labels:
     """The labels of what a loop carries: keys that descend from one another, turn by turn, as any number of turns."""
-    for one, other in permutations([x for x in labels if isinstance(x, FromKey | Random)], 2):
-        extends = (
-            one.path is not None and other.path is not None and len(one.path) < len(other.path)
-        )
-        alike = extends and replace(one, path=()) == replace(other, path=())
-        if alike and other.path[: len(one.path)] == one.path:  # type: ignore[index, arg-type]
-            path = _any_turns(one.path, other.path[len(one.path) :])  # type: ignore[arg-type, index]
+    traced = [x for x in labels if isinstance(x, KeyLabel | DrawnLabel) and x.path is not None]
+    for one, other in permutations(traced, 2):
+        start = len(one.path or ())
+        alike = replace(one, path=()) == replace(other, path=())
+        if alike and start < len(other.path or ()) and (other.path or ())[:start] == one.path:
+            path = any_turns(one.path or (), (other.path or ())[start:])
             return widened((labels - {one, other}) | {replace(one, path=path)})
     return labels
-
-
-def _any_turns(path: Path, step: Path) -> Path:
-    """All of `path`, then any number of `step`s."""
-    if path and isinstance(path[-1], Repeated):
-        return (
-            path
-            if path[-1] == ANY_DESCENDANT or path[-1].spans == step
-            else (*path[:-1], ANY_DESCENDANT)
-        )
-    if any(isinstance(part, Repeated) for part in step):
-        return (*path, ANY_DESCENDANT)
-    return (*path, Repeated(step))
-
-
-def tells_of(drawn: Path, noise: Path, *, reserved: bool) -> bool:
-    """Whether numbers drawn from the one key may tell of noise drawn from the other, that key itself or a descendant.
-
-    Args:
-      reserved: whether streams of the library's own, beyond `RESERVED`, count as children that bits are words of.
-    """
-    seen: set[tuple[Path, Path]] = set()
-
-    def meet(p: Path, n: Path) -> bool:
-        if (p, n) in seen:
-            return False
-        seen.add((p, n))
-        if _may_end(p) and (_may_end(n) or reserved or any(s.low < RESERVED for s, _ in _heads(n))):
-            return True
-        pairs = ((a, b) for a in _heads(p) for b in _heads(n))
-        return any(_overlap(s, t) and meet(after, later) for (s, after), (t, later) in pairs)
-
-    return meet(drawn, noise)
-
-
-def _may_end(path: Path) -> bool:
-    return all(isinstance(part, Repeated) for part in path)
-
-
-def _heads(path: Path) -> Iterator[tuple[Span, Path]]:
-    """(a first child, what comes after it), each that there can be."""
-    if not path:
-        return
-    first, rest = path[0], path[1:]
-    if isinstance(first, Repeated):
-        yield first.spans[0], (*first.spans[1:], *path)
-        yield from _heads(rest)
-    else:
-        yield first, rest
-
-
-def _overlap(one: Span, other: Span) -> bool:
-    return max(one.low, other.low) < min(one.high, other.high)

@@ -10,6 +10,7 @@ from jax.extend.core import JaxprEqn
 
 from fedpriv.certification import keys
 from fedpriv.certification.information_flow import NONE, Labels, Place
+from fedpriv.certification.key_paths import may_reveal
 from fedpriv.certification.privacy_labels import (
     OF_CLIENT,
     OF_OWN,
@@ -24,7 +25,7 @@ from fedpriv.certification.privacy_labels import (
     noisy,
     of,
 )
-from fedpriv.core.generators import THREEFRY, check_generator
+from fedpriv.core.generators import THREEFRY, is_known
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 
 _LINEAR = frozenset(
@@ -71,24 +72,24 @@ class Rules:
 
     def keep_keys(self, name: str, labels: Labels) -> None:
         """Raises LeakError: what is called `name` is a key, or has words of one."""
-        if of(keys.FromKey, labels):
+        if of(keys.KeyLabel, labels):
             raise LeakError(
-                f"round: {name} is a PRNG key, or made of words of one, from which noise can be computed; leave it "
-                "out, and take random numbers from every round's own key"
+                f"round: {name} is a PRNG key, or made of words of one, so that noise can be computed from it; leave "
+                "it out, and take random numbers from every round's own key"
             )
 
     def keep_random(self, name: str, labels: Labels, *, reserved: bool) -> None:
         """Raises LeakError: what is called `name` has random numbers that tell of some noise.
 
         Args:
-          reserved: see `keys.tells_of`.
+          reserved: see `may_reveal`.
         """
         noises = [
-            (n, k) for n in self._notes for k in of(keys.FromKey, n.keys) if k.path is not None
+            (n, k) for n in self._notes for k in of(keys.KeyLabel, n.keys) if k.path is not None
         ]
-        for drawn in sorted(of(keys.Random, labels), key=str):
+        for drawn in sorted(of(keys.DrawnLabel, labels), key=str):
             for note, key in noises:
-                if keys.tells_of(drawn.path, key.path, reserved=reserved):
+                if may_reveal(drawn.path, key.path, reserved=reserved):
                     raise LeakError(
                         f"round: {name} has random numbers ({drawn.line}) drawn from the key that the noise in "
                         f"{note.line} descends from, so that they tell of it; draw them from another part of "
@@ -108,7 +109,8 @@ class Rules:
         return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
 
     constant, widened = staticmethod(keys.of_constant), staticmethod(keys.widened)
-    leaving = staticmethod(keys.located)
+    leaving, each_turn = staticmethod(keys.with_line), staticmethod(keys.each_turn)
+    after_loop = staticmethod(keys.after_loop)
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
         """A mark, by the note that it stands for.
@@ -126,7 +128,14 @@ class Rules:
         if note.kind == "seen":  # of all clients together, whoever takes part
             return [frozenset(map(_of_all, x)) | {note.label} for x in labels]
         if note.kind == "client":
-            return [keys.of_any_client(x) | {OF_CLIENT} for x in labels]
+            return [keys.as_every_client(x) | {OF_CLIENT} for x in labels]
+        if note.kind == "changed":
+            if self.private(every):
+                raise LeakError(
+                    f"round: records were changed before private_mean ({note.line}) draws among them, so that one may "
+                    "depend on others; change each in the loss"
+                )
+            return [*labels]
         if note.kind == "noise":
             note.keys = every if noisy(note) else NONE
             return [keys.without_keys(x) for x in labels]
@@ -181,7 +190,7 @@ class Rules:
 
     def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
         *mean, bound, key = labels
-        note.keys = key if noisy(note) else NONE
+        note.keys, note.found = key if noisy(note) else NONE, NONE.union(*mean)
         allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
         if noisy(note):
             found = NONE.union(*mean)
@@ -190,7 +199,7 @@ class Rules:
                 raise LeakError(
                     f"round: the clip norm in {note.line} depends on {label.what} ({label.line}); release that first"
                 )
-            if OF_CLIENT not in key:
+            if not keys.varies(key, keys.CLIENTS):
                 raise LeakError(
                     f"round: the noise of private_mean ({note.line}) is the same for all clients; take its key from "
                     "the client's"
@@ -219,12 +228,11 @@ class Rules:
                 f"round: the key of the noise in {note.line} depends on private data; derive it from `key` by what is "
                 "public"
             )
-        if not keys.is_fresh(key):
+        if fault := keys.fault_of(key):
             raise LeakError(
-                f"round: the noise in {note.line} is not drawn from the round's key, so that rounds share it, or from "
-                "a part of it that has few values; derive its key from `key` by split and fold_in alone"
+                f"round: the noise in {note.line} is {fault}; derive its key from `key` by split and fold_in alone"
             )
-        if any(loop not in key for loop in place.loops):
+        if not all(keys.varies(key, loop) for loop in place.loops):
             raise LeakError(
                 f"round: the noise in {note.line} is the same in every turn of a loop; fold the turn into its key"
             )
@@ -248,14 +256,12 @@ class Rules:
 
 
 def _check_noise(note: Note, key: Labels) -> None:
-    """Raises ValueError: the noise's key is of a generator that gives several clients, or steps, the same noise."""
-    if not noisy(note):
-        return
-    check_generator(note.generator)
-    if note.generator == "rbg" and (note.local or OF_CLIENT in key):
+    """Raises ValueError: the noise's key is of a generator that can give several clients, or steps, the same noise."""
+    by_client = note.local or OF_CLIENT in key
+    if noisy(note) and (not is_known(note.generator) or (note.generator == "rbg" and by_client)):
         raise ValueError(
-            f"jax_default_prng_impl: 'rbg' gives clients who are computed side by side the same noise ({note.line}); "
-            f"set JAX_DEFAULT_PRNG_IMPL={THREEFRY}"
+            f"round: the noise in {note.line} is drawn by {note.generator!r}, which can give different clients the "
+            f"same noise; make keys of {THREEFRY}, JAX's default"
         )
 
 
@@ -264,7 +270,7 @@ def _linear(eqn: JaxprEqn, labels: Any) -> bool:
     name = eqn.primitive.name
     if name == "convert_element_type":
         was, new = jnp.result_type(eqn.invars[0].aval), eqn.params["new_dtype"]
-        return jnp.promote_types(was, new) == new and jnp.issubdtype(new, jnp.floating)
+        return jnp.issubdtype(new, jnp.floating) and _holds(new, was)
     if name in _CHOICES:
         return _same_for_all(labels[slice(*_CHOICES[name])])
     if name not in _BILINEAR:
@@ -273,6 +279,14 @@ def _linear(eqn: JaxprEqn, labels: Any) -> bool:
     if sum(noisy) != 1 or (name == "div" and noisy[1]):
         return not any(noisy)
     return _same_for_all([x for x, n in zip(labels, noisy, strict=True) if not n])
+
+
+def _holds(new: Any, was: Any) -> bool:
+    """Whether JAX counts a type as holding all numbers of another; of small ones it does not say."""
+    try:
+        return bool(jnp.promote_types(was, new) == new)
+    except ValueError:
+        return False
 
 
 def _same_for_all(labels: Any) -> bool:

@@ -74,7 +74,7 @@ class Watched(Cohort):
         key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
         given = tree_mark(notes, Note("own", line, call, source.label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], given)
-        shard = watched_shard(notes, call)(examples, size, self.round, _client=number)
+        shard = watched_shard(notes, call, examples)(examples, size, self.round, _client=number)
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
@@ -113,8 +113,9 @@ def _shapes(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def watched_shard(notes: Notes, call: int) -> type[Shard]:
-    """The shard of the client of a cohort's call."""
+def watched_shard(notes: Notes, call: int, held: PyTree) -> type[Shard]:
+    """The shard of the client of a cohort's call, which holds these records."""
+    own_records = {id(leaf) for leaf in jax.tree.leaves(held)}
 
     class WatchedShard(Shard):
         def private_mean(
@@ -127,6 +128,8 @@ def watched_shard(notes: Notes, call: int) -> type[Shard]:
             mechanism: RecordMechanism,
         ) -> Params:
             line = user_line()
+            others = [x for x in jax.tree.leaves(self.examples) if id(x) not in own_records]
+            tree_mark(notes, Note("changed", line), others)
             batch = Note("source", line, label=Private("records of a batch", len(notes), line))
             own = tree_mark(notes, batch, jax.tree.map(jnp.zeros_like, self.examples))
             mean = Shard(own, jnp.int32(0), self.round).private_mean(

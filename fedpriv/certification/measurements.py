@@ -6,6 +6,7 @@ For what is made by hand. A correct one is refused with probability 1e-6 at most
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -24,14 +25,15 @@ from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.samplers import Draw, Sampler, parts_of
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
 _MOST_NUMBERS = 10**8  # of noise at a time
 _NORMS = (1e-3, 0.5, 1.0, 1e3, 1e6)  # over the clip norm: of contributions before they are clipped
 _MOST_ROUNDS = 1000  # of which the pieces of a schedule are asked for
-_TESTS = 32 * 13  # of a mechanism, in up to 13 rounds
+_TRIED_ROUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 999)
+_TESTS = 64 * 19  # of a mechanism: so many directions, in so many rounds at most
 _ROUNDING = 1e-3  # relative, of clip norms
 
 
@@ -107,7 +109,7 @@ def check_mechanism(note: Note, seed: int) -> None:
 def _rounds(used: Any) -> list[int]:
     """The first ones, some later ones, and those in which a schedule's pieces begin."""
     starts = np.cumsum([0, *(steps for steps, _ in used.stages(_MOST_ROUNDS))])[:-1]
-    return sorted({0, 1, 2, 7, 100, *starts[:8].tolist()})
+    return sorted({*_TRIED_ROUNDS, *starts[:8].tolist()})
 
 
 def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -140,12 +142,13 @@ def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array
 
 
 def _without_a_norm(zeros: PyTree) -> list[jax.Array]:
-    """Contributions with NaN, or infinity, in the first, in the last and in all tensors."""
-    sizes = [leaf.size for leaf in jax.tree.leaves(zeros)]
-    ends = np.cumsum(sizes)
-    places = (slice(0, ends[0]), slice(ends[-1] - sizes[-1], ends[-1]), slice(None))
+    """Contributions with NaN or infinity in all of them, in a tensor, or in one of its entries."""
+    ends = np.cumsum([0, *(leaf.size for leaf in jax.tree.leaves(zeros))])
+    tensors = list(pairwise(ends.tolist()))[:8]
+    places = [slice(None), *(slice(*ends) for ends in tensors)]
+    places += [slice(middle, middle + 1) for a, b in tensors for middle in (a, (a + b) // 2)]
     ones = jnp.ones(ends[-1])
-    return [ones.at[at].set(x) for at in places for x in (math.nan, math.inf)]
+    return [ones.at[at].set(x) for at in places for x in (math.nan, math.inf, -math.inf)]
 
 
 def _check_noise(
@@ -181,7 +184,7 @@ def check_declared(algorithm: Algorithm, looked: Looked, state: State, federatio
 
     Whole clients are measured: how far one moves the model, and how far noise does where nobody takes part.
     """
-    drawn = algorithm.sampler.stages(2)[-1][1]
+    drawn = parts_of(algorithm.sampler, 2)[-1][1]
     own = algorithm._replace(releases=None)
     derived = {r.view: r for r in looked._replace(algorithm=own).releases(1)}
     for release in looked.releases(1):

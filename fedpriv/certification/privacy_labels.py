@@ -84,7 +84,9 @@ class Note:
       generator: what draws it, by JAX's name.
     """
 
-    kind: Literal["source", "number", "seen", "client", "own", "store", "noise", "sum", "mean"]
+    kind: Literal[
+        "source", "number", "seen", "client", "own", "store", "changed", "noise", "sum", "mean"
+    ]
     line: str
     call: int = -1
     label: Any = None
@@ -130,7 +132,8 @@ def noisy(note: Note) -> bool:
     """Whether a release adds noise in any round."""
     used: Any = note.mechanism
     known = type(used) in (Mechanism, Dynamic, MedianClipping)
-    return not known or any(m > 0 for _, m in used.stages(1))
+    told = [m for _, m in used.stages(1)] if known else []
+    return not known or any(isinstance(m, jax.core.Tracer) or m > 0 for m in told)
 
 
 def of(kind: type, labels: Labels) -> Labels:

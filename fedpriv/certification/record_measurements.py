@@ -10,8 +10,8 @@ import numpy as np
 
 from fedpriv.certification.privacy_labels import Note
 from fedpriv.core.random_losses import needs_keys, with_keys
-from fedpriv.core.types import Example, Params, PyTree
-from fedpriv.mechanisms.per_example import are_by_records
+from fedpriv.core.types import Key, Params, PyTree
+from fedpriv.mechanisms.per_example import PerExample, are_by_records
 
 _RECORDS = 4
 _CLOSE = 1e-3  # relative, of two ways to compute one gradient
@@ -27,36 +27,64 @@ def check_gradients(note: Note, params: Params, federation: Any, seed: int) -> N
     made = note.gradients
     if made is None or are_by_records(made):
         return
-    if str(jax.tree.structure(params)) != str(jax.tree.structure(note.like)):
+    if str(jax.tree.structure(params)) != str(
+        jax.tree.structure(note.like)
+    ):  # of a part of the model
         params = jax.tree.map(lambda s: jnp.full(s.shape, 0.1, s.dtype), note.like)
     key = jax.random.key(seed)
     rows = jnp.unique(federation.rows)[: _RECORDS + 1]
+    if len(rows) < 3:
+        raise ValueError(
+            f"gradients ({note.line}): {len(rows)} records are too few to measure them by; give a federation of 3 or "
+            "more"
+        )
 
-    def of(rows: jax.Array) -> tuple[PyTree, PyTree, PyTree]:
-        batch = _with_keys(jax.tree.map(lambda leaf: leaf[rows], federation.examples))
-        found = made(params, batch)
+    def of(rows: jax.Array) -> tuple[PyTree, PyTree]:
+        """(the norms that are said, the gradients of each record) of a batch."""
+        found = made(params, _batch(rows))
         ones = jnp.eye(len(rows))
         alone = [found.weighted(jax.tree.map(lambda n, w=w: w, found.norms)) for w in ones]
-        return found.norms, jax.tree.map(lambda *g: jnp.stack(g), *alone), found.each()
+        return found.norms, jax.tree.map(lambda *g: jnp.stack(g), *alone)
 
-    def _with_keys(batch: Example) -> Any:
+    def _batch(rows: jax.Array) -> Any:
+        batch = jax.tree.map(lambda leaf: leaf[rows], federation.examples)
         return with_keys(key, batch) if needs_keys(made) else batch
 
-    before, after = jax.jit(of)(rows[:-1]), jax.jit(of)(rows[:-1].at[0].set(rows[-1]))
-    for was, became in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
-        if not _close(was[1:], became[1:]):
-            raise ValueError(
-                f"gradients ({note.line}): those of a record change with another record of its batch; compute each "
-                "from its own, as fp.per_example(loss) does"
-            )
-    for said, *grads in zip(*map(jax.tree.leaves, before), strict=True):
-        for g in grads:
-            lengths = jnp.linalg.norm(g.reshape(len(g), -1), axis=1)
-            if bool(jnp.any(lengths > said * (1 + _CLOSE) + 1e-30)):
+    measured = jax.jit(of)
+    before = measured(rows[:-1])
+    for changed in range(len(rows) - 1):
+        others = np.delete(np.arange(len(rows) - 1), changed)
+        after = measured(rows[:-1].at[changed].set(rows[-1]))
+        for was, became in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+            if not _close(was[others], became[others]):
                 raise ValueError(
-                    f"gradients ({note.line}): they are longer than the norms by which they are clipped; give "
-                    "fp.per_example(loss)"
+                    f"gradients ({note.line}): those of a record change with another record of its batch; compute "
+                    "each from its own, as fp.per_example(loss) does"
                 )
+    _check_sums(note, made(params, _batch(rows[:-1])), before[1], key)
+    for said, g in zip(*map(jax.tree.leaves, before), strict=True):
+        lengths = jnp.linalg.norm(g.reshape(len(g), -1), axis=1)
+        worst = int(jnp.argmax(lengths - said))
+        if lengths[worst] > said[worst] * (1 + _CLOSE) + 1e-30:
+            raise ValueError(
+                f"gradients ({note.line}): they are longer than they say, {lengths[worst]:.3g} for "
+                f"{said[worst]:.3g}; give true norms, as fp.per_example(loss) does"
+            )
+
+
+def _check_sums(note: Note, found: PerExample, each: PyTree, key: Key) -> None:
+    """Raises ValueError: gradients, or weighted sums of them, are not those that one record at a time has."""
+    leaves = jax.tree.leaves(each)
+    given = jax.random.uniform(key, (len(leaves), len(leaves[0]))).at[:, 0].set(0.0)
+    weights = jax.tree.unflatten(jax.tree.structure(found.norms), list(given))
+    sums = [jnp.tensordot(w, g.astype(w.dtype), 1) for w, g in zip(given, leaves, strict=True)]
+    together = zip(
+        [*sums, *leaves], jax.tree.leaves((found.weighted(weights), found.each())), strict=True
+    )
+    if not all(_close(one, other) for one, other in together):
+        raise ValueError(
+            f"gradients ({note.line}): `weighted` and `each` are not of the same gradients; give fp.per_example(loss)"
+        )
 
 
 def _close(one: Any, other: Any) -> bool:

@@ -23,7 +23,7 @@ from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithRe
 from fedpriv.rounds.samplers import Sampler
 
 
-def nobodys_word(note: Note) -> bool:
+def is_proved(note: Note) -> bool:
     """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
     used: Any = note.mechanism
     start = used.start if type(used) is Dynamic else used

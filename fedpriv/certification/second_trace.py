@@ -11,16 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from fedpriv.certification.information_flow import numbers_errors, programs, where
-from fedpriv.certification.initial_state import closed_over
+from fedpriv.certification.closed_over import closed_over
+from fedpriv.certification.information_flow import (
+    holds_program,
+    made_by_checkify,
+    programs,
+    where,
+)
 
 
 def check_same(one: ClosedJaxpr, other: ClosedJaxpr) -> None:
     """Raises ValueError: the programs differ, and where."""
     before, after = closed_over(one), closed_over(other)
-    line = _first_changed(before, after)
+    line = _first_changed_array(before, after)
     if line is None and _text(one.jaxpr) != _text(other.jaxpr):
-        line = _first_change(one.jaxpr, other.jaxpr)
+        line = _first_changed_equation(one.jaxpr, other.jaxpr)
     if line is None and len(before) == len(after):
         return
     raise ValueError(
@@ -29,12 +34,12 @@ def check_same(one: ClosedJaxpr, other: ClosedJaxpr) -> None:
     )
 
 
-def _first_change(one: Jaxpr, other: Jaxpr) -> str | None:
+def _first_changed_equation(one: Jaxpr, other: Jaxpr) -> str | None:
     """The line of the first equation that is another, in the innermost program."""
     of_one, of_other = (_numbered(jaxpr) for jaxpr in (one, other))
     for a, b in zip(one.eqns, other.eqns, strict=False):
         inner = zip(programs(a), programs(b), strict=False)
-        if line := next(filter(None, (_first_change(x, y) for x, y in inner)), None):
+        if line := next(filter(None, (_first_changed_equation(x, y) for x, y in inner)), None):
             return line
         if _alone(a, of_one) != _alone(b, of_other):
             return where(a)
@@ -54,10 +59,13 @@ def _numbered(jaxpr: Jaxpr) -> dict[Any, int]:
 def _alone(eqn: Any, numbers: dict[Any, int]) -> tuple:
     """An equation without the programs that it calls; checkify numbers errors anew in every trace."""
     name = eqn.primitive.name
-    given = _atoms(eqn.invars, numbers, literals=not numbers_errors(eqn))
-    unlike = programs(eqn) or name == "check"
-    settings = () if unlike else _text(sorted(eqn.params.items(), key=lambda item: item[0]))
-    return name, given, [str(v.aval) for v in eqn.outvars], settings
+    given = _atoms(eqn.invars, numbers, literals=not made_by_checkify(eqn))
+    settings = [
+        (setting, _text(value))
+        for setting, value in sorted(eqn.params.items())
+        if name != "check" and not holds_program(value)
+    ]
+    return name, given, [str(v.aval) for v in eqn.outvars], settings, len(programs(eqn))
 
 
 def _atoms(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list[Any]:
@@ -71,7 +79,7 @@ def _text(of: Any) -> str:
     return re.sub(r"0x[0-9a-f]+", "", str(of))
 
 
-def _first_changed(before: list[tuple[Any, str]], after: list[tuple[Any, str]]) -> str | None:
+def _first_changed_array(before: list[tuple[Any, str]], after: list[tuple[Any, str]]) -> str | None:
     """The line that uses the first array that is another."""
     pairs = zip(before, after, strict=False)
     return next((line for (a, line), (b, _) in pairs if not same_array(a, b)), None)

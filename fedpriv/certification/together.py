@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedpriv.certification.certificate import Looked, check_twice, looked_at, of_rounds
+from fedpriv.certification.certificate import Looked, check_twice, looked_at, with_basis
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.argument_validation import require, require_count
@@ -60,7 +60,7 @@ def certify_together(
     rounds = [rounds for _, rounds, _ in checked]
     seen = _all_seen(each.releases(t) for each, t in zip(looked, rounds, strict=True))
     found = certify_releases(seen, delta, view, honest=honest)
-    return of_rounds(_in_words(found) if len(checked) > 1 else found, looked)
+    return with_basis(_assuming_several_runs(found) if len(checked) > 1 else found, looked)
 
 
 def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
@@ -92,7 +92,7 @@ def _all_seen(each: Iterable[tuple[Release, ...]]) -> list[Release]:
     return [release for release in every if release.steps] or every
 
 
-def _in_words(found: Certificate) -> Certificate:
+def _assuming_several_runs(found: Certificate) -> Certificate:
     """The certificate of a single run as that of several."""
     several = (SEVERAL_RUNS, LATER_RUNS)
     texts = [several if text == ONE_RUN else (text,) for text in found.assumptions]

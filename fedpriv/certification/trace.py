@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification import keys
-from fedpriv.certification.host_calls import printed
+from fedpriv.certification.host_calls import lines_that_print
 from fedpriv.certification.information_flow import MARK, NONE, follow, where
-from fedpriv.certification.initial_state import constants
 from fedpriv.certification.leaks import Rules, leak
 from fedpriv.certification.marked_cohort import Watched
 from fedpriv.certification.privacy_labels import (
@@ -34,6 +33,12 @@ from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.samplers import Sampler
 
+_OF_CLIENTS = {
+    "sum": "a client's message",
+    "mean": "a private mean",
+    "store": "what a client keeps for itself",
+}
+
 
 class Stage(NamedTuple):
     """What a round with one sampler releases.
@@ -41,7 +46,6 @@ class Stage(NamedTuple):
     Attributes:
       sums, means: the cohort's sums, and the private means of a client's records.
       alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
-      constants: arrays that the round closes over.
       program: the traced round, (key, state, rounds done) -> (state, metrics), its leaves.
       prints: lines that print something of a round.
     """
@@ -49,7 +53,6 @@ class Stage(NamedTuple):
     sums: tuple[Note, ...]
     means: tuple[Note, ...]
     alone: bool
-    constants: tuple[Any, ...]
     program: ClosedJaxpr
     prints: tuple[str, ...]
 
@@ -105,7 +108,7 @@ def look(
       ValueError: calls of the host; as `program_of`.
     """
     traced, out, notes = program_of(algorithm, sampler, holding, state)
-    printing = printed(traced.jaxpr)
+    printing = lines_that_print(traced.jaxpr)
     rules = Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
     leaves = jax.tree_util.tree_leaves_with_path(out)
     states = len(jax.tree.leaves(state))
@@ -119,7 +122,7 @@ def look(
         held, before = [h | of(Held, x) for h, x in zip(held, found, strict=False)], held
     for (path, _), labels, var in zip(leaves, found, traced.jaxpr.outvars, strict=True):
         name = _name(path)
-        if rules.private(labels) | of(Held, labels) | of(keys.FromKey, labels):
+        if rules.private(labels) | of(Held, labels) | of(keys.KeyLabel, labels):
             name += "".join(f" ({where(e)})" for e in traced.jaxpr.eqns if var in e.outvars)
         rules.keep_keys(name, labels)
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
@@ -130,12 +133,12 @@ def look(
             raise LeakError(leak(name, leaked))
         rules.keep_random(name, labels, reserved=True)
     for note in notes:
-        if note.kind == "sum":
-            rules.keep_random(f"a client's message ({note.line})", note.found, reserved=False)
+        if note.kind in _OF_CLIENTS:
+            name = f"{_OF_CLIENTS[note.kind]} ({note.line})"
+            rules.keep_random(name, note.found, reserved=False)
     sums = tuple(n for n in notes if n.kind == "sum" and n.times)
     means = tuple(n for n in notes if n.kind == "mean" and n.times)
-    alone, closed = rules.alone(sums, means), tuple(constants(traced))
-    return Stage(sums, means, alone, closed, traced, printing), out, held
+    return Stage(sums, means, rules.alone(sums, means), traced, printing), out, held
 
 
 def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:

@@ -24,14 +24,20 @@ def default_generator() -> str:
     return str(jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
 
 
-def check_generator(generator: str) -> None:
-    """Raises ValueError: its keys are not independent of one another, whatever they are folded by."""
-    if generator not in (THREEFRY, "rbg"):
+def is_known(generator: str) -> bool:
+    """Whether its keys are independent of one another, whatever they are folded by."""
+    return generator in (THREEFRY, "rbg")
+
+
+def check_default_generator() -> None:
+    """Raises ValueError: JAX makes keys that noise must not be drawn from."""
+    generator = default_generator()
+    if not is_known(generator):
         raise ValueError(
-            f"jax_default_prng_impl: {generator!r} gives different clients and steps the same noise; set "
+            f"jax_default_prng_impl: {generator!r} can give different clients and steps the same noise; set "
             f"JAX_DEFAULT_PRNG_IMPL={THREEFRY}"
         )
     if not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
         raise ValueError(
-            "jax_threefry_partitionable: False makes other keys than those that certificates know; leave it on"
+            "jax_threefry_partitionable: False derives keys in another way than certificates assume; set it to True"
         )

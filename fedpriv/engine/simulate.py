@@ -14,7 +14,8 @@ import numpy as np
 
 from fedpriv.certification.certificate import check_data
 from fedpriv.certification.checks import check_launch
-from fedpriv.core.generators import check_generator, default_generator
+from fedpriv.certification.initial_state import unreadable
+from fedpriv.core.generators import check_default_generator
 from fedpriv.core.types import Example, Key, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.datasets import Dataset
@@ -142,7 +143,7 @@ def simulate(
 
 
 def _roots(seeds: Sequence[int]) -> Key:
-    check_generator(default_generator())
+    check_default_generator()
     with jax.enable_x64(True):  # or the higher 32 bits of a seed would be lost
         return jax.jit(jax.vmap(jax.random.key))(np.asarray(seeds, np.int64))
 
@@ -290,8 +291,9 @@ def _initial(
 ) -> State:
     init, first = params if callable(params) else lambda _: params, _of_seed(federation, 0)
     models = [init(jax.random.fold_in(root, 0)) for root in roots]
+    begin, private = unreadable(algorithm, first)
     # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
-    return jax.jit(lambda models: _stacked([algorithm.init(m, first) for m in models]))(models)
+    return jax.jit(lambda ms, private: _stacked([begin(m, private) for m in ms]))(models, private)
 
 
 def _of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedpriv.privacy.release import NOISE, Release
+from fedpriv.privacy.release import ALWAYS_ASSUMED, Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement, takes_all
 
 
@@ -19,7 +19,7 @@ def assumptions(
         texts.append("what is drawn n times moves a sum by n clip norms; n, too, is visible")
     if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts.append("secure aggregation shows nothing but the sum")
-    return (*texts, *_shares(active, relation, honest), *NOISE)
+    return (*texts, *_shares(active, relation, honest), *ALWAYS_ASSUMED)
 
 
 def _of_secret(releases: Sequence[Release]) -> list[str]:

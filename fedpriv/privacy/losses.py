@@ -15,7 +15,7 @@ from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Sampling, most_often, times_drawn
 from fedpriv.privacy.tilted import Composed, Rounds
-from fedpriv.privacy.truncation import is_cut, removals
+from fedpriv.privacy.truncation import draw_cases, is_cut
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
 _FINEST, _COARSEST = 1e-4, 64.0  # nats; dp-accounting's own default, and where e^width is safe
@@ -26,7 +26,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
     """Smallest epsilon that the composed privacy loss distribution certifies; infinity where there is none.
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts,
-    `curves.remove_delta` and `curves.add_delta`; with a capacity, its cases, see `truncation.removals`. Replace-one:
+    `curves.remove_delta` and `curves.add_delta`; with a capacity, its cases, see `truncation.draw_cases`. Replace-one:
     `curves.replace_delta`. Zero-out: `curves.shown_delta`.
 
     Args:
@@ -98,7 +98,7 @@ def _round(
 
     def of_cases(curve: Callable[..., Floats], epsilon: Floats) -> Floats:
         total = np.zeros(len(epsilon))
-        for case in removals(sampling):
+        for case in draw_cases(sampling):
             total += case.chance * curve(epsilon, multiplier / case.distance, case.rate, noise)
         return total
 

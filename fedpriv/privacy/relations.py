@@ -34,8 +34,7 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         len(drawn) == 1,
         "sampling",
         list(drawn),
-        f"certified for {' and '.join(drawn.values())} adjacency, which do not compose; draw all cohorts in one way, "
-        "or certify apart",
+        f"certified for {' and '.join(drawn.values())} adjacency, which do not compose; draw all cohorts in one way",
     )
     if Poisson not in kinds:
         return "replace_one"
@@ -43,8 +42,8 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         not any(map(_takes_noise_along, releases)),
         "sampling",
         list(drawn),
-        "certified for add-or-remove adjacency, but clients who add all of their noise themselves for zero-out, as one "
-        "that is removed takes it along; let all runs add noise in one way, or certify apart",
+        "certified for add-or-remove adjacency, which does not compose with clients who add all of their noise "
+        "themselves, as one that is removed takes it along; add noise in one way, or draw cohorts of fixed size",
     )
     return "add_or_remove"
 

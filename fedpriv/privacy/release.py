@@ -30,13 +30,13 @@ LATER_RUNS = (
     "and on nothing else of the data; its rounds, sampling and multipliers are those counted here, whatever was seen"
 )
 NO_OTHERS = "public and test examples are not the unit's"
-NOISE = (
+ALWAYS_ASSUMED = (
     "the noise is drawn from the real numbers; a simulator's seeded float32 noise is not",
-    "the seed is random and secret: one such as 0 or 1 is guessed, and the noise with it",
+    "the seed is random and secret; one such as 0 or 1 can be guessed, and the noise computed from it",
     ONE_RUN,
     "population, rate, delta, all settings and the numbers in the round were fixed without looking at the data",
     "preprocessing and the initial model do not depend on the private data",
-    "checkpoints and the state, where clients' own rows are, are not released",
+    "checkpoints and the state are not released; they hold what clients keep for themselves",
     "metrics on private records, cohort sizes, times and the capacity (array shapes show the largest client) are not "
     "released",
     NO_OTHERS,

@@ -15,7 +15,7 @@ from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Sampling, times_drawn
-from fedpriv.privacy.truncation import Removal, removals
+from fedpriv.privacy.truncation import DrawCase, draw_cases
 
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 
@@ -31,7 +31,7 @@ def rdp_epsilon(
 
     Formal guarantees: an upper bound, by the conversion of Canonne, Kamath and Steinke 2020 over
     dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; cohorts that are
-    cut to a capacity by their cases, see `truncation.removals`. Replace-one: Wang, Balle and
+    cut to a capacity by their cases, see `truncation.draw_cases`. Replace-one: Wang, Balle and
     Kasiviswanathan 2019, Theorem 27. Zero-out: exact, see `_shown`.
 
     Args:
@@ -94,12 +94,12 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
             event = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.size, event)
         return _divergences(event, "REPLACE_ONE")
 
-    def of_case(case: Removal) -> Floats:
+    def of_case(case: DrawCase) -> Floats:
         event = make(multiplier / case.distance)
         drawn = event if case.rate == 1 else dp.PoissonSampledDpEvent(case.rate, event)
         return _divergences(drawn)
 
-    return _shown([(case.chance, of_case(case)) for case in removals(sampling)])
+    return _shown([(case.chance, of_case(case)) for case in draw_cases(sampling)])
 
 
 def _divergences(event: Any, relation: str = "ADD_OR_REMOVE_ONE") -> Floats:

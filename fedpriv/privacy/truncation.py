@@ -9,7 +9,7 @@ from fedpriv.privacy.sampling import Poisson, Sampling
 _NEVER = 1e-250  # cuts rarer than this are left out; the margin for rounding covers them
 
 
-class Removal(NamedTuple):
+class DrawCase(NamedTuple):
     """A case that does not depend on whether the unit is there: with it, the unit moves the sum at `rate`.
 
     Attributes:
@@ -32,7 +32,7 @@ def is_cut(sampling: Sampling) -> bool:
     return bool(binom.sf(sampling.capacity, sampling.population, sampling.rate) > _NEVER)
 
 
-def removals(sampling: Sampling) -> tuple[Removal, ...]:
+def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     """The cases of a Poisson cohort, or of everyone, when one unit is added or removed.
 
     Formal guarantees: the pair of sums with and without the unit is dominated, in each direction, by the pair that
@@ -58,7 +58,7 @@ def removals(sampling: Sampling) -> tuple[Removal, ...]:
     client displaces shows as well as itself. Where about half of them are cut, up to a factor of 2.4 is open.
     """
     if not isinstance(sampling, Poisson) or not is_cut(sampling):
-        return (Removal(1.0, sampling.rate, 1.0),)
+        return (DrawCase(1.0, sampling.rate, 1.0),)
     from scipy.stats import binom
 
     size, n, rate = sampling.capacity, sampling.population, sampling.rate
@@ -67,5 +67,5 @@ def removals(sampling: Sampling) -> tuple[Removal, ...]:
     # E[q B / (K + 1); K >= B] = B / N Pr[Bin(N, q) > B]
     displaced = float(binom.sf(size, n, rate)) * size / n / chance
     fits = float(binom.cdf(size - 1, n - 1, rate))
-    cases = (Removal(fits, rate, 1.0), Removal(chance, min(displaced, rate), 2.0))
+    cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), 2.0))
     return tuple(case for case in cases if case.chance > 0)

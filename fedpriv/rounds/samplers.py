@@ -47,10 +47,6 @@ class Sampler(NamedTuple):
     accounting: Sampling
     seal: tuple = ()
 
-    def stages(self, rounds: int) -> tuple[tuple[int, Sampler], ...]:
-        """(number of rounds, sampler) of each part of a run."""
-        return ((rounds, self),)
-
 
 class Opening(NamedTuple):
     """Another sampler for the first rounds, such as a warm start of everyone.
@@ -75,10 +71,13 @@ class Opening(NamedTuple):
         """Of the rounds after the first ones."""
         return self.then.expected_size
 
-    def stages(self, rounds: int) -> tuple[tuple[int, Sampler], ...]:
-        """(number of rounds, sampler) of each part of a run."""
-        opened = min(rounds, self.rounds)
-        return ((opened, self.first), (rounds - opened, self.then))
+
+def parts_of(sampler: Sampler | Opening, rounds: int) -> tuple[tuple[int, Sampler], ...]:
+    """(number of rounds, sampler) of each part of a run: what the engine draws by, whatever a subclass says."""
+    if type(sampler) is not Opening:
+        return ((rounds, sampler),)  # type: ignore[return-value]
+    opened = min(rounds, sampler.rounds)
+    return ((opened, sampler.first), (rounds - opened, sampler.then))
 
 
 def everyone(population: int) -> Sampler:

@@ -1,0 +1,63 @@
+"""The arrays that a traced program closes over: where they are used, and whether they are a federation's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from fedpriv.certification.information_flow import programs, users_line, where
+from fedpriv.certification.privacy_labels import LeakError
+
+
+def closed_over(program: Any) -> list[tuple[Any, str]]:
+    """The arrays that a traced program, or one that it calls, closes over, and the line that first uses each.
+
+    Numbers are not among them, nor are scalars of NumPy: both are written into the program.
+    """
+    found = [
+        (value, _first_use(program.jaxpr, var) or "?")
+        for var, value in zip(program.jaxpr.constvars, program.consts, strict=True)
+    ]
+    for eqn in program.jaxpr.eqns:
+        for value in jax.tree.leaves(list(eqn.params.values())):
+            if isinstance(value, ClosedJaxpr):
+                found += closed_over(value)
+    return found
+
+
+def _first_use(jaxpr: Jaxpr, var: Any, deep: bool = False) -> str | None:
+    """The line of the user's code that first uses a variable, in this program or one that it calls; else any line."""
+    uses = [eqn for eqn in jaxpr.eqns if var in eqn.invars]
+    for eqn in uses:
+        for inner in programs(eqn):
+            place = eqn.invars.index(var) - (len(eqn.invars) - len(inner.invars))
+            if place >= 0 and (line := _first_use(inner, inner.invars[place], deep=True)):
+                return line
+        if line := users_line(eqn):
+            return line
+    return where(uses[0]) if uses and not deep else None
+
+
+def check_closed_over(held: Sequence[tuple[Any, str]], federation: Any, otherwise: str) -> None:
+    """Raises LeakError, in the words of `otherwise`: a program closes over some of a federation's arrays."""
+    theirs = {name: getattr(federation, name) for name in private_names(federation)}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
+        if any(_same(constant, leaf) for constant, _ in held):
+            raise LeakError(otherwise.format("federation" + jax.tree_util.keystr(path)))
+
+
+def private_names(federation: Any) -> tuple[str, ...]:
+    """Of the arrays that say what clients hold; a streamed federation has none of their examples, and no rows."""
+    in_memory = hasattr(federation, "repartition")
+    return ("examples", "size", "rows") if in_memory else ("size",)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    same = np.shape(one) == np.shape(other) and np.size(other) > 1
+    return same and bool(np.array_equal(one, other))
