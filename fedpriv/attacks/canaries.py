@@ -118,7 +118,7 @@ def with_canaries(
 
         cosines = lax.map(cosine, jnp.arange(count))
         clients = jnp.arange(count) // max(per_client, 1)
-        drawn = _drawn(cohort._drawn, cohort.num_clients)[clients]
+        drawn = _drawn(cohort._draw_for_audits(), cohort.num_clients)[clients]
         scores = state.scores + jnp.stack([cosines, jnp.where(drawn, cosines, 0.0)])
         return CanaryState(inner.params, inner.round, inner, present, scores), metrics
 

@@ -46,7 +46,10 @@ class Watched(Cohort):
 
     @_drawn.setter
     def _drawn(self, drawn: Draw) -> None:
-        """`Cohort` sets it."""
+        self._unmarked = drawn
+
+    def _draw_for_audits(self) -> Draw:
+        return self._unmarked
 
     @property
     def size(self) -> jax.Array:

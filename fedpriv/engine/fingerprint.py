@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from fedpriv.core.generators import THREEFRY, default_generator
 from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
@@ -28,7 +27,7 @@ def identity(
     """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more."""
     records = records_of(training.federations)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
-    known: dict[str, Any] = {
+    return {
         "rounds": training.rounds,
         "every": training.every,
         "seeds": list(seeds),
@@ -37,8 +36,6 @@ def identity(
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told(looked.releases(training.rounds)),
     }
-    generator = default_generator()
-    return known if generator == THREEFRY else known | {"random_numbers": generator}
 
 
 def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:

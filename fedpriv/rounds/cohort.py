@@ -223,6 +223,10 @@ class Cohort:
         given = (rows,) if jax.tree.leaves(own) else ()
         return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
 
+    def _draw_for_audits(self) -> Draw:
+        """Who takes part, for attacks, whose scores are not released: no certificate counts it."""
+        return self._drawn
+
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         """The key, where noise of `mechanism` is drawn from it."""
         return key
