@@ -62,6 +62,8 @@ def unreadable(
     algorithm: Algorithm, federation: Any
 ) -> tuple[Callable[[Params, dict[str, PyTree]], State], dict[str, PyTree]]:
     """(`init` of a model and the arrays that say what clients hold; those arrays), to be traced or jitted."""
+    if hasattr(federation, "empty"):  # streamed
+        federation = federation.empty()
 
     def init(model: Params, private: dict[str, PyTree]) -> State:
         return algorithm.init(model, federation.replace(**private))
