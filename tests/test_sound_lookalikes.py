@@ -16,33 +16,24 @@ from own_algorithms import (
     PARAMS,
     RECORDS,
     D,
+    State,
     after_sum,
     fed_avg,
     moved,
+    of_clients,
     scaffold,
+    stepped,
+    update,
 )
 from planted_rounds import (
-    CLASSES,
-    COUNTS,
-    MASK,
-    by_hand_words,
-    called_back,
-    checked,
-    drawing,
-    dropout,
-    from_a_chain,
+    carried,
     in_init,
     key_words,
     noise_in_a_chain,
     noise_key,
     of_records,
-    parts,
-    printed,
-    printing,
-    printing_alone,
     sending,
     split_first,
-    summed,
     wrapped,
 )
 from small import squared
@@ -52,6 +43,97 @@ from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.samplers import Opening
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def from_a_chain():
+    """Random masks from a scan over a chain of keys, of another part of the round's key."""
+    return split_first(lambda key, state: jnp.full(4, carried(key)))
+
+
+def dropout(key, state):
+    return state.extra * jax.random.bernoulli(key, 0.8, (4,))
+
+
+def by_hand_words(key):
+    return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(key)[1]))
+
+
+def parts(take):
+    """A mask and the sum's noise from two keys, `take(key)`, of the round's."""
+
+    def round(key, state, cohort):
+        mask_key, sum_key = take(key)
+        client = lambda key, shard: update(state, key, shard)  # noqa: E731
+        total, metrics, _ = cohort.sum(client, sum_key, mechanism=GAUSSIAN)
+        mask = jax.random.bernoulli(mask_key, 0.5, (4,)) * 1.0
+        params = stepped(state, total, cohort.expected_size)
+        return State(params, state.round + 1, mask), metrics
+
+    return of_clients(round, jnp.zeros(4))
+
+
+def drawing(key, shard, state):
+    """A client that draws from its own key, as local training does, beside noise of its own."""
+    mask = jax.random.bernoulli(key, 0.5, (3,))
+    return mask * shard.examples["x"][0, :3] + jax.random.uniform(jax.random.fold_in(key, 2))
+
+
+def printing(message):
+    def client(key, shard, state):
+        return message(shard, update(state, key, shard))
+
+    return sending(client)
+
+
+def printed(shard, sent):
+    jax.debug.print("b: {}, of {}", sent["b"], shard.size)
+    return sent
+
+
+def called_back(shard, sent):
+    jax.debug.callback(lambda b: None, sent["b"])
+    return sent
+
+
+def checked(shard, sent):
+    from jax.experimental import checkify
+
+    def positive(sent):
+        checkify.check(jnp.isfinite(sent["b"]), "not finite")
+        return sent
+
+    _, sent = checkify.checkify(positive)(sent)
+    checkify.debug_check(jnp.isfinite(sent["b"]), "not finite")
+    return sent
+
+
+def printing_alone():
+    """Few equations beside the print, so that the round's counter is computed with it."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            jax.debug.print("{}", shard.size)
+            return jnp.float32(1)
+
+        _, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        return state._replace(round=state.round + 1), metrics
+
+    return of_clients(round)
+
+
+def summed(values):
+    """A sum of what clients send, in the types that they compute it in."""
+    return sending(lambda k, shard, s: jax.tree.map(lambda v: v(shard), values))
+
+
+COUNTS = {
+    "few": lambda shard: jnp.sum(shard.examples["y"] > 0),
+    "some": lambda shard: shard.examples["y"][:2] > 0,
+    "half": lambda shard: shard.examples["y"][:2].astype(jnp.bfloat16),
+    "byte": lambda shard: shard.examples["y"][:2].astype(jnp.int8),
+}
+CLASSES = np.array([3, 1, 2])
+MASK = np.arange(D) % 2 == 0
 
 HARMLESS = {
     "a mask of another part of the key": split_first(
