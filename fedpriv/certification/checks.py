@@ -80,7 +80,7 @@ def check_algorithm(
 
     Beyond the checks before a run: a round is a function of its arguments alone, needs nothing from the host, and
     leaves the model finite; every view gets a certificate; samplers, mechanisms made by hand and declared releases do
-    what they say. A correct algorithm fails one of these tests with probability 1e-6.
+    what they say. Each of these tests refuses a correct part with probability 1e-6.
 
     Args:
       params: an initial model, or the function of a key that makes one.

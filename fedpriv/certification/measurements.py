@@ -1,6 +1,6 @@
 """Measurements of what a program cannot prove of itself: how samplers draw, mechanisms clip, and how loud noise is.
 
-For what is made by hand. A correct one is refused with probability 1e-6 at most, all its tests together.
+For what is made by hand. Each statistical test of a correct one refuses it with probability 1e-6 at most.
 """
 
 from __future__ import annotations
