@@ -224,40 +224,40 @@ def test_runs_of_no_rounds_cost_nothing():
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([], r"runs = \[\]: .*give \(algorithm, rounds\)"),
-        (made(), r"runs = Algorithm\(.*: .*give \(algorithm, rounds\)"),
-        (3, r"runs = 3: .*give \(algorithm, rounds\)"),
-        ((made(), 3), r"runs\[0\] = Algorithm\(.*: give \(algorithm, rounds\)"),
-        ([(made(), 3), 4], r"runs\[1\] = 4: give \(algorithm, rounds\)"),
-        ([(made(),)], r"len\(runs\[0\]\) = 1: give \(algorithm, rounds\)"),
-        ([(made(), 1, start(), 2)], r"len\(runs\[0\]\) = 4: give \(algorithm, rounds\)"),
-        ([(squared, 3)], r"runs\[0\]\[0\] = 'function': give an fp.Algorithm"),
-        ([(made(), 3), (made(), -1)], r"rounds of runs\[1\] = -1: give an integer of at least 0"),
-        ([(made(), 2.5)], r"rounds of runs\[0\] = 2\.5: give an integer of at least 0"),
+        ([], r"runs: \[\]; .*give \(algorithm, rounds\)"),
+        (made(), r"runs: a.* Algorithm; .*give \(algorithm, rounds\)"),
+        (3, r"runs: 3; .*give \(algorithm, rounds\)"),
+        ((made(), 3), r"runs\[0\]: a.* Algorithm; give \(algorithm, rounds\)"),
+        ([(made(), 3), 4], r"runs\[1\]: 4; give \(algorithm, rounds\)"),
+        ([(made(),)], r"runs\[0\]: .*; give \(algorithm, rounds\)"),
+        ([(made(), 1, start(), 2)], r"runs\[0\]: .*; give \(algorithm, rounds\)"),
+        ([(squared, 3)], r"runs\[0\]\[0\]: the function squared.*; give an fp.Algorithm"),
+        ([(made(), 3), (made(), -1)], r"rounds of runs\[1\]: -1; give a whole number from 0"),
+        ([(made(), 2.5)], r"rounds of runs\[0\]: 2\.5; give a whole number from 0"),
         (
             [(made(), 1), (made("fixed_size"), 1)],
-            r"sampling = .*replace-one and add-or-remove .*; draw all cohorts in one way",
+            r"sampling: .*replace-one and add-or-remove .*; draw all cohorts in one way",
         ),
         (
             [(made("with_replacement"), 1), (made("fixed_size"), 1)],
-            r"sampling = .*replace-one and zero-out .*; draw all cohorts in one way",
+            r"sampling: .*replace-one and zero-out .*; draw all cohorts in one way",
         ),
         (
             [(by_record("fixed_size"), 1), (by_record("poisson"), 1)],
-            r"sampling = .*replace-one and add-or-remove .*; draw all",
+            r"sampling: .*replace-one and add-or-remove .*; draw all",
         ),
-        ([(made(), 1), (by_record(), 1)], r"unit = \['client', 'record'\]: certify one unit"),
+        ([(made(), 1), (by_record(), 1)], r"unit: \['client', 'record'\]; certify one unit"),
         (
             [(made(), 1), (own_noise(), 1)],
-            r"sampling = \['Poisson'\]: .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
+            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
         ),
         (
             [(made(), 1), (own_noise("everyone"), 1)],
-            r"sampling = \['Poisson'\]: .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
+            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
         ),
         (
             [(made(), 1), (by_record(unit="client"), 1)],
-            r"sampling = \['Poisson'\]: .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
+            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
         ),
     ],
 )
@@ -285,14 +285,14 @@ def test_an_algorithm_for_other_clients_is_named():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"view": "phone"}, "view = 'phone': give one of"),
-        ({"honest": 0.0}, r"honest = 0\.0: give a fraction"),
+        ({"view": "phone"}, "view: 'phone'; give one of"),
+        ({"honest": 0.0}, r"honest: 0\.0; give a number"),
     ],
 )
 def test_other_arguments_are_checked_as_by_certify(options, said):
     with pytest.raises(ValueError, match=said):
         together((made(), 1), **options)
-    with pytest.raises(ValueError, match=r"delta = 2\.0: give a probability"):
+    with pytest.raises(ValueError, match=r"delta: 2\.0; give a"):
         fp.certify_together([(made(), 1)], start(), FEDERATION, 2.0)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpriv.certification.certificate import Looked, looked_at
+from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
-from fedpriv.privacy.argument_validation import require, require_count, require_delta
-
-if TYPE_CHECKING:
-    from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.core.user_functions import asked, gives
+from fedpriv.privacy.release import View
+from fedpriv.rounds.algorithm import Algorithm
 
 _QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
 _MOST_ROUNDS = 2**24  # tried where none is given
@@ -24,13 +24,13 @@ def calibrate_noise(
     params: Any,
     federation: Any,
     *,
-    epsilon: float,
-    rounds: int,
-    delta: float,
-    view: str = "third_party",
-    honest: float = 1.0,
+    epsilon: Budget,
+    rounds: Count,
+    delta: Probability,
+    view: View = "third_party",
+    honest: Rate = 1.0,
     claimed: bool = False,
-    tolerance: float = 1e-4,
+    tolerance: Probability = 1e-4,
 ) -> float:
     """Smallest noise multiplier for which `rounds` rounds cost at most `epsilon`.
 
@@ -48,18 +48,19 @@ def calibrate_noise(
             from 1e-3 on; as `certify`.
         LeakError: as `certify`.
     """
-    _check(epsilon, delta)
-    require(callable(make), "make", type(make).__name__, "give a function: noise -> algorithm")
-    require_count("rounds", rounds, 1)
-    require(
-        _FINEST <= tolerance < 1, "tolerance", tolerance, f"give a relative one in [{_FINEST:g}, 1)"
-    )
+    require(callable(make), "make", make, "give a function: noise -> algorithm")
+    epsilon = checked("epsilon", epsilon, Budget)
+    rounds = checked("rounds", rounds, Count)
+    tolerance = checked("tolerance", tolerance, Probability)
+    require(tolerance >= _FINEST, "tolerance", tolerance, f"give {_FINEST:g} or more")
 
     epsilon_of = _priced(params, federation, delta, view, honest, claimed)
 
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
-        found = epsilon_of(make(math.exp(log_noise)), rounds)
+        made = asked("make", make, "(noise_multiplier)", math.exp(log_noise))
+        gives(isinstance(made, Algorithm), "make", make, made, "give back an algorithm")
+        found = epsilon_of(made, rounds)
         return min(max(math.log(max(found, 1e-300) / epsilon), -99.0), 99.0)
 
     low, high = _bracket(excess, epsilon)
@@ -95,12 +96,12 @@ def calibrate_rounds(
     params: Any,
     federation: Any,
     *,
-    epsilon: float,
-    delta: float,
-    view: str = "third_party",
-    honest: float = 1.0,
+    epsilon: Budget,
+    delta: Probability,
+    view: View = "third_party",
+    honest: Rate = 1.0,
     claimed: bool = False,
-    at_most: int | None = None,
+    at_most: Count | None = None,
 ) -> int:
     """Largest number of rounds that costs at most `epsilon`, and at most `at_most`.
 
@@ -117,9 +118,9 @@ def calibrate_rounds(
             it; as `certify`.
         LeakError: as `certify`.
     """
-    _check(epsilon, delta)
+    epsilon = checked("epsilon", epsilon, Budget)
+    at_most = checked("at_most", at_most, Count | None)
     most = _MOST_ROUNDS if at_most is None else at_most
-    require_count("at_most", most, 1)
 
     epsilon_of = _priced(params, federation, delta, view, honest, claimed)
 
@@ -155,9 +156,13 @@ def _largest(allowed: Callable[[int], bool], most: int) -> int:
 
 
 def _priced(
-    params: Any, federation: Any, delta: float, view: str, honest: float, claimed: bool
+    params: Any, federation: Any, delta: Probability, view: View, honest: Rate, claimed: bool
 ) -> Callable[[Algorithm, int], float]:
     """(algorithm, rounds) -> epsilon."""
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, View)
+    honest = checked("honest", honest, Rate)
+    claimed = checked("claimed", claimed, bool)
     last: list[Looked] = []
 
     def epsilon(algorithm: Algorithm, rounds: int) -> float:
@@ -173,8 +178,3 @@ def _priced(
         return claim.epsilon
 
     return epsilon
-
-
-def _check(epsilon: float, delta: float) -> None:
-    require(0 < epsilon < math.inf, "epsilon", epsilon, "give a target above 0, in nats")
-    require_delta(delta)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +18,16 @@ from fedpriv.certification.privacy_labels import Holding
 from fedpriv.certification.releases import is_proved, pieces, seen
 from fedpriv.certification.second_trace import check_same
 from fedpriv.certification.trace import Stage, look, program_of
-from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
 from fedpriv.core.user_code import names_user_code
+from fedpriv.core.user_functions import asked
+from fedpriv.data.cohort_federation import CohortFederation
+from fedpriv.data.federation import Federation
+from fedpriv.data.streaming import StreamedFederation
 from fedpriv.privacy import Certificate, Release, certify_releases
-from fedpriv.privacy.argument_validation import require_count
+from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.samplers import Sampler, parts_of
 
@@ -70,12 +75,12 @@ class Looked(NamedTuple):
 
     def certify(
         self,
-        rounds: int,
-        delta: float,
+        rounds: CountOrZero,
+        delta: Probability,
         *,
-        view: str = "third_party",
-        honest: float = 1.0,
-        best_of: float = 1.0,
+        view: View = "third_party",
+        honest: Rate = 1.0,
+        best_of: MeanRuns = 1.0,
     ) -> Certificate:
         """As `certify`, of the round as it was traced.
 
@@ -86,7 +91,7 @@ class Looked(NamedTuple):
         Raises:
             ValueError: as `certify`.
         """
-        require_count("rounds", rounds, 0)
+        rounds = checked("rounds", rounds, CountOrZero)
         options: Any = {"honest": honest, "best_of": best_of}
         found = certify_releases(self.releases(rounds), delta, view, **options)
         return with_basis(found, [self])
@@ -133,7 +138,12 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
         clients or of records.
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
-    if hasattr(federation, "empty"):  # streamed
+    require(
+        isinstance(algorithm, Algorithm), "algorithm", algorithm, "give such as fp.fed_avg(...)"
+    )
+    known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
+    require(known, "federation", federation, "give such as fp.Federation.from_arrays(...)")
+    if isinstance(federation, StreamedFederation):
         federation = federation.empty()
     check_default_generator()
     _check_samplers(algorithm)
@@ -147,11 +157,10 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
                 f"sampler: made for {population} clients, but the federation has {holding.num_clients}; give both the "
                 "same number"
             )
-    model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
+    model = params
+    if callable(params):
+        model = jax.eval_shape(partial(asked, "params", params, "(key)"), jax.random.key(0))
     state, init_arrays = look_at_start(algorithm, model, federation)
-    for name in ("params", "round"):
-        if not hasattr(state, name):
-            raise ValueError(f"init: the state has no field `{name}`")
     found = _traced(algorithm, holding, state)._replace(init_arrays=tuple(init_arrays))
     check_data(found, federation)
     return found
@@ -172,8 +181,8 @@ def check_data(looked: Looked, federation: Any) -> None:
 
 def _check_samplers(algorithm: Algorithm) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
-        such_as = "fp.poisson(clients, rate), or an fp.Opening of two of these"
-        require_kind("sampler", sampler, isinstance(sampler, Sampler), such_as)
+        remedy = "give such as fp.poisson(clients, rate), or an fp.Opening of two of these"
+        require(isinstance(sampler, Sampler), "sampler", sampler, remedy)
 
 
 def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
@@ -230,12 +239,12 @@ def certify(
     algorithm: Algorithm,
     params: Any,
     federation: Any,
-    rounds: int,
-    delta: float,
+    rounds: CountOrZero,
+    delta: Probability,
     *,
-    view: str = "third_party",
-    honest: float = 1.0,
-    best_of: float = 1.0,
+    view: View = "third_party",
+    honest: Rate = 1.0,
+    best_of: MeanRuns = 1.0,
 ) -> Certificate:
     """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
@@ -261,6 +270,11 @@ def certify(
             draws on the host.
         LeakError: something private gets past the releases of a round: what, and in which line.
     """
+    rounds = checked("rounds", rounds, CountOrZero)
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, View)
+    honest = checked("honest", honest, Rate)
+    best_of = checked("best_of", best_of, MeanRuns)
     looked = looked_at(algorithm, params, federation)
     check_twice(looked)
     return looked.certify(rounds, delta, view=view, honest=honest, best_of=best_of)

@@ -20,6 +20,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism, are_by_records
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
+from fedpriv.privacy.release import Unit, View
 from fedpriv.rounds.samplers import Sampler
 
 
@@ -63,7 +64,7 @@ def _multiplier(note: Note, t: int) -> float:
         ) from None
 
 
-def seen(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
+def seen(stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int) -> list[Release]:
     """What each view sees of rounds that are alike.
 
     Raises:
@@ -82,7 +83,7 @@ def seen(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> l
 
 
 def _of_clients(
-    notes: Sequence[Note], sampler: Sampler, unit: str, steps: int, first: int
+    notes: Sequence[Note], sampler: Sampler, unit: Unit, steps: int, first: int
 ) -> list[Release]:
     """Perturbed sums of the messages of one cohort, all together one release.
 
@@ -108,7 +109,7 @@ def _of_clients(
     divided = any(note.weighting.by_server for note in notes)
     common = {"noise": noise, "mechanism": _drawable(notes, first)}
 
-    def release(view: str, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
+    def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
         given: dict[str, Any] = (
             {"sampling": drawn, "noise_is_split": noise_is_split, "reason": reason} | common | more
         )
@@ -164,7 +165,7 @@ def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     return float(sum(times * m**-power for m, times in each) ** (-1 / power))
 
 
-def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: int) -> list[Release]:
+def _of_records(stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
@@ -202,7 +203,7 @@ def _of_records(stage: Stage, sampler: Sampler, unit: str, steps: int, first: in
                     own * math.sqrt(sampler.accounting.most) if shared else own,
                     Everyone(records.population) if whole else records,
                     steps,
-                    noise=used.noise,
+                    noise=used.noise,  # type: ignore[arg-type]
                     noise_is_split=shared,
                     local_steps=sum(note.times for note in notes),
                     participation=sampler.accounting,

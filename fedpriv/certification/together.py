@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedpriv.certification.certificate import Looked, check_twice, looked_at, with_basis
+from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
-from fedpriv.privacy.argument_validation import require, require_count
-from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS
+from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS, View
 from fedpriv.rounds.algorithm import Algorithm
 
 _RUN = "give (algorithm, rounds), or (algorithm, rounds, params) for one with another model"
@@ -21,10 +21,10 @@ def certify_together(
     runs: Sequence[tuple[Algorithm, int] | tuple[Algorithm, int, Any]],
     params: Any,
     federation: Any,
-    delta: float,
+    delta: Probability,
     *,
-    view: str = "third_party",
-    honest: float = 1.0,
+    view: View = "third_party",
+    honest: Rate = 1.0,
 ) -> Certificate:
     """Proved epsilon of everything that `view` sees of all `runs`, whose rounds are traced as by `certify`.
 
@@ -48,32 +48,36 @@ def certify_together(
             adjacencies; as `certify`.
         LeakError: as `certify`.
     """
-    checked = _checked(runs)
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, View)
+    honest = checked("honest", honest, Rate)
+    several = _checked(runs)
     traced: dict[tuple[int, int], Looked] = {}
-    for i, (algorithm, _, own) in enumerate(checked):
+    for i, (algorithm, _, own) in enumerate(several):
         which = (id(algorithm), id(own))
         if which not in traced:
             traced[which] = _traced(
                 f"runs[{i}]", algorithm, params if own is None else own, federation
             )
-    looked = [traced[id(algorithm), id(own)] for algorithm, _, own in checked]
-    rounds = [rounds for _, rounds, _ in checked]
+    looked = [traced[id(algorithm), id(own)] for algorithm, _, own in several]
+    rounds = [rounds for _, rounds, _ in several]
     seen = _all_seen(each.releases(t) for each, t in zip(looked, rounds, strict=True))
     found = certify_releases(seen, delta, view, honest=honest)
-    return with_basis(_assuming_several_runs(found) if len(checked) > 1 else found, looked)
+    return with_basis(_assuming_several_runs(found) if len(several) > 1 else found, looked)
 
 
 def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
     """(algorithm, rounds, its own params or None) of each run."""
     several = isinstance(runs, Sequence) and not isinstance(runs, Algorithm | str)
-    require(several and len(runs) > 0, "runs", runs, f"is no list of runs; for each {_RUN}")
+    require(several and len(runs) > 0, "runs", runs, f"give a list; for each run {_RUN}")
+    found = []
     for i, run in enumerate(runs):
-        require(type(run) in (tuple, list), f"runs[{i}]", run, _RUN)
-        require(len(run) in (2, 3), f"len(runs[{i}])", len(run), _RUN)
-        made = isinstance(run[0], Algorithm)
-        require(made, f"runs[{i}][0]", type(run[0]).__name__, "give an fp.Algorithm")
-        require_count(f"rounds of runs[{i}]", run[1], 0)
-    return [(run[0], run[1], run[2] if len(run) == 3 else None) for run in runs]
+        known = type(run) in (tuple, list) and len(run) in (2, 3)
+        require(known, f"runs[{i}]", run, _RUN)
+        require(isinstance(run[0], Algorithm), f"runs[{i}][0]", run[0], "give an fp.Algorithm")
+        rounds = checked(f"rounds of runs[{i}]", run[1], CountOrZero)
+        found.append((run[0], rounds, run[2] if len(run) == 3 else None))
+    return found
 
 
 def _traced(name: str, algorithm: Algorithm, params: Any, federation: Any) -> Looked:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from fedpriv.privacy.argument_validation import require, require_delta
+from fedpriv.core.arguments import MeanRuns, Probability, Rate, checked, require
 from fedpriv.privacy.assumptions import assumptions
 from fedpriv.privacy.curves import epsilon_of_mixture
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.participations import participations
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import BEST_RUN, ONE_RUN, VIEWS, Certificate, Release
+from fedpriv.privacy.release import BEST_RUN, ONE_RUN, Certificate, Release, View
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
@@ -36,11 +36,11 @@ _NO_BOUND = (
 
 def certify_releases(
     releases: Sequence[Release],
-    delta: float,
-    view: str,
+    delta: Probability,
+    view: View,
     *,
-    honest: float = 1.0,
-    best_of: float = 1.0,
+    honest: Rate = 1.0,
+    best_of: MeanRuns = 1.0,
 ) -> Certificate:
     """Proved epsilon of `releases`, of which those of other views are ignored.
 
@@ -58,10 +58,10 @@ def certify_releases(
             different units, or Poisson and fixed-size cohorts in one view; the best of several runs towards a server,
             or with noise of which no Rényi divergences are known.
     """
-    require_delta(delta)
-    require(view in VIEWS, "view", view, f"give one of {', '.join(VIEWS)}")
-    require(0 < honest <= 1, "honest", honest, "give a fraction of the cohort in (0, 1]")
-    require(1 <= best_of < math.inf, "best_of", best_of, "give a mean number of runs of at least 1")
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, View)
+    honest = checked("honest", honest, Rate)
+    best_of = checked("best_of", best_of, MeanRuns)
     public = view == "third_party" or best_of == 1
     require(public, "view", view, "a server sees every run, not the best alone: leave best_of out")
     seen = [release for release in releases if release.view == view]
@@ -93,7 +93,7 @@ def certify_releases(
 
 
 def certify_choice(
-    settings: Sequence[Sequence[Release]], delta: float, best_of: float
+    settings: Sequence[Sequence[Release]], delta: Probability, best_of: MeanRuns
 ) -> Certificate:
     """Proved epsilon towards a third party of the best of a random number of runs, each with settings drawn at random.
 
@@ -108,7 +108,9 @@ def certify_choice(
     Raises:
         ValueError: as `certify_releases`; settings whose certificates are of other units or adjacencies.
     """
+    best_of = checked("best_of", best_of, MeanRuns)
     require(best_of > 1, "best_of", best_of, "give a mean number of runs above 1")
+    require(len(settings) > 0, "settings", settings, "give what a run of each releases")
     found = [certify_releases(each, delta, "third_party", best_of=best_of) for each in settings]
     for field in ("unit", "relation"):
         kinds = sorted({getattr(c, field) for c in found if c.epsilon > 0})
@@ -213,8 +215,9 @@ def _of_the_best(
 ) -> float:
     found = rdp_epsilon(releases, relation, delta, best_of)
     if found is None:
-        remedy = "no Rényi divergences are known for this noise and sampling; leave it out"
-        raise ValueError(f"best_of = {best_of!r}: {remedy}")
+        raise ValueError(
+            f"best_of: {best_of:g}; no Rényi divergences are known for this noise and sampling, so leave it out"
+        )
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedpriv.privacy.argument_validation import require
+from fedpriv.core.arguments import require
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
-from fedpriv.privacy.argument_validation import require, require_count, require_multiplier
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    Multiplier,
+    Rate,
+    check_fields,
+    checked,
+    require,
+)
 from fedpriv.privacy.sampling import Sampling
 
-VIEWS = ("third_party", "server", "server_secagg")
-UNITS = ("client", "record")
-NOISES = ("gaussian", "laplace")
+View: TypeAlias = Literal["third_party", "server", "server_secagg"]
+Unit: TypeAlias = Literal["client", "record"]
+NoiseKind: TypeAlias = Literal["gaussian", "laplace"]
+VIEWS, UNITS = get_args(View), get_args(Unit)
 
 NO_NOISE = "no noise is added"
 """Why nothing hides a unit, by default."""
@@ -83,14 +92,14 @@ class Release:
         ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number of steps.
     """
 
-    view: str
-    unit: str
-    multiplier: float
+    view: View
+    unit: Unit
+    multiplier: Multiplier
     sampling: Sampling
-    steps: int
-    noise: str = "gaussian"
+    steps: CountOrZero
+    noise: NoiseKind = "gaussian"
     noise_is_split: bool = True
-    local_steps: int = 1
+    local_steps: Count = 1
     participation: Sampling | None = None
     reason: str = ""
     server_adds_noise: bool = False
@@ -98,15 +107,14 @@ class Release:
     mechanism: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        require(self.view in VIEWS, "view", self.view, f"give one of {', '.join(VIEWS)}")
-        require(self.unit in UNITS, "unit", self.unit, f"give one of {', '.join(UNITS)}")
-        require_multiplier(self.multiplier)
-        known = isinstance(self.sampling, Sampling)
+        check_fields(self)
         remedy = "give Everyone, FixedSize, Poisson or WithReplacement"
-        require(known, "sampling", self.sampling, remedy)
-        require_count("steps", self.steps, 0)
-        require_count("local_steps", self.local_steps, 1)
-        require(self.noise in NOISES, "noise", self.noise, f"give one of {', '.join(NOISES)}")
+        require(isinstance(self.sampling, Sampling), "sampling", self.sampling, remedy)
+        drawn = self.participation
+        known = drawn is None or isinstance(drawn, Sampling)
+        require(known, "participation", drawn, f"{remedy}, or None")
+        few = self.steps * self.local_steps <= 2**53
+        require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 
     @property
     def event(self) -> str:
@@ -117,12 +125,13 @@ class Release:
         text = f"{times} {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
         return text if self.participation is None else f"{text} of a client in {self.participation}"
 
-    def with_honest(self, fraction: float) -> Release:
+    def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
 
         The multiplier is sqrt(fraction) of the full one for Gaussian noise. Shares of Laplace noise are not Laplace, so
         that nothing is certified then.
         """
+        fraction = checked("fraction", fraction, Rate)
         unchanged = fraction == 1 or not self.noise_is_split
         if unchanged or self.multiplier == 0 or math.isinf(self.multiplier):
             return self

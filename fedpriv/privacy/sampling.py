@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.privacy.argument_validation import require, require_count
+from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
 
 
@@ -19,10 +19,10 @@ class Everyone:
         ValueError: a population below 1.
     """
 
-    population: int
+    population: LargeCount
 
     def __post_init__(self) -> None:
-        require_count("population", self.population, 1)
+        check_fields(self)
 
     @property
     def most(self) -> int:
@@ -43,12 +43,11 @@ class FixedSize:
         ValueError: a size below 1 or above the population.
     """
 
-    population: int
-    size: int
+    population: LargeCount
+    size: LargeCount
 
     def __post_init__(self) -> None:
-        require_count("population", self.population, 1)
-        require_count("size", self.size, 1)
+        check_fields(self)
         remedy = f"give at most the population, {self.population}"
         require(self.size <= self.population, "size", self.size, remedy)
 
@@ -74,15 +73,12 @@ class Poisson:
         ValueError: a population or capacity below 1, or a rate outside (0, 1].
     """
 
-    population: int
-    rate: float
-    capacity: int | None = None
+    population: LargeCount
+    rate: Rate
+    capacity: LargeCount | None = None
 
     def __post_init__(self) -> None:
-        require_count("population", self.population, 1)
-        require(0 < self.rate <= 1, "rate", self.rate, "give a probability in (0, 1]")
-        if self.capacity is not None:
-            require_count("capacity", self.capacity, 1)
+        check_fields(self)
 
     @property
     def most(self) -> int:
@@ -106,16 +102,15 @@ class WithReplacement:
         ValueError: a population or size below 1, or `largest` outside [1 / population, 1].
     """
 
-    population: int
-    size: int
-    largest: float
+    population: LargeCount
+    size: LargeCount
+    largest: Rate
 
     def __post_init__(self) -> None:
-        require_count("population", self.population, 1)
-        require_count("size", self.size, 1)
+        check_fields(self)
         least = 1 / self.population - 1e-12
         remedy = f"give a probability in [1 / population = {least:.3g}, 1]"
-        require(least <= self.largest <= 1, "largest", self.largest, remedy)
+        require(self.largest >= least, "largest", self.largest, remedy)
 
     @property
     def most(self) -> int:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fedpriv.privacy.argument_validation import require, require_multiplier
+from fedpriv.core.arguments import Multiplier, Norm, checked, require, shown
 
 
 def whitened_multiplier(
-    noise_std: ArrayLike, clip_norm: float, transform: ArrayLike | None = None
+    noise_std: ArrayLike, clip_norm: Norm, transform: ArrayLike | None = None
 ) -> float:
     """Multiplier of releasing A u + N(0, diag(noise_std^2)), where a unit contributes u with ||u||_2 <= clip_norm.
 
@@ -27,13 +27,13 @@ def whitened_multiplier(
     Raises:
         ValueError: for a negative standard deviation, a clip norm that is not positive, or shapes that do not fit.
     """
-    std = np.atleast_1d(np.asarray(noise_std, float))
-    require(bool((std >= 0).all()), "noise_std", float(std.min()), "give 0 or more")
-    require(clip_norm > 0, "clip_norm", clip_norm, "give a positive norm")
-    a = np.eye(len(std)) if transform is None else np.asarray(transform, float)
-    fits = a.ndim == 2 and a.shape[0] == len(std)
-    require(fits, "transform", a.shape, f"give a matrix with {len(std)} rows")
-    require(bool(np.isfinite(a).all()), "transform", "not finite", "give finite entries")
+    clip_norm = checked("clip_norm", clip_norm, Norm)
+    std = np.atleast_1d(_floats("noise_std", noise_std))
+    least = std.min() if std.ndim == 1 and std.size else np.nan
+    require(least >= 0, "noise_std", noise_std, "give numbers of 0 or more, one per coordinate")
+    a = np.eye(len(std)) if transform is None else _floats("transform", transform)
+    fits = a.ndim == 2 and a.shape[0] == len(std) and bool(np.isfinite(a).all())
+    require(fits, "transform", transform, f"give a matrix of finite numbers with {len(std)} rows")
     if math.isinf(clip_norm) or a[std == 0].any():
         return 0.0
     if transform is None:
@@ -46,7 +46,14 @@ def whitened_multiplier(
     return 1 / sensitivity if sensitivity > 0 else math.inf
 
 
-def joint_multiplier(multipliers: Iterable[float]) -> float:
+def _floats(name: str, given: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}: {shown(given)}; give numbers") from None
+
+
+def joint_multiplier(multipliers: Iterable[Multiplier]) -> float:
     """Multiplier of several Gaussian releases of the same cohort, each with noise of its own.
 
     (sum_k m_k^-2)^-1/2: whitened sensitivities add up in squares. Such releases are one `Release`; two would be
@@ -57,7 +64,7 @@ def joint_multiplier(multipliers: Iterable[float]) -> float:
     """
     sensitivity = 0.0
     for multiplier in multipliers:
-        require_multiplier(multiplier)
+        multiplier = checked("multiplier", multiplier, Multiplier)
         if multiplier == 0:
             return 0.0
         sensitivity = math.hypot(sensitivity, 1 / multiplier)

@@ -6,12 +6,10 @@ import math
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import fedpriv.privacy
 from fedpriv.privacy import (
     VIEWS,
     Everyone,
@@ -35,68 +33,68 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Everyone(0), r"population = 0: give an integer"),
-        (lambda: Everyone(True), r"population = True: give an integer"),
-        (lambda: FixedSize(10, 11), r"size = 11: give at most the population, 10"),
-        (lambda: FixedSize(10, 2.5), r"size = 2\.5: give an integer"),
-        (lambda: Poisson(10, 0.0), r"rate = 0\.0: give a probability"),
-        (lambda: Poisson(10, 1.5), r"rate = 1\.5: give a probability"),
-        (lambda: Poisson(10, math.nan), r"rate = nan: give a probability"),
-        (lambda: Poisson(10, 0.5, 0), r"capacity = 0: give an integer"),
-        (lambda: release(view="phone"), r"view = 'phone': give one of third_party"),
-        (lambda: Release("server", "bit", 1.0, SAMPLINGS[0], 1), r"unit = 'bit': give one of"),
-        (lambda: release(multiplier=-1.0), r"multiplier = -1\.0: give noise over"),
-        (lambda: release(multiplier=math.nan), r"multiplier = nan: give noise over"),
-        (lambda: release(steps=-1), r"steps = -1: give an integer"),
-        (lambda: release(sampling=0.05), r"sampling = 0\.05: give Everyone"),
+        (lambda: Everyone(0), r"population: 0; give a whole number"),
+        (lambda: Everyone(True), r"population: True; give a whole number"),
+        (lambda: FixedSize(10, 11), r"size: 11; give at most the population, 10"),
+        (lambda: FixedSize(10, 2.5), r"size: 2\.5; give a whole number"),
+        (lambda: Poisson(10, 0.0), r"rate: 0\.0; give a"),
+        (lambda: Poisson(10, 1.5), r"rate: 1\.5; give a"),
+        (lambda: Poisson(10, math.nan), r"rate: nan; give a"),
+        (lambda: Poisson(10, 0.5, 0), r"capacity: 0; give a whole number"),
+        (lambda: release(view="phone"), r"view: 'phone'; give one of 'third_party'"),
+        (lambda: Release("server", "bit", 1.0, SAMPLINGS[0], 1), r"unit: 'bit'; give one of"),
+        (lambda: release(multiplier=-1.0), r"multiplier: -1\.0; give noise over"),
+        (lambda: release(multiplier=math.nan), r"multiplier: nan; give noise over"),
+        (lambda: release(steps=-1), r"steps: -1; give a whole number"),
+        (lambda: release(sampling=0.05), r"sampling: 0\.05; give Everyone"),
         (
             lambda: certify_releases([release()], 0.0, "third_party"),
-            r"delta = 0\.0: give a probability",
+            r"delta: 0\.0; give a",
         ),
         (
             lambda: certify_releases([release()], 1.0, "third_party"),
-            r"delta = 1\.0: give a probability",
+            r"delta: 1\.0; give a",
         ),
-        (lambda: certify_releases([release()], 1e-5, "phone"), r"view = 'phone': give one of"),
+        (lambda: certify_releases([release()], 1e-5, "phone"), r"view: 'phone'; give one of"),
         (
             lambda: certify_releases([release()], 1e-5, "server"),
-            r"view = 'server': declare a release",
+            r"view: 'server'; declare a release",
         ),
         (
             lambda: certify_releases(
                 [release(), dataclasses.replace(release(), unit="record")], 1e-5, "third_party"
             ),
-            r"unit = \['client', 'record'\]: certify one unit",
+            r"unit: \['client', 'record'\]; certify one unit",
         ),
         (
             lambda: certify_releases(
                 [release(), release(sampling=SAMPLINGS[1])], 1e-5, "third_party"
             ),
-            r"sampling = \['FixedSize', 'Poisson'\]: .* replace-one and add-or-remove .*; draw all",
+            r"sampling: \['FixedSize', 'Poisson'\]; .* replace-one and add-or-remove .*; draw all",
         ),
         (
             lambda: certify_releases([release()], 1e-5, "third_party", best_of=0.5),
-            r"best_of = 0\.5: give a mean number of runs",
+            r"best_of: 0\.5; give a mean number of runs",
         ),
         (
             lambda: certify_releases([release(view="server")], 1e-5, "server", best_of=3),
-            r"view = 'server': a server sees every run",
+            r"view: 'server'; a server sees every run",
         ),
         (
             lambda: certify_releases([release(noise="laplace")], 1e-5, "third_party", best_of=3),
-            r"best_of = 3: no Rényi divergences",
+            r"best_of: 3; no Rényi divergences",
         ),
         (
             lambda: certify_choice([[release()]], 1e-5, 1.0),
-            r"best_of = 1\.0: give a mean number of runs above 1",
+            r"best_of: 1\.0; give a mean number of runs above 1",
         ),
         (
             lambda: certify_choice([[release()], [release(sampling=SAMPLINGS[1])]], 1e-5, 3.0),
-            r"relation = \['add_or_remove', 'replace_one'\]: choose among",
+            r"relation: \['add_or_remove', 'replace_one'\]; choose among",
         ),
-        (lambda: fed_smp_claim(-1.0, SAMPLINGS[1], 3, 1e-5), r"multiplier = -1\.0"),
-        (lambda: fed_smp_claim(1.0, SAMPLINGS[1], -3, 1e-5), r"rounds = -3"),
-        (lambda: fed_smp_claim(1.0, SAMPLINGS[1], 3, 2.0), r"delta = 2\.0"),
+        (lambda: fed_smp_claim(-1.0, SAMPLINGS[1], 3, 1e-5), r"multiplier: -1\.0"),
+        (lambda: fed_smp_claim(1.0, SAMPLINGS[1], -3, 1e-5), r"rounds: -3"),
+        (lambda: fed_smp_claim(1.0, SAMPLINGS[1], 3, 2.0), r"delta: 2\.0"),
     ],
 )
 def test_wrong_input_is_named_in_one_line(make, message):
@@ -260,19 +258,10 @@ def test_a_choice_among_settings_costs_as_much_as_the_worst_at_every_order(mean)
     assert certify_choice([a, bare], 1e-5, mean).epsilon == math.inf
 
 
-def test_importing_the_ledger_is_light():
-    """Nothing heavy by the ledger itself: the parent package, which may be heavy, is bypassed."""
-    package = Path(fedpriv.privacy.__file__).parent.parent
-    code = f"""
-import sys, types
-parent = types.ModuleType("fedpriv")
-parent.__path__ = [{str(package)!r}]
-sys.modules["fedpriv"] = parent
-import fedpriv.privacy
-print(sorted({{"dp_accounting", "scipy", "jax"}} & set(sys.modules)))
-"""
+def test_the_accountants_are_imported_on_first_use():
+    code = "import sys, fedpriv; print('dp_accounting' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
+    assert ran.stdout.strip() == "False"
 
 
 def test_only_the_library_s_harmless_remarks_are_silenced(caplog):

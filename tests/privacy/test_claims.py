@@ -165,15 +165,15 @@ def test_the_formula_of_dp_scaffold_does_not_vanish_as_noise_grows():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"noise_multiplier": -1.0}, "noise_multiplier = -1.0"),
-        ({"noise_multiplier": math.nan}, "noise_multiplier = nan"),
-        ({"clients_per_round": 0}, "clients_per_round = 0"),
-        ({"client_rate": 0.0}, "client_rate = 0.0"),
-        ({"record_rate": 1.5}, "record_rate = 1.5"),
-        ({"local_steps": 0}, "local_steps = 0"),
-        ({"rounds": -1}, "rounds = -1"),
-        ({"delta": 1.0}, "delta = 1.0"),
-        ({"view": "server_secagg"}, "view = 'server_secagg'"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier: -1.0"),
+        ({"noise_multiplier": math.nan}, "noise_multiplier: nan"),
+        ({"clients_per_round": 0}, "clients_per_round: 0"),
+        ({"client_rate": 0.0}, "client_rate: 0.0"),
+        ({"record_rate": 1.5}, "record_rate: 1.5"),
+        ({"local_steps": 0}, "local_steps: 0"),
+        ({"rounds": -1}, "rounds: -1"),
+        ({"delta": 1.0}, "delta: 1.0"),
+        ({"view": "server_secagg"}, "view: 'server_secagg'"),
     ],
 )
 def test_dp_scaffold_refuses(change, words):
@@ -235,10 +235,10 @@ def test_haar_multiplier_of_one_number_is_that_of_its_noise():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((-1.0, 8, "levels"), "noise_multiplier = -1.0"),
-        ((1.0, 12, "levels"), "m = 12: give a power of two"),
-        ((1.0, 0, "levels"), "m = 0"),
-        ((1.0, 8, "level"), "clip = 'level'"),
+        ((-1.0, 8, "levels"), "noise_multiplier: -1.0"),
+        ((1.0, 12, "levels"), "m: 12; give a power of two"),
+        ((1.0, 0, "levels"), "m: 0"),
+        ((1.0, 8, "level"), "clip: 'level'"),
     ],
 )
 def test_haar_multiplier_refuses(arguments, words):
@@ -264,9 +264,9 @@ def test_limits_of_the_wavelet_claim():
     nothing = wavelet_claim(0.0, sampling, 1, 1e-5, "record")
     assert math.isinf(nothing.epsilon)
     assert nothing.sound
-    with pytest.raises(ValueError, match="unit = 'user'"):
+    with pytest.raises(ValueError, match="unit: 'user'"):
         wavelet_claim(1.0, sampling, 1, 1e-5, "user")
-    with pytest.raises(ValueError, match="noise_multiplier = -1"):
+    with pytest.raises(ValueError, match="noise_multiplier: -1"):
         wavelet_claim(-1, sampling, 1, 1e-5, "record")
 
 
@@ -333,11 +333,11 @@ def test_the_noise_of_msp_with_laplace_shows_in_the_second_message():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((1, 4, 1.0, 1.0), "levels = 1"),
-        ((17, 4, 1.0, 1.0), "levels = 17: give at most"),
-        ((16, 0, 1.0, 1.0), "bits = 0"),
-        ((16, 4, 0.0, 1.0), "interval = 0.0"),
-        ((16, 4, 1.0, -1.0), "difference = -1.0"),
+        ((1, 4, 1.0, 1.0), "levels: 1"),
+        ((17, 4, 1.0, 1.0), "levels: 17; give .* at most"),
+        ((16, 0, 1.0, 1.0), "bits: 0"),
+        ((16, 4, 0.0, 1.0), "interval: 0.0"),
+        ((16, 4, 1.0, -1.0), "difference: -1.0"),
     ],
 )
 def test_mspdq_refuses(arguments, words):
@@ -347,7 +347,7 @@ def test_mspdq_refuses(arguments, words):
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_msp_with_laplace_refuses(epsilon):
-    with pytest.raises(ValueError, match="epsilon = "):
+    with pytest.raises(ValueError, match="epsilon: "):
         msp_laplace_claim(epsilon)
 
 

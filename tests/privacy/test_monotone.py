@@ -96,5 +96,5 @@ def test_fixed_cohorts_may_not_be_told_of():
 
 @pytest.mark.parametrize("honest", [0.0, -0.5, 1.1, math.nan])
 def test_a_fraction_is_wanted(honest):
-    with pytest.raises(ValueError, match=r"honest = .*: give a fraction of the cohort in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"honest: .*; give a number above 0 and at most 1"):
         certify_releases([release()], DELTA, "third_party", honest=honest)

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpriv.privacy.argument_validation import require, require_count, require_delta
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    LargeCount,
+    Multiplier,
+    Probability,
+    Rate,
+    checked,
+)
 from fedpriv.privacy.claims._renyi import to_epsilon
 from fedpriv.privacy.release import Claim
 
@@ -40,14 +49,14 @@ _NO_LARGER = "The same formula towards the server, which is proved for a fixed c
 
 
 def dp_scaffold_claim(
-    noise_multiplier: float,
-    clients_per_round: int,
-    client_rate: float,
-    record_rate: float,
-    local_steps: int,
-    rounds: int,
-    delta: float,
-    view: str = "third_party",
+    noise_multiplier: Multiplier,
+    clients_per_round: LargeCount,
+    client_rate: Rate,
+    record_rate: Rate,
+    local_steps: Count,
+    rounds: CountOrZero,
+    delta: Probability,
+    view: Literal["third_party", "server"] = "third_party",
     *,
     median_clip: bool = True,
 ) -> Claim:
@@ -79,15 +88,15 @@ def dp_scaffold_claim(
     Raises:
         ValueError: for an argument outside its range.
     """
-    require(noise_multiplier >= 0, "noise_multiplier", noise_multiplier, "give 0 or more")
-    require_count("clients_per_round", clients_per_round, 1)
-    _require_rate("client_rate", client_rate)
-    _require_rate("record_rate", record_rate)
-    require_count("local_steps", local_steps, 1)
-    require_count("rounds", rounds, 0)
-    require_delta(delta)
-    known = view in ("third_party", "server")
-    require(known, "view", view, "give third_party or server, the two that the paper treats")
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, Multiplier)
+    clients_per_round = checked("clients_per_round", clients_per_round, LargeCount)
+    client_rate = checked("client_rate", client_rate, Rate)
+    record_rate = checked("record_rate", record_rate, Rate)
+    local_steps = checked("local_steps", local_steps, Count)
+    rounds = checked("rounds", rounds, CountOrZero)
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, Literal["third_party", "server"])  # those that the paper treats
+    median_clip = checked("median_clip", median_clip, bool)
 
     step = noise_multiplier, record_rate, local_steps
     server = _epsilon(*step, 1, 1.0, rounds, delta)
@@ -105,10 +114,6 @@ def dp_scaffold_claim(
         sound=sound,
         reasons=reasons,
     )
-
-
-def _require_rate(field: str, value: float) -> None:
-    require(0 < value <= 1, field, value, "give a share above 0 and at most 1")
 
 
 def _epsilon(

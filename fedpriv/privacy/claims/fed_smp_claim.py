@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.privacy.argument_validation import require_count, require_delta, require_multiplier
+from fedpriv.core.arguments import CountOrZero, Multiplier, Probability, checked, require
 from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import Claim, Release
@@ -27,7 +27,9 @@ _REPLACED = (
 )
 
 
-def fed_smp_claim(multiplier: float, sampling: Sampling, rounds: int, delta: float) -> Claim:
+def fed_smp_claim(
+    multiplier: Multiplier, sampling: Sampling, rounds: CountOrZero, delta: Probability
+) -> Claim:
     """Epsilon of Fed-SMP (and of its baseline DP-FedAvg) as the paper computes it.
 
     The paper's algorithms draw cohorts of fixed size; its numbers are those of the Rényi analysis
@@ -53,9 +55,10 @@ def fed_smp_claim(multiplier: float, sampling: Sampling, rounds: int, delta: flo
     Raises:
         ValueError: for a negative multiplier or number of rounds, or delta outside (0, 1).
     """
-    require_multiplier(multiplier)
-    require_count("rounds", rounds, 0)
-    require_delta(delta)
+    multiplier = checked("multiplier", multiplier, Multiplier)
+    require(isinstance(sampling, Sampling), "sampling", sampling, "give such as Poisson(1000, 0.1)")
+    rounds = checked("rounds", rounds, CountOrZero)
+    delta = checked("delta", delta, Probability)
     epsilon = poisson_rdp_epsilon(multiplier, sampling.rate, rounds, delta)
     sound, reasons = _judge(epsilon, multiplier, sampling, rounds, delta)
     return Claim(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
-from fedpriv.privacy.argument_validation import require
+from fedpriv.core.arguments import Budget, LargeCount, NonNegative, Positive, checked
 from fedpriv.privacy.release import Claim
 
 _REASONS = (
@@ -21,7 +22,7 @@ _LAPLACE = (
 )
 
 
-def jopeq_claim(epsilon: float, noise: str) -> Claim:
+def jopeq_claim(epsilon: Budget, noise: Literal["laplace", "t"]) -> Claim:
     """Local epsilon of JoPEQ (Lang et al. 2023): added noise and quantization error are a mechanism's noise.
 
     The paper's numbers are settings (scalar lattices: Laplace noise of scale 2 / epsilon on values in [-1, 1]), so that
@@ -36,8 +37,8 @@ def jopeq_claim(epsilon: float, noise: str) -> Claim:
     Raises:
         ValueError: for an epsilon that is not positive and finite, or an unknown noise.
     """
-    require(0 < epsilon < math.inf, "epsilon", epsilon, "give a positive, finite number")
-    require(noise in ("laplace", "t"), "noise", noise, "give laplace or t")
+    epsilon = checked("epsilon", epsilon, Budget)
+    noise = checked("noise", noise, Literal["laplace", "t"])
     return Claim(
         epsilon=epsilon,
         delta=0.0,
@@ -51,7 +52,7 @@ def jopeq_claim(epsilon: float, noise: str) -> Claim:
     )
 
 
-def t_epsilon(distance: float, scale: float, degrees: float, dim: int) -> float:
+def t_epsilon(distance: NonNegative, scale: Positive, degrees: Positive, dim: LargeCount) -> float:
     """Pure epsilon of multivariate t noise of `dim` dimensions on two inputs `distance` apart.
 
     The density is proportional to (1 + |x|^2 / (nu s^2))^-((nu + L) / 2). The largest ratio of 1 + |x + v|^2 to
@@ -64,6 +65,13 @@ def t_epsilon(distance: float, scale: float, degrees: float, dim: int) -> float:
         scale: s.
         degrees: nu, above 0.
         dim: L.
+
+    Raises:
+        ValueError: for an argument outside its range.
     """
+    distance = checked("distance", distance, NonNegative)
+    scale = checked("scale", scale, Positive)
+    degrees = checked("degrees", degrees, Positive)
+    dim = checked("dim", dim, LargeCount)
     a = distance / (scale * math.sqrt(degrees))
     return (degrees + dim) / 2 * math.log((2 + a * a + a * math.sqrt(a * a + 4)) / 2)

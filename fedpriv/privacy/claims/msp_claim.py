@@ -6,9 +6,7 @@ Learning".
 
 from __future__ import annotations
 
-import math
-
-from fedpriv.privacy.argument_validation import require, require_count
+from fedpriv.core.arguments import Bits, Budget, LargeCount, NonNegative, Positive, checked, require
 from fedpriv.privacy.release import Claim
 
 _QUANTIZER = (
@@ -29,7 +27,9 @@ _LAPLACE = (
 )
 
 
-def mspdq_claim(levels: int, bits: int, interval: float, difference: float) -> Claim:
+def mspdq_claim(
+    levels: LargeCount, bits: Bits, interval: Positive, difference: NonNegative
+) -> Claim:
     """(0, delta) of MSPDQ-FL's stochastic quantizer, for one element of one message.
 
     Proposition 4: delta = min(C4 (l - 1) / (pi a_max), (l - 1) / (2^B - 1)), for two models that
@@ -47,17 +47,17 @@ def mspdq_claim(levels: int, bits: int, interval: float, difference: float) -> C
         ValueError: for fewer than two levels, more than 2^bits, a width that is not positive, or a
             negative difference.
     """
-    require_count("levels", levels, 2)
-    require_count("bits", bits, 1)
-    require(levels <= 2**bits, "levels", levels, f"give at most 2^bits = {2**bits}")
-    _require_positive("interval", interval)
-    finite = 0 <= difference < math.inf
-    require(finite, "difference", difference, "give 0 or more, and finite")
+    levels = checked("levels", levels, LargeCount)
+    bits = checked("bits", bits, Bits)
+    interval = checked("interval", interval, Positive)
+    difference = checked("difference", difference, NonNegative)
+    remedy = f"give at least 2, and at most 2^bits = {2**bits}"
+    require(2 <= levels <= 2**bits, "levels", levels, remedy)
     delta = min(difference * (levels - 1) / interval, (levels - 1) / (2**bits - 1))
     return _unproved(0.0, delta, "MSPDQ-FL (Wang et al.), Proposition 4", _QUANTIZER)
 
 
-def msp_laplace_claim(epsilon: float) -> Claim:
+def msp_laplace_claim(epsilon: Budget) -> Claim:
     """Pure epsilon of MSP + Lap: one initial visible submodel a[0] ~ Laplace(w, Delta_1 / epsilon).
 
     Proposition 1: drawing it so is the Laplace mechanism on the local model w. Delta is 0.
@@ -70,12 +70,8 @@ def msp_laplace_claim(epsilon: float) -> Claim:
     Raises:
         ValueError: for an epsilon that is not positive and finite.
     """
-    _require_positive("epsilon", epsilon)
+    epsilon = checked("epsilon", epsilon, Budget)
     return _unproved(epsilon, 0.0, "MSP + Lap (Wang et al.), Proposition 1", _LAPLACE)
-
-
-def _require_positive(field: str, value: float) -> None:
-    require(0 < value < math.inf, field, value, "give a positive, finite number")
 
 
 def _unproved(epsilon: float, delta: float, source: str, reasons: tuple[str, ...]) -> Claim:

@@ -6,7 +6,14 @@ NeurIPS 2024, arXiv:2404.06430.
 
 from __future__ import annotations
 
-from fedpriv.privacy.argument_validation import require, require_count
+from fedpriv.core.arguments import (
+    CountOrZero,
+    LargeCount,
+    Multiplier,
+    Probability,
+    checked,
+    require,
+)
 from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.release import Claim, Release
 from fedpriv.privacy.sampling import Poisson
@@ -21,7 +28,11 @@ _REASONS = (
 
 
 def noise_cohort_claim(
-    noise_multiplier: float, cohort: int, population: int, rounds: int, delta: float
+    noise_multiplier: Multiplier,
+    cohort: LargeCount,
+    population: LargeCount,
+    rounds: CountOrZero,
+    delta: Probability,
 ) -> Claim:
     """Epsilon of DP-FedAvg with Poisson cohorts of the size that the noise was meant for: an extrapolation.
 
@@ -39,7 +50,11 @@ def noise_cohort_claim(
     Raises:
         ValueError: for an argument outside its range.
     """
-    require_count("cohort", cohort, 1)
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, Multiplier)
+    cohort = checked("cohort", cohort, LargeCount)
+    population = checked("population", population, LargeCount)
+    rounds = checked("rounds", rounds, CountOrZero)
+    delta = checked("delta", delta, Probability)
     require(cohort <= population, "population", population, "give at least the cohort")
     sampling = Poisson(population, cohort / population)
     meant = Release("third_party", "client", noise_multiplier, sampling, rounds)

@@ -7,10 +7,19 @@ with Differential Privacy: An Utility-Enhanced Approach".
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias
 
-from fedpriv.privacy.argument_validation import require, require_count, require_delta
+from fedpriv.core.arguments import (
+    CountOrZero,
+    LargeCount,
+    Multiplier,
+    Norm,
+    Probability,
+    checked,
+    require,
+)
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
-from fedpriv.privacy.release import UNITS, Claim
+from fedpriv.privacy.release import Claim, Unit
 from fedpriv.privacy.sampling import Poisson, Sampling
 
 _SOURCE = "DP-SGD-WAV and DP-FedAvg-WAV (Ranaweera et al.), section 5.2: the vanilla accountant"
@@ -26,12 +35,12 @@ _REASONS = (
 
 
 def wavelet_claim(
-    noise_multiplier: float,
+    noise_multiplier: Multiplier,
     sampling: Sampling,
-    rounds: int,
-    delta: float,
-    unit: str,
-    reach: float | None = None,
+    rounds: CountOrZero,
+    delta: Probability,
+    unit: Unit,
+    reach: Norm | None = None,
 ) -> Claim:
     """Epsilon of DP-SGD-WAV or DP-FedAvg-WAV as the paper argues it.
 
@@ -55,10 +64,12 @@ def wavelet_claim(
     Raises:
         ValueError: for a negative noise multiplier or number of rounds, delta outside (0, 1), or an unknown unit.
     """
-    require(noise_multiplier >= 0, "noise_multiplier", noise_multiplier, "give 0 or more")
-    require_count("rounds", rounds, 0)
-    require_delta(delta)
-    require(unit in UNITS, "unit", unit, f"give one of {', '.join(UNITS)}")
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, Multiplier)
+    require(isinstance(sampling, Sampling), "sampling", sampling, "give such as Poisson(1000, 0.1)")
+    rounds = checked("rounds", rounds, CountOrZero)
+    delta = checked("delta", delta, Probability)
+    unit = checked("unit", unit, Unit)
+    reach = checked("reach", reach, Norm | None)
     epsilon = poisson_rdp_epsilon(noise_multiplier, sampling.rate, rounds, delta)
     trivial = math.isinf(epsilon) or epsilon == 0
     return Claim(
@@ -88,7 +99,10 @@ def _reasons(sampling: Sampling, reach: float | None) -> tuple[str, ...]:
     return reasons
 
 
-def haar_multiplier(noise_multiplier: float, m: int, clip: str) -> float:
+Clip: TypeAlias = Literal["coefficients", "gradient", "levels"]
+
+
+def haar_multiplier(noise_multiplier: Multiplier, m: LargeCount, clip: Clip) -> float:
     """Multiplier (1 / whitened sensitivity) of noise sigma C / W on each Haar coefficient.
 
     With h the coefficients and D = diag(W), W being m for the base coefficient and 2^l for the details of level l, the
@@ -109,9 +123,9 @@ def haar_multiplier(noise_multiplier: float, m: int, clip: str) -> float:
     Raises:
         ValueError: for a negative noise multiplier, m not a power of two, or an unknown clip.
     """
-    require(noise_multiplier >= 0, "noise_multiplier", noise_multiplier, "give 0 or more")
-    require_count("m", m, 1)
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, Multiplier)
+    m = checked("m", m, LargeCount)
+    clip = checked("clip", clip, Clip)
     require(m & (m - 1) == 0, "m", m, "give a power of two: pad the vector with zeros")
     squared = {"coefficients": m * m, "gradient": m, "levels": m.bit_length()}
-    require(clip in squared, "clip", clip, f"give one of {', '.join(squared)}")
     return noise_multiplier / math.sqrt(squared[clip])

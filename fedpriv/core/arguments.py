@@ -1,0 +1,247 @@
+"""Arguments as people hand them in: which numbers and choices there are, and one line for what is none of them.
+
+A public function names the kinds of its arguments in its signature, and checks them in its first lines:
+
+    def poisson(population: Count, rate: Rate) -> Sampler:
+        population = checked("population", population, Count)
+        rate = checked("rate", rate, Rate)
+
+Numbers of NumPy and JAX are taken for what they are worth, and come back as Python's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import types
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import jax
+import numpy as np
+
+
+class Range(NamedTuple):
+    """The numbers that an argument may be.
+
+    Attributes:
+      wanted: what they are, in words.
+      least, most: their bounds, which belong to them but for those in `without`.
+      whole: whether they are integers.
+    """
+
+    wanted: str
+    least: float
+    most: float
+    without: tuple[float, ...] = ()
+    whole: bool = False
+
+    def __contains__(self, number: object) -> bool:
+        assert isinstance(number, int | float)
+        return self.least <= number <= self.most and number not in self.without
+
+
+INF = math.inf
+_UNIONS = (types.UnionType, Union)
+_NEITHER = object()
+LARGEST = 2**31 - 1  # what a compiled program counts with
+
+Count: TypeAlias = Annotated[
+    int, Range(f"a whole number from 1 to {LARGEST}", 1, LARGEST, whole=True)
+]
+CountOrZero: TypeAlias = Annotated[
+    int, Range(f"a whole number from 0 to {LARGEST}", 0, LARGEST, whole=True)
+]
+LargeCount: TypeAlias = Annotated[int, Range("a whole number from 1 to 2^53", 1, 2**53, whole=True)]
+Seed: TypeAlias = Annotated[
+    int, Range("a whole number of at most 64 bits", -(2**63), 2**63 - 1, whole=True)
+]
+Bits: TypeAlias = Annotated[int, Range("a whole number of bits from 1 to 32", 1, 32, whole=True)]
+Finite: TypeAlias = Annotated[float, Range("a finite number", -INF, INF, (-INF, INF))]
+Positive: TypeAlias = Annotated[float, Range("a finite number above 0", 0, INF, (0, INF))]
+NonNegative: TypeAlias = Annotated[float, Range("a finite number, 0 or more", 0, INF, (INF,))]
+Norm: TypeAlias = Annotated[float, Range("a number above 0, inf for no bound", 0, INF, (0,))]
+Multiplier: TypeAlias = Annotated[
+    float, Range("noise over sensitivity, 0 or more (0: nothing hides it)", 0, INF)
+]
+Budget: TypeAlias = Annotated[float, Range("an epsilon above 0, in nats", 0, INF, (0, INF))]
+Probability: TypeAlias = Annotated[
+    float, Range("a probability strictly between 0 and 1", 0, 1, (0, 1))
+]
+Rate: TypeAlias = Annotated[float, Range("a number above 0 and at most 1", 0, 1, (0,))]
+MeanRuns: TypeAlias = Annotated[float, Range("a mean number of runs, 1 or more", 1, INF, (INF,))]
+Decay: TypeAlias = Annotated[float, Range("a number from 0 to below 1", 0, 1, (1,))]
+Fraction: TypeAlias = Annotated[float, Range("a number from 0 to 1", 0, 1)]
+Percent: TypeAlias = Annotated[float, Range("a percentage from 0 to 100", 0, 100)]
+
+
+def checked(name: str, value: Any, kind: Any) -> Any:
+    """The argument as its kind, a Python number where that is a number.
+
+    Args:
+      kind: one of the numbers above, `Literal` choices, `bool`, or several of these; with `| None`; with `| jax.Array`
+        for what a program may compute, which stays as it is; with `| Callable`; or a sequence of a kind, which comes
+        back as a tuple.
+
+    Raises:
+      ValueError: it is not of that kind; names the argument, what was given and what is wanted.
+    """
+    kinds = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
+    for one in kinds:
+        taken = _taken(name, value, one)
+        if taken is not _NEITHER:
+            return taken
+    wanted = " or ".join(filter(None, map(_wanted, kinds)))
+    raise ValueError(f"{name}: {shown(value)}; give {wanted}")
+
+
+def _taken(name: str, value: Any, kind: Any) -> Any:
+    if kind is type(None):
+        return None if value is None else _NEITHER
+    if kind is jax.Array:
+        return value if _is_computed(value) else _NEITHER
+    if get_origin(kind) is Callable:
+        return value if callable(value) and not isinstance(value, type) else _NEITHER
+    if get_origin(kind) is Literal:
+        known = isinstance(value, str) and value in get_args(kind)
+        return str(value) if known else _NEITHER
+    if kind is bool:
+        plain = _plain(value)
+        return plain if isinstance(plain, bool) else _NEITHER
+    if get_origin(kind) is not Annotated:
+        return _each(name, value, get_args(kind))
+    allowed = kind.__metadata__[0]
+    number = _whole(value) if allowed.whole else _real(value)
+    return _NEITHER if number is None or number not in allowed else number
+
+
+def _wanted(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, get_args(kind)))}"
+    if get_origin(kind) is Annotated:
+        return str(kind.__metadata__[0].wanted)
+    if get_origin(kind) is Callable:
+        return "a function"
+    return "True or False" if kind is bool else ""
+
+
+def check_fields(self: Any) -> None:
+    """Checks those fields of a dataclass whose types are kinds of arguments, for its `__post_init__`.
+
+    Raises:
+      ValueError: as `checked`.
+    """
+    for name, kind in kinds_of_fields(type(self)).items():  # type: ignore[arg-type]
+        object.__setattr__(self, name, checked(name, getattr(self, name), kind))
+
+
+def require(ok: bool, name: str, value: object, remedy: str) -> None:
+    """Raises ValueError unless `ok`, in one line with the argument's name, what was given and the remedy."""
+    if not ok:
+        raise ValueError(f"{name}: {shown(value)}; {remedy}")
+
+
+def shown(value: object) -> str:
+    """What was given, in a few words."""
+    if isinstance(value, jax.core.Tracer):
+        return "a traced value, which is not known before the program is compiled"
+    function = getattr(value, "__name__", None) if callable(value) else None
+    if function:
+        return f"the function {function}, not what it returns"
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+    if getattr(value, "ndim", 0) and hasattr(value, "dtype"):
+        return f"{value.dtype}{list(value.shape)}"  # type: ignore[attr-defined]
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the user's own
+        text = "\n"
+    if isinstance(value, str) and len(text) > 60:
+        return text[:57] + "...'"
+    return text if len(text) <= 60 and "\n" not in text else f"an object of type {type(value).__name__}"
+
+
+def kind_of(hint: Any) -> Any:
+    """The kind that a type hint names, for `checked`; None where it names none."""
+    if get_origin(hint) in _UNIONS:
+        beside = (type(None), jax.Array)
+        inner = [one for one in get_args(hint) if one not in beside]
+        inner = [one for one in inner if get_origin(one) is not Callable]
+        return hint if inner and all(map(kind_of, inner)) else None
+    if get_origin(hint) is Annotated:
+        return hint if isinstance(hint.__metadata__[0], Range) else None
+    if get_origin(hint) in (Sequence, tuple):
+        return hint if kind_of(get_args(hint)[0]) else None
+    return hint if hint is bool or get_origin(hint) is Literal else None
+
+
+@functools.cache
+def kinds_of_fields(cls: Any) -> dict[str, Any]:
+    """Name -> kind, of those fields of a dataclass or named tuple whose types are kinds of arguments."""
+    hints = get_type_hints(cls, include_extras=True)
+    names = getattr(cls, "_fields", None)
+    names = names or [field.name for field in dataclasses.fields(cls)]
+    return {name: hints[name] for name in names if kind_of(hints[name])}
+
+
+def _each(name: str, value: Any, kinds: tuple) -> tuple:
+    row = getattr(value, "ndim", 0) == 1
+    several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    traced = isinstance(value, jax.core.Tracer)
+    require((row or several) and not traced, name, value, "give one after the other, in a list")
+    any_number = len(kinds) == 1 or kinds[1] is Ellipsis
+    fits = any_number or len(value) == len(kinds)
+    require(fits, name, value, f"give {len(kinds)} of them")
+    if row and getattr(value.dtype, "kind", "") in "biuf":
+        value = np.asarray(value).tolist()
+    return tuple(checked(f"{name}[{i}]", one, kinds[0]) for i, one in enumerate(value))
+
+
+def _plain(value: Any) -> Any:
+    """The Python number in an array without axes, of NumPy or JAX; anything else the same."""
+    kind = getattr(value, "dtype", None)
+    masked = isinstance(value, np.ma.MaskedArray)
+    if kind is None or masked or isinstance(value, jax.core.Tracer) or getattr(value, "ndim", True):
+        return value
+    if getattr(kind, "kind", "f") in "bm":  # `np.timedelta64` says that it is an integer
+        return bool(value) if kind == bool else None
+    if getattr(kind, "kind", "") in "iu":
+        return int(value)
+    return float(value) if "float" in getattr(kind, "name", "") else value  # bfloat16, too
+
+
+def _is_computed(value: Any) -> bool:
+    """Whether it is an array of real numbers that a program computes, or that has axes."""
+    if not isinstance(value, jax.Array) or not (isinstance(value, jax.core.Tracer) or value.ndim):
+        return False
+    kinds = (np.bool_, np.integer, np.floating)
+    return any(jax.dtypes.issubdtype(value.dtype, kind) for kind in kinds)
+
+
+def _whole(value: Any) -> int | None:
+    value = _plain(value)
+    fits = isinstance(value, Integral) and not isinstance(value, bool)
+    return int(value) if fits else None
+
+
+def _real(value: Any) -> float | None:
+    """NaN, too, which no range holds."""
+    value = _plain(value)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
