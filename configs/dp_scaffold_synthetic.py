@@ -18,6 +18,7 @@ from experiments.papers import dp_scaffold
 from experiments.papers.dp_scaffold import DPScaffold, experiment
 from experiments.papers.dp_scaffold_authors import ranged_by_records
 from fedpriv import datasets, models
+from fedpriv.core.arguments import require
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.datasets.synthetic import CLASSES, FEATURES
 
@@ -48,6 +49,7 @@ class Synthetic(DPScaffold):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.data_seed >= 0, "data_seed", self.data_seed, "give 0 or more")
         datasets.synthetic(self.alpha, self.beta, clients=1, records=5, seed=self.data_seed)
 
 

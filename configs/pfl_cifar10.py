@@ -75,6 +75,7 @@ class PflCifar10(Run):
         each_once(self.algorithms)
         population(self.clients)
         at_least_one(cohort=self.cohort, epochs=self.epochs, batch_size=self.batch_size)
+        at_least_one(noise_population=self.noise_population)
         if self.cohort > self.clients:
             raise ValueError(
                 f"cohort: {self.cohort} exceeds the {self.clients} clients; choose fewer"

@@ -18,6 +18,7 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.config import Experiment, Ledger, image
+from experiments.fields import at_least_one, probability
 from experiments.folds import without_fold
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
@@ -96,6 +97,8 @@ class Race(FedSMP):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        at_least_one(scaffold_steps=self.scaffold_steps)
+        probability(quantile=self.quantile)
         if self.folds is not None and self.folds < 2:
             raise ValueError(f"folds: {self.folds} leaves nothing to train on; give 2 or more")
         equal = {"dp_fed_avg_adaptive", "ldp_fed_avg", "dp_scaffold"} & set(self.algorithms)

@@ -18,12 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import jax
+
 from experiments import config_files, ending
 from experiments.config import Run
 from experiments.plain import flat, plain
-from fedpriv.core.user_code import is_ours, last_frames, user_line
+from fedpriv.core.code_places import place
+from fedpriv.core.user_code import is_fedprivs, last_of_user, user_line
 
 WHOLE = "--traceback"  # of every command
+MOST_DIGITS = 40  # of a number that a message repeats
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,6 +62,8 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
     def ended(argv: Sequence[str] | None = None, *args: Any, **kwargs: Any) -> int:
         given = list(sys.argv[1:] if argv is None else argv)
         asked = _whole.set(_whole.get() or WHOLE in given)
+        filtering = jax.config.jax_traceback_filtering  # type: ignore[attr-defined]
+        jax.config.update("jax_traceback_filtering", "off" if _whole.get() else filtering)
         try:
             return main([word for word in given if word != WHOLE], *args, **kwargs)
         except Exception as error:
@@ -69,6 +75,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
             return ending.INTERRUPTED
         finally:
             _whole.reset(asked)
+            jax.config.update("jax_traceback_filtering", filtering)
 
     return ended
 
@@ -106,23 +113,22 @@ def checked() -> Iterator[None]:
 def _is_complaint(error: ValueError) -> bool:
     if getattr(error, "is_bug", False):
         return False
-    frames = last_frames(error)
-    if not frames or is_ours(frames[-1].tb_frame):
+    last = last_of_user(error)
+    if last is None or is_fedprivs(error):
         return True
-    last = frames[-1]
     source = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
     return source.lstrip().startswith("raise ")
 
 
 def _caller(error: ValueError) -> str:
     """The line of the user's own file that was complained about, if the message does not name it."""
-    frames = last_frames(error)
-    if not frames or not is_ours(frames[-1].tb_frame):
+    last = last_of_user(error)
+    if last is None or not is_fedprivs(error):
         return ""
-    path = Path(frames[0].tb_frame.f_code.co_filename)
-    ships = str(path.parent) in config_files.configs.__path__
-    place = f"{path.name}:{frames[0].tb_lineno}"
-    return "" if ships or place in str(error) else f" ({place})"
+    path = last.tb_frame.f_code.co_filename
+    ships = str(Path(path).parent) in config_files.configs.__path__
+    line = place(path, last.tb_lineno)
+    return "" if ships or line in str(error) else f" ({line})"
 
 
 def _filled(text: str) -> str:
@@ -185,6 +191,7 @@ def parse(module: ModuleType, name: str, args: list[str], command: str = "run") 
     complaint = io.StringIO()
     prog, default = f"python -m experiments.{command} {name}", module.config
     args = _switched(args, default)
+    _check_digits(args)
     try:
         with contextlib.redirect_stderr(complaint):
             config, unknown = tyro.cli(
@@ -219,6 +226,16 @@ def _switched(args: Sequence[str], default: Run) -> list[str]:
         else:
             found += forms.get(_dashed(flag), {}).get(value.lower(), [arg])
     return found
+
+
+def _check_digits(args: Sequence[str]) -> None:
+    """Raises ValueError: a number that no field takes, and no message can hold."""
+    flag = ""
+    for arg in args:
+        name, _, value = arg.partition("=")
+        flag, value = (name, value) if name.startswith("--") else (flag, arg)
+        if len(value) > MOST_DIGITS and value.strip("+-").isdecimal():
+            raise ValueError(f"{flag}: a number of {len(value)} digits; give a smaller one")
 
 
 def _dashed(flag: str) -> str:

@@ -17,6 +17,7 @@ from experiments.fields import at_least_one
 from experiments.stopping import Stopping, target
 from fedpriv.certification.certificate import Looked
 from fedpriv.certification.checks import check_launch
+from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
@@ -68,8 +69,7 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if self.rounds is not None:
             at_least_one(**{"checkpoint.rounds": self.rounds})
-        if self.minutes is not None and not self.minutes >= 0:
-            raise ValueError(f"checkpoint.minutes: {self.minutes} is not at least 0")
+        checked("checkpoint.minutes", self.minutes, NonNegative | None)
 
 
 @dataclass(frozen=True)

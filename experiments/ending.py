@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 INTERRUPTED, PIPE_CLOSED = 130, 141  # 128 and the signal, as shells have it
 ASKED = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what a batch system sends
@@ -57,12 +57,65 @@ def install() -> None:
     """From here on Ctrl-C, SIGTERM, a full disk or memory and a closed pipe end this process in one line."""
     sys.excepthook = _end
     atexit.register(_flush)  # the first registered is the last that is called
+    _open_standard_streams()
+    sys.stderr = _Dropping(sys.stderr)  # type: ignore[assignment]  # what is only told must not end anything
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows ASCII alone is no reason to fail
             stream.reconfigure(errors="backslashreplace")
     for number in ASKED:
         signal.signal(number, _interrupt)
     _watch()
+
+
+def _open_standard_streams() -> None:
+    """Where one is closed (`>&-`), the next file that is opened would take its number, and get what is printed."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            stream = os.fdopen(number, "w", encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+class _Dropping:
+    """A stream that drops what cannot be written, as to a closed pipe or a full disk."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with self._dropping():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._dropping():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _dropping(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # what is in its buffer would fail again, at the latest when Python ends
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Inside, standard output may be closed or full: what is recorded in a folder is worth more than its table."""
+    before = sys.stdout
+    sys.stdout = _Dropping(before)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stdout = before
 
 
 def _watch() -> None:

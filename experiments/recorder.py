@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 import jax
 import safetensors  # noqa: F401  if it is missing, say so before training
 
+from experiments import ending
 from experiments.config import Experiment, Ledger, Run
 from experiments.environment import provenance
 from experiments.files import write_text
@@ -83,12 +87,17 @@ class Privacy:
 class Recorder:
     """Writes a run's folder. A line of metrics.jsonl is on the disk before training goes on.
 
+    What cannot be written once training has begun ends nothing: it is said once, and tried again with what comes next.
+
     Args:
       folder: of the run.
       name: of the config.
       config: the settings.
       about: what else config.json is to say.
       sinks: get every line, too, as JSON.
+
+    Attributes:
+      lost: by its name in the folder, what is not written, and why.
     """
 
     def __init__(
@@ -105,6 +114,11 @@ class Recorder:
         self._sinks = [guarded(sink) for sink in sinks]
         self._earlier: dict[tuple[str, int], Line] = {}
         self._lines: dict[str, list[Line]] = {}
+        self.lost: dict[str, OSError] = {}
+        self._unwritten: dict[str, Callable[[], None]] = {}
+        self._told = False  # that something cannot be written
+        self._new: list[Line] = []  # that metrics.jsonl does not have yet
+        self._size = 0  # of it, in bytes, as it was left here
         self._describe()
 
     def _describe(self) -> None:
@@ -119,7 +133,8 @@ class Recorder:
         params = jax.device_get(done.state.params)
         for i, seed in enumerate(done.seeds):
             of_seed = jax.tree.map(lambda leaf, i=i: leaf[i], params)
-            save_model(self.folder, algorithm, seed, model, of_seed)
+            save = partial(save_model, self.folder, algorithm, seed, model, of_seed)
+            self._attempt(f"model of {algorithm}, seed {seed}", save)
 
     def go_on(self, lines: Sequence[Line], finished: Collection[str]) -> None:
         """Begins again with the lines of algorithms that were finished; sinks get them once more.
@@ -129,8 +144,8 @@ class Recorder:
         (self.folder / SUMMARY).unlink(missing_ok=True)
         self._earlier = {(line.algorithm, line.round): line for line in lines}
         kept = [line for line in lines if line.algorithm in finished]
-        write_text(self.folder / METRICS, _text(kept))
         self._keep(kept)
+        self._write_all_lines()
         self._pass_on(kept)
 
     def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
@@ -142,15 +157,65 @@ class Recorder:
             ]
         )
         self._resumed[-1]["rounds"][algorithm] = evaluations[-1].round
-        self._describe()
+        self._attempt(CONFIG, self._describe)
+
+    def retry(self) -> bool:
+        """Tries again what could not be written; whether nothing is lost any more."""
+        for name, write in list(self._unwritten.items()):
+            self._attempt(name, write)
+        return not self.lost
+
+    def unrecorded(self) -> str:
+        """What of `lost` there is, and why, for a message."""
+        why = dict.fromkeys(filter(None, map(ending.outside, self.lost.values())))
+        return f"not all is recorded: {', '.join(self.lost)} ({', '.join(why)})"
+
+    def _attempt(self, name: str, write: Callable[[], None]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write()
+        except OSError as error:
+            self.lost[name], self._unwritten[name] = error, write
+            if not self._told:
+                self._told = True
+                print(
+                    f"warning: {name} cannot be written ({ending.outside(error)}); training goes on, it is tried again",
+                    file=sys.stderr,
+                )
+        else:
+            self.lost.pop(name, None)
+            self._unwritten.pop(name, None)
 
     def _append(self, lines: Sequence[Line]) -> None:
         self._keep(lines)  # what cannot be written was trained all the same, and its epsilon spent
-        with (self.folder / METRICS).open("a") as file:
-            file.write(_text(lines))
-            file.flush()
-            os.fsync(file.fileno())
+        self._new += lines
+        self.retry()
+        self._attempt(METRICS, self._write_lines)
         self._pass_on(lines)
+
+    def _write_lines(self) -> None:
+        """Those that are new, or all where the file is not as it was left."""
+        path = self.folder / METRICS
+        if (path.stat().st_size if path.exists() else 0) != self._size:
+            if not (self.folder / CONFIG).exists():  # somebody has deleted the folder
+                self._describe()
+            self._write_all_lines()
+            return
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_text(self._new))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):  # a part of a line
+                os.truncate(path, self._size)
+            raise
+        self._size, self._new = path.stat().st_size, []
+
+    def _write_all_lines(self) -> None:
+        text = _text([line for of in self._lines.values() for line in of])
+        write_text(self.folder / METRICS, text)
+        self._size, self._new = len(text.encode()), []
 
     def _keep(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -169,7 +234,7 @@ class Recorder:
         status: str,
         remarks: Mapping[str, dict[str, str]] = MappingProxyType({}),
     ) -> Summary:
-        """Writes and returns summary.json; every quantity is a mapping by algorithm.
+        """Writes and returns summary.json, if it can be written; every quantity is a mapping by algorithm.
 
         Args:
           planned: rounds that each algorithm was to train for.
@@ -194,7 +259,7 @@ class Recorder:
             resumed=tuple(self._resumed),
             **remarks,
         )
-        _write(self.folder / SUMMARY, plain(made))
+        self._attempt(SUMMARY, partial(_write, self.folder / SUMMARY, plain(made)))
         return made
 
     def _stopped(

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedpriv.engine.client_metrics import PREFIX
-from fedpriv.engine.history import Evaluation
+from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -150,6 +150,19 @@ def _check_views(*numbers: Certificate | Claim | None) -> None:
 
 
 @dataclass(frozen=True)
+class NotFinite:
+    """What was NaN or infinite and counted as 0, of what clients sent or of their records' gradients.
+
+    Attributes:
+      by_round: the first evaluation that tells of it.
+      share: of all rounds so far, in 0..1.
+    """
+
+    by_round: int
+    share: Spread
+
+
+@dataclass(frozen=True)
 class Summary:
     """summary.json; mappings from rounds on are by algorithm.
 
@@ -164,6 +177,7 @@ class Summary:
       stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
       per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
+      not_finite_not_private: by name, what was NaN or infinite, of algorithms of which anything was.
       solved: the noise that `target_epsilon` found, in the config's fields.
       prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
     """
@@ -193,6 +207,7 @@ class Summary:
     reused_from: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
     per_client_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict)
+    not_finite_not_private: dict[str, dict[str, NotFinite]] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -273,7 +288,18 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         {},
         None,
         per_client_not_private=_per_client(last),
+        not_finite_not_private={name: x for name in last if (x := _not_finite(lines[name]))},
     )
+
+
+def _not_finite(lines: Sequence[Line]) -> dict[str, NotFinite]:
+    rounds, found = np.diff([line.round for line in lines], prepend=0), {}
+    for name in SHARES:
+        each = [line.diagnostics_not_private.get(name) for line in lines]
+        if there := [line.round for line, spread in zip(lines, each, strict=True) if spread]:
+            shares = [s.per_seed if s else (0.0,) * lines[0].seeds for s in each]
+            found[name] = NotFinite(there[0], Spread.of(np.average(shares, 0, rounds)))
+    return found
 
 
 def _per_client(last: Mapping[str, Line]) -> dict[str, dict[str, Spread]]:

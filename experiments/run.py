@@ -19,7 +19,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from experiments import budget, compilation_cache, config_files, own_code, processes, resume
+from experiments import (
+    budget,
+    compilation_cache,
+    config_files,
+    ending,
+    own_code,
+    processes,
+    resume,
+)
 from experiments import config as configuration
 from experiments.command_line import (
     Parser,
@@ -123,6 +131,8 @@ def run(
         with ExitStack() as until_end:
             job = prepared(args, joined, found, config, sinks, until_end)
             kept = until_end.pop_all()
+    except BrokenPipeError:  # whoever read the help has what he wanted
+        raise
     except ConnectionError as error:
         joined.others_gone = True
         said, code = one_line(error), 1
@@ -133,7 +143,7 @@ def run(
     except KeyboardInterrupt:
         said, code = "interrupted", 130
     else:
-        with kept, checked():
+        with kept, checked(), ending.unheard():
             return train(job)
     if joined.first:
         print(said if code == 130 else f"error: {said}", file=sys.stderr)

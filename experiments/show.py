@@ -21,6 +21,7 @@ from experiments.formats import (
 )
 from experiments.records import Report, Summary
 from fedpriv.engine.client_metrics import labelled
+from fedpriv.engine.history import SHARES
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
@@ -142,12 +143,23 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
         lines.append("  epsilons of different adjacency do not compare")
     lines += [*_claims(summary), *_solved(summary), *_unfinished(summary), *_budget(summary)]
+    lines += _not_finite(summary)
     if means:
         lines.append(
             "what the epsilons assume and leave out, and why a claim is not proved: summary.json (privacy, "
             "privacy_notes), python -m experiments.report"
         )
     return lines
+
+
+def _not_finite(summary: Summary) -> list[str]:
+    """Which algorithms trained on less than they seem to."""
+    return [
+        f"NaN or infinite, counted as 0: {label(name)} {100 * of.share.mean:.3g} % of all {SHARES[share]}, first seen "
+        f"in round {of.by_round}; not private"
+        for name, found in summary.not_finite_not_private.items()
+        for share, of in found.items()
+    ]
 
 
 def _certified(of: Report, views: Sequence[str]) -> str:

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import jax
+
 from experiments import (
     best_of,
     budget,
@@ -104,13 +106,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"sweep folder: {folder}", file=sys.stderr)
     sweep = Sweep(name, inside)
     try:
-        with checked():
-            _train(sweep, planned.ready, folder)
-        (_report if planned.choice is None else _release)(folder, planned, sweep, options.json)
+        with ending.unheard():
+            with checked():
+                _train(sweep, planned.ready, folder)
+            (_report if planned.choice is None else _release)(folder, planned, sweep, options.json)
     except KeyboardInterrupt:
         return _interrupted(folder)
-    except BrokenPipeError:
-        raise
     except (OSError, MemoryError, RuntimeError) as error:
         if not (said := ending.outside(error)):
             raise
@@ -170,6 +171,8 @@ def _planned(
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     if slurm_step():
         raise ValueError("sweep: runs in one process; start it without srun")
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        raise ValueError("JAX_DISABLE_JIT: a sweep compiles its points together; unset it")
     if mean is not None:
         best_of.require_options(mean, grid)
         compilation_cache.disable()  # it would show later which points were tried

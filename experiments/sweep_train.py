@@ -129,6 +129,9 @@ class Sweep:
         """Trains all algorithms of an announced point into its run folder; returns the run's status.
 
         One that diverges does not keep the others from being trained.
+
+        Raises:
+          OSError: after training: not all of it could be written.
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared(self._folder / point.name)
@@ -158,6 +161,8 @@ class Sweep:
             said = (f"{name}: {error}" for name, error in remarks["diverged"].items())
             status = f"diverged: {'; '.join(said)}"
         recorder.summary(histories, experiment, prepared.planned, status, remarks)
+        if not recorder.retry():
+            raise next(iter(recorder.lost.values()))
         return status
 
     def _train(

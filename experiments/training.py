@@ -65,15 +65,17 @@ def train(job: Job) -> int:
     """Trains every algorithm that is not finished; returns the exit code."""
     histories: dict[str, History] = dict(job.finished)
     joined, recorder = job.joined, job.recorder
-    status, code = "complete", 0
+    status, code, done = "complete", 0, list[str]()
     try:
         with joined.stopping(job.goes_on):
             for algorithm in job.experiment.entries:
                 if algorithm not in job.finished:
                     histories[algorithm] = History(tuple(range(job.config.seeds)))
                     _train_with_checkpoints(algorithm, job, histories[algorithm])
-                if recorder:  # its lines are on the disk
-                    shutil.rmtree(job.checkpoints(algorithm), ignore_errors=True)
+                done.append(algorithm)
+                if recorder and recorder.retry():  # all of it is on the disk
+                    for name in done:
+                        shutil.rmtree(job.checkpoints(name), ignore_errors=True)
     except DivergedError as error:
         status, code = f"diverged: {algorithm}: {error}", 1
     except KeyboardInterrupt:
@@ -105,17 +107,19 @@ def train(job: Job) -> int:
 def _finish(
     job: Job, recorder: Recorder, histories: dict[str, History], status: str, code: int
 ) -> int:
-    """Writes and shows what there is; returns the exit code, which a full disk may change."""
+    """Writes and shows what there is; returns the exit code: 1 where lines, models or the summary are not written."""
     problems, summary = [status] if code else [], None
     try:
         with ending.undisturbed():
+            if not recorder.retry() and not code:  # so that --resume does not find it complete
+                status = f"failed: {recorder.unrecorded()}"
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
         if summary.rounds:
-            picture(histories, summary.metric, recorder.folder / f"{summary.metric}.png")
+            _draw(histories, summary.metric, recorder.folder)
     except KeyboardInterrupt:
         problems, code = problems or ["interrupted"], code or 130
-    except OSError as error:
-        problems, code = [*problems, f"not all is recorded: {ending.outside(error)}"], code or 1
+    if recorder.lost:
+        problems, code = [*problems, recorder.unrecorded()], code or 1
     if summary and summary.rounds:
         print(table(summary, width(sys.stdout)))
     for line in _unseen(job, histories) if code else ():
@@ -127,6 +131,16 @@ def _finish(
         print(job.goes_on, file=sys.stderr)
     print(f"run folder: {recorder.folder}")
     return code
+
+
+def _draw(histories: Mapping[str, History], metric: str, folder: Path) -> None:
+    """The picture, which holds nothing that is not in the run's lines: a run without it is whole."""
+    path = folder / f"{metric}.png"
+    try:
+        picture(histories, metric, path)
+    except OSError as error:
+        said = ending.outside(error)
+        print(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
 
 
 def _unseen(job: Job, histories: Mapping[str, History]) -> Iterator[str]:

@@ -51,7 +51,7 @@ from fedpriv.models.kept_model import load_model, save_model
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Sent, Summed
+from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
 from fedpriv.rounds.one_round import one_round
@@ -65,6 +65,7 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
+from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, Weighting
 
 __all__ = [

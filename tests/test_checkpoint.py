@@ -1,13 +1,18 @@
 """Checkpoints: what was interrupted goes on to the same end, to the bit, whatever happened to the last file."""
 
+import errno
+import os
 import shutil
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import optax
 import pytest
 from odd_state import odd
+from several import ended, started
 from small import assert_identical, regression, sgd, squared, start
 
 import fedpriv as fp
@@ -281,16 +286,101 @@ def test_without_any_that_can_be_read_it_begins_anew(whole, folder):
     assert_same(history, whole)
 
 
-def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(whole, tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
+class Disk:
+    """A folder in which nothing more can be written after so many bytes, or from some moment on."""
 
-    monkeypatch.setattr(np, "savez", full)
-    said = []
-    history, _ = run(checkpoints=fp.Checkpoints(tmp_path, rounds=4, say=said.append))
+    def __init__(self, monkeypatch, number, room):
+        self.full, opened = False, Path.open
+
+        def open_(path, mode="r", *args, **kwargs):
+            file = opened(path, mode, *args, **kwargs)
+            if self.full and "w" in mode:
+                left, write = [room], file.write
+
+                def some(data):
+                    left[0] -= len(bytes(data))
+                    if left[0] < 0:
+                        raise OSError(number, os.strerror(number), str(path))
+                    return write(data)
+
+                file = SimpleNamespace(
+                    **{name: getattr(file, name) for name in dir(file) if name[0] != "_"}
+                    | {"write": some},
+                )
+                file = Closing(file)
+            return file
+
+        monkeypatch.setattr(Path, "open", open_)
+
+
+class Closing:
+    def __init__(self, file):
+        self._file = file
+
+    def __enter__(self):
+        return self._file
+
+    def __exit__(self, *_):
+        self._file.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
+@pytest.mark.parametrize("room", [0, 1, 700, 2500])
+def test_a_checkpoint_that_cannot_be_written_leaves_those_before(
+    number, room, whole, tmp_path, monkeypatch
+):
+    """The first is written; training goes on, which is said once, and no partial file is left."""
+    disk, said = Disk(monkeypatch, number, room), []
+
+    def on_evaluation(e):
+        disk.full = e.round > 2
+
+    checkpoints = fp.Checkpoints(tmp_path, rounds=1, say=said.append)
+    history, _ = run(checkpoints=checkpoints, on_evaluation=on_evaluation)
     assert_same(history, whole)
-    assert [line.partition(" in ")[0] for line in said] == ["checkpoint of round 4"]
-    assert "No space left on device" in said[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["2.npz"]
+    (line,) = said
+    assert line.startswith(f"checkpoint of round 4 in {tmp_path} cannot be written")
+    assert os.strerror(number) in line
+    assert "\n" not in line
+    disk.full = False
+    assert run(folder=tmp_path)[1] == [4, 6, 7]
+
+
+def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
+    folder = tmp_path / "made"
+
+    def on_evaluation(e):
+        if e.round == 4:
+            shutil.rmtree(folder)
+
+    checkpoints = fp.Checkpoints(folder, rounds=1, say=pytest.fail)
+    history, _ = run(checkpoints=checkpoints, on_evaluation=on_evaluation)
+    assert_same(history, whole)
+    assert rounds_in(folder) == [6, 7]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="there are no limits of size")
+def test_a_file_that_the_system_cuts_off(tmp_path):
+    """By a limit of the process's own, in place of a full disk."""
+    with started([["-W", "error", "-c", CUT_OFF, tmp_path]]) as processes:
+        (end,) = ended(processes)
+    assert (end.code, end.err) == (0, "")
+    said = end.out.splitlines()
+    assert len(said) == 1
+    assert "File too large" in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+CUT_OFF = """
+import resource, sys
+import fedpriv as fp
+fp.split_cpu(2)
+import test_checkpoint
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+test_checkpoint.run(checkpoints=fp.Checkpoints(sys.argv[1], rounds=1, say=print))
+"""
 
 
 def test_how_often(tmp_path, monkeypatch):
@@ -324,8 +414,12 @@ def test_how_often(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("often", "said"),
     [
-        ({"rounds": 0}, "rounds: 0 is not at least 1"),
-        ({"minutes": -1}, "minutes: -1 is not"),
+        ({"rounds": 0}, "rounds: 0; give a whole"),
+        ({"minutes": -1}, "minutes: -1; give"),
+        ({"minutes": "ten"}, "minutes: 'ten'; give"),
+        ({"rounds": 0.5}, "rounds: 0.5; give"),
+        ({"say": None}, "say: None; give"),
+        ({"on_resume": 3}, "on_resume: 3; give"),
         (
             {"settings": {"clip": np.float32(1)}},
             r"settings: .*float32 is not JSON serializable; gi",

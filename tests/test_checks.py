@@ -99,7 +99,7 @@ def test_a_model_may_be_given_as_the_function_that_makes_it():
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [
-        (starting(lambda s: tuple(s)), "init: the state has no field `params`"),
+        (starting(lambda s: tuple(s)), "init: .*; give back a state with a field `params`"),
         (starting(lambda s: s._replace(round=jnp.int32(4))), "init: `round` begins at 4"),
         (
             starting(lambda s: s._replace(params=jax.tree.map(jnp.negative, s.params))),
@@ -110,13 +110,16 @@ def test_a_model_may_be_given_as_the_function_that_makes_it():
             r"the state changes: .round was int32\[\] and became float32\[\]; give back",
         ),
         (in_round(lambda s, m: (tuple(s), m)), "round: the state changes its structure"),
-        (in_round(lambda s, m: s), r"round: it does not give back \(state, metrics\)"),
-        (in_round(lambda s, m: (s, None)), r"round: it does not give back \(state, metrics\)"),
+        (in_round(lambda s, m: s), r"give back \(state, metrics\)"),
+        (in_round(lambda s, m: (s, None)), "metrics: None came back"),
         (in_round(lambda s, m: (s._replace(round=s.round - 1), m)), "`round` must go up by 1"),
         (without("uplink"), "metrics: there is no 'uplink'"),
         (with_metric(cohort_size=jnp.int32(3)), r"metrics: \['cohort_size'\] belong under 'diag"),
         (with_metric(downlink=jnp.int32(3)), "'downlink' is not a `Wire`; give back the metrics"),
-        (with_metric(uplink=Wire(2.5)), "metrics: 'uplink' is not of whole numbers"),
+        (
+            with_metric(uplink=jax.tree.map(lambda n: n + 0.5, Wire(2))),
+            "metrics: 'uplink' is not of whole numbers",
+        ),
         (with_metric(diagnostics={"x": jnp.zeros(2)}), "diagnostic 'x' is not a scalar"),
         (in_round(lambda s, m: (s._replace(params=jax.tree.map(jnp.log, s.params)), m)), "NaN"),
         (releasing(1), "releases: not a tuple of `Release`"),
@@ -161,7 +164,7 @@ def test_what_is_missing_is_named(algorithm, said):
     ],
 )
 def test_an_optimiser_is_not_a_schedule(make):
-    with pytest.raises(ValueError, match="optimizer: an optax optimiser, not a function of the"):
+    with pytest.raises(ValueError, match=r"optimizer: .*; give a function of the round"):
         make(squared, **COMMON | {"optimizer": optax.sgd(0.1)})
 
 
@@ -169,5 +172,5 @@ def test_an_optimiser_is_not_a_schedule(make):
 def test_nor_is_it_one_of_local_steps(make):
     gradients, records = fp.per_example(squared), fp.fixed_size(3, 2)
     steps = fp.LocalSteps(gradients, records, 1, optax.sgd(0.1), fp.gaussian(1, 1))
-    with pytest.raises(ValueError, match="optimizer: an optax optimiser, not a function of the"):
+    with pytest.raises(ValueError, match=r"optimizer: .*; give a function of the round"):
         make(steps, sampler=everyone(CLIENTS))

@@ -45,7 +45,7 @@ def test_what_was_broken_off_is_not_read(tmp_path):
 
     with pytest.raises(RuntimeError, match="power cut"):
         write_clients(tmp_path, broken())
-    with pytest.raises(ValueError, match=r"there is no sizes\.npy; make the folder with"):
+    with pytest.raises(ValueError, match=r"^folder: .* has no sizes\.npy; make it with"):
         StreamedFederation.from_folder(tmp_path)
 
 
@@ -55,8 +55,8 @@ def test_what_was_broken_off_is_not_read(tmp_path):
         (clients(x=np.zeros((1, 3))), {}, r"clients\[1\]: 'x' is float32\[records, 3\], that of"),
         (clients(x=np.zeros((1, 2), int)), {}, r"clients\[1\]: 'x' is int32\[records, 2\], that"),
         (clients(y=np.zeros(1)), {}, r"clients\[1\]: 'y' is float32\[records\], .* missing"),
-        (clients(x=np.zeros((2, 2))), {}, r"clients\[1\]: examples\['x'\] has 2 rows"),
-        (clients(x=np.full((1, 2), np.nan)), {}, r"clients\[1\]: examples\['x'\] is nan in row 0"),
+        (clients(x=np.zeros((2, 2))), {}, r"clients\[1\]: examples\['x'\]: 2 rows"),
+        (clients(x=np.full((1, 2), np.nan)), {}, r"clients\[1\]: examples\['x'\]: nan in row 0"),
         (clients(x=np.zeros((0, 2)), label=np.zeros(0)), {}, r"clients\[1\] has no records"),
         (clients(), {"public": {"x": np.zeros((1, 2))}}, "public: 'label' is missing"),
         ([], {}, "clients: there are none"),

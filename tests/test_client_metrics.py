@@ -96,7 +96,9 @@ def test_a_client_without_weight_does_not_count(metric, higher):
 
 
 def test_wrong_input():
-    with pytest.raises(ValueError, match="clients: 0 is not at least 1"):
+    with pytest.raises(ValueError, match="clients: 0; give a whole number"):
         fp.measures.per_client(score, 0)
+    with pytest.raises(ValueError, match="bound: nan; give a finite number"):
+        fp.measures.per_client(score, bound=np.nan)
     with pytest.raises(ValueError, match="there is no 'f1'; the score gives accuracy, loss"):
         measured(fp.measures.per_client(score, metric="f1"))

@@ -223,7 +223,7 @@ def test_bounds_of_each_tensor():
 
 def test_wrong_tensors():
     for make in (per_layer, separately):
-        with pytest.raises(ValueError, match="tensors: 0 is not at least 1"):
+        with pytest.raises(ValueError, match="tensors: 0; give"):
             make(0)
         with pytest.raises(ValueError, match="tensors: 3, but the model has 4; give 4"):
             make(3).clip(tree(np.ones(16)), C)

@@ -61,9 +61,9 @@ def test_a_fixed_interval_reports_what_lies_outside():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: qsgd(1), "bits: 1 is not in 2..22"),
-        (lambda: fixed_interval(23, 1.0), "bits: 23 is not in 1..22"),
-        (lambda: fixed_interval(8, 0.0), "bound: 0.0 is not positive"),
+        (lambda: qsgd(1), "bits: 1; give"),
+        (lambda: fixed_interval(23, 1.0), "bits: 23; give"),
+        (lambda: fixed_interval(8, 0.0), "bound: 0.0; give"),
     ],
 )
 def test_wrong_input(make, message):

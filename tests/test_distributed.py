@@ -80,7 +80,7 @@ def test_errors_are_the_same_in_every_process(found):
         too_many = f"is not between 1 and the {2 * devices} devices of 2 processes"
         assert too_many in str(result["many"])
         if devices == 2:
-            assert "devices: 3 is not a multiple of the 2 processes" in str(result["odd"])
+            assert "devices: 3; give 1, or a multiple of the 2 processes" in str(result["odd"])
         else:
             assert too_many in str(result["odd"])
             assert "became NaN or infinite in round 2 (seed 0)" in str(result["diverged"])
@@ -113,9 +113,9 @@ def test_a_process_without_others_stays_alone(environment, monkeypatch):
         (("h", 2, 0), "coordinator: 'h' is not HOST:PORT"),
         ((":80", 2, 0), "coordinator: ':80' is not HOST:PORT"),
         (("h:99999", 2, 0), "not HOST:PORT with a port from 1 to 65535"),
-        (("h:1", 0, 0), "num_processes: 0 is not at least 1"),
-        (("h:1", 2, 2), "process_id: 2 is not between 0 and 1"),
-        (("h:1", 2, -1), "process_id: -1 is not between 0 and 1"),
+        (("h:1", 0, 0), "num_processes: 0; give"),
+        (("h:1", 2, 2), "process_id: 2; give"),
+        (("h:1", 2, -1), "process_id: -1; give"),
         (("no such host:1", 2, 1), "coordinator: host 'no such host' is not found"),
     ],
 )

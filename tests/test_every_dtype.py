@@ -213,7 +213,7 @@ def test_complex_parameters_are_refused():
         ),
         fp.dp_sgd(steps, sampler=SAMPLER),
     ):
-        with pytest.raises(ValueError, match=r"(message|params)\['w'\]: complex64 holds no real"):
+        with pytest.raises(ValueError, match=r"^params\['w'\]: complex64"):
             fp.certify(made, params, regression([PER_CLIENT] * 6), 1, 1e-3)
 
 

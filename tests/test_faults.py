@@ -1,9 +1,5 @@
 """Leaks, and noise that is not fresh, planted in a user's own algorithms are refused by name, with their place."""
 
-import re
-import traceback
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -374,25 +370,5 @@ def test_the_host_is_noticed_before_a_certificate_and_before_training(of):
         fp.certify(*given, 2, 1e-3)
     with pytest.raises(ValueError, match=rf"another program \({line}\)"):
         fp.simulate(
-            *given, jax.tree.map(lambda leaf: leaf[0], FEDERATION.examples), score=loss, rounds=1
+            *given, jax.tree.map(lambda leaf: leaf[:1], FEDERATION.examples), score=loss, rounds=1
         )
-
-
-def test_an_error_in_a_round_shows_the_users_frames_and_names_the_line():
-    def change(key, state, cohort, summed, metrics):
-        return moved(state, jnp.ones(D) + jnp.ones(D + 1)), metrics
-
-    with pytest.raises(TypeError) as caught:
-        fp.looked_at(after_sum(change), PARAMS, FEDERATION)
-    note = r"in your code: test_faults\.py:\d+, in change: return moved\(state, jnp.ones\(D\) \+ .*"
-    assert re.fullmatch(note, caught.value.__notes__[-1])
-    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert not [file for file in files if file.is_relative_to(Path(fp.__file__).parent)]
-    assert {Path(__file__)} <= set(files[1:])
-
-
-def test_a_message_of_fedpriv_comes_with_the_line_that_raised_it_alone():
-    with pytest.raises(ValueError, match="metrics: there is no 'uplink'") as caught:
-        fp.check_algorithm(after_sum(lambda *given: (given[1], {})), PARAMS, FEDERATION)
-    frames = [f for f in traceback.extract_tb(caught.value.__traceback__) if f.name != "named"]
-    assert [Path(frame.filename).name for frame in frames] == ["test_faults.py", "checks.py"]

@@ -79,45 +79,48 @@ def changed(leaf, index, value):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"examples": {}}, "examples has no leaves"),
-        ({"examples": {"x": 1.0}}, r"examples\['x'\] is a scalar"),
+        ({"examples": {}}, "^examples: there are no leaves"),
+        ({"examples": {"x": 1.0}}, r"^examples\['x'\]: 1.0 is no array"),
         (
             {"examples": {"image": np.zeros((6, 2)), "label": np.zeros(5, int)}},
-            r"examples\['label'\] has 5 rows, examples\['image'\] has 6",
+            r"^examples\['label'\]: 5 rows, examples\['image'\] has 6",
         ),
-        ({"examples": changed("image", (2, 1, 0, 0), np.nan)}, r"\['image'\] is nan in row 2"),
-        ({"examples": changed("image", (3, 1, 0, 0), -np.inf)}, r"\['image'\] is -inf in row 3"),
-        ({"examples": changed("image", (3, 1, 0, 0), 1e40)}, r"\['image'\] is inf in row 3"),
-        ({"examples": {"x": np.full(6, 2**31)}}, r"examples\['x'\] exceeds 32 bits"),
-        ({"examples": {"x": np.full(6, "a")}}, r"examples\['x'\] has data type <U1"),
+        ({"examples": changed("image", (2, 1, 0, 0), np.nan)}, r"\['image'\]: nan in row 2"),
+        ({"examples": changed("image", (3, 1, 0, 0), -np.inf)}, r"\['image'\]: -inf in row 3"),
+        ({"examples": changed("image", (3, 1, 0, 0), 1e40)}, r"\['image'\]: inf in row 3"),
+        ({"examples": {"x": np.full(6, 2**31)}}, r"examples\['x'\]: it exceeds 32 bits"),
+        (
+            {"examples": {"x": np.full(6, "a")}},
+            r"examples\['x'\]: its data type is <U1; .*encode_text",
+        ),
         (
             {"num_classes": 3, "examples": changed("label", 4, 3)},
-            r"\['label'\] is 3 in row 4, outside \[0, 3\)",
+            r"\['label'\]: 3 in row 4, outside \[0, 3\)",
         ),
-        ({"num_classes": 3, "examples": changed("label", 4, -1)}, r"\['label'\] is -1 in row 4"),
+        ({"num_classes": 3, "examples": changed("label", 4, -1)}, r"\['label'\]: -1 in row 4"),
         (
             {"num_classes": 3, "examples": changed("label", 4, 0.5)},
-            "has data type float64; convert",
+            r"\['label'\]: 0.5 in row 4; give whole numbers",
         ),
         ({"num_classes": 3, "examples": {"x": np.zeros(6)}}, 'has no leaf "label"'),
-        ({"clients": []}, r"clients=\[\] is empty"),
+        ({"clients": []}, r"^clients: \[\]; give one array"),
         (
             {"clients": np.zeros(6, int)},
-            r"clients is int64\[6\], one value per record; give fp.part",
+            r"^clients: int64\[6\], one value per record; give fp.part",
         ),
         ({"clients": "who"}, "there is no leaf 'who' in examples, only image, label; give one"),
         ({"clients": "who", "examples": [np.zeros(6)]}, "no leaf 'who' in examples, only no names"),
-        ({"clients": [[0], []]}, r"clients\[1\] is empty"),
-        ({"clients": [[0], [6]]}, r"clients\[1\] holds row 6, outside \[0, 6\)"),
-        ({"clients": [[-1]]}, r"clients\[0\] holds row -1"),
-        ({"clients": [[0.5]]}, r"clients\[0\] is float64\[1\]; give a 1-d array"),
-        ({"clients": [[True] * 6]}, r"clients\[0\] is bool\[6\]"),
-        ({"clients": [[[0]]]}, r"clients\[0\] is int64\[1, 1\]"),
+        ({"clients": [[0], []]}, r"clients\[1\]: it is empty"),
+        ({"clients": [[0], [6]]}, r"clients\[1\]: row 6 is outside \[0, 6\)"),
+        ({"clients": [[-1]]}, r"clients\[0\]: row -1 is outside"),
+        ({"clients": [[0.5]]}, r"clients\[0\]: float64\[1\]; give a 1-d array"),
+        ({"clients": [[True] * 6]}, r"clients\[0\]: bool\[6\]"),
+        ({"clients": [[[0]]]}, r"clients\[0\]: int64\[1, 1\]"),
         ({"clients": [[0, 1], [2, 1]]}, r"row 1 is given to clients\[0\] and to clients\[1\]"),
         ({"clients": [[0], [2, 2]]}, r"row 2 is given to clients\[1\] and to clients\[1\]"),
         ({"public": [0]}, r"row 0 is given to clients\[0\] and to public"),
         ({"public": [3, 3]}, "row 3 is given to public and to public"),
-        ({"public": [7]}, "public holds row 7"),
+        ({"public": [7]}, "public: row 7 is outside"),
     ],
 )
 def test_errors(given, message):
@@ -130,7 +133,7 @@ def test_errors(given, message):
 def test_labels_are_checked_per_position():
     label = np.zeros((6, 4), int)
     label[2, 3] = 9
-    with pytest.raises(ValueError, match="is 9 in row 2"):
+    with pytest.raises(ValueError, match=": 9 in row 2"):
         Federation.from_arrays({"label": label}, CLIENTS, num_classes=9)
 
 
@@ -162,7 +165,7 @@ def test_stack():
 
 def test_stack_errors():
     first = Federation.from_arrays(examples(), CLIENTS)
-    with pytest.raises(ValueError, match=r"federations=\[\] is empty"):
+    with pytest.raises(ValueError, match=r"^federations: \[\]; give one"):
         stack([])
     with pytest.raises(ValueError, match=r"federations\[1\]\.examples are not the examples"):
         stack([first, Federation.from_arrays(examples(), CLIENTS)])
@@ -209,5 +212,5 @@ def test_a_table_is_the_dict_of_its_columns():
     for same in (arrays, {name: Series(column) for name, column in columns.items()}):
         of_dict = Federation.from_arrays(same, "who", num_classes=2)
         jax.tree.map(np.testing.assert_array_equal, of_table, of_dict)
-    with pytest.raises(ValueError, match=r"examples\['who'\] .* is named as `clients`"):
+    with pytest.raises(ValueError, match=r"examples\['who'\]: .* is named as `clients`"):
         Federation.from_arrays(Frame(columns), [[0, 1], [2, 3]])

@@ -65,11 +65,11 @@ def refused_or(make):
     """What is made, or None where it is refused in one line."""
     try:
         return make()
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         said = str(error)
     assert "\n" not in said
     assert len(said) < 400
-    assert "jax" not in said.lower()
+    assert "jax." not in said.lower()
     return None
 
 
@@ -83,7 +83,7 @@ def test_every_record_is_kept_once_or_refused(data):
         data.draw(partitions(rows)),
         data.draw(st.sampled_from([(), (), [0], [rows], None])),
     )
-    classes = data.draw(st.sampled_from([None, None, 3, 256, 0, -1, 2.5, "3"]))
+    classes = data.draw(st.sampled_from([None, None, 3, 256, 0, -1, 2.5, "3", np.int64(3), True]))
     options = {"public": public, "num_classes": classes}
     for kind in (fp.Federation, fp.StreamedFederation):
         made = refused_or(lambda kind=kind: kind.from_arrays(examples, clients, **options))
@@ -108,7 +108,7 @@ def test_long_doubles_are_stored_in_float32_or_refused():
     rows = [[0], [1]]
     made = fp.Federation.from_arrays({"x": np.array([1, 2], np.longdouble)}, rows)
     assert made.examples["x"].dtype == np.float32
-    with pytest.raises(ValueError, match=r"examples\['x'\] is inf in row 1"):
+    with pytest.raises(ValueError, match=r"examples\['x'\]: inf in row 1"):
         fp.Federation.from_arrays({"x": np.array([1, 1e300], np.longdouble)}, rows)
 
 
@@ -125,12 +125,15 @@ def test_partitions_give_every_row_to_one_client_or_are_refused(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 3)))
     rows = data.draw(st.integers(1, 12))
     labels = data.draw(st.one_of(arrays(rows, [0, 1, 2]), st.just(np.arange(rows) % 3)))
+    odd = [np.int64(2), np.uint8(1), np.float32(2), jnp.int32(2), np.array(2), [2], 10**400]
     count = st.sampled_from(
-        [1, 2, 3, 0, -1, rows, rows + 1, 10**9, 2.0, 1.5, True, None, "2", float("nan")]
+        [1, 2, 3, 0, -1, rows, rows + 1, 10**9, 2.0, 1.5, True, None, "2", float("nan"), *odd]
     )
     few, many = data.draw(count), data.draw(count)
     share = data.draw(
-        st.sampled_from([0, 0.5, 50, 100, 1e-300, 1e308, -1, float("nan"), float("inf"), None, "1"])
+        st.sampled_from(
+            [0, 0.5, 50, 100, 1e-300, 1e308, -1, NAN, INF, None, "1", jnp.float32(30), 1j, *odd]
+        )
     )
     total = data.draw(st.one_of(st.just(rows), arrays(rows, [0, 1, 2, -1])))
     make = {
@@ -138,6 +141,8 @@ def test_partitions_give_every_row_to_one_client_or_are_refused(data):
         "shards": lambda: fp.partition.shards(rng, labels, few, many),
         "similar": lambda: fp.partition.similar(rng, labels, few, share),
         "dirichlet": lambda: fp.partition.dirichlet(rng, labels, few, share, many),
+        "dirichlet_mixtures": lambda: fp.partition.dirichlet_mixtures(rng, labels, few, share),
+        "quantity_skew": lambda: fp.partition.quantity_skew(rng, total, few, share, many),
         "natural": lambda: fp.partition.natural(labels),
         "hold_out": lambda: fp.partition.hold_out(rng, total, few),
     }
@@ -145,7 +150,8 @@ def test_partitions_give_every_row_to_one_client_or_are_refused(data):
     dealt = refused_or(make[name])
     if dealt is None:
         return
-    given_rows = np.asarray(total if name in ("iid", "hold_out") else np.arange(len(labels)))
+    of_rows = ("iid", "hold_out", "quantity_skew")
+    given_rows = np.asarray(total if name in of_rows else np.arange(len(labels)))
     wanted = np.arange(int(given_rows)) if given_rows.ndim == 0 else np.sort(given_rows)
     np.testing.assert_array_equal(np.sort(np.concatenate(dealt)), wanted)
     if name != "hold_out":

@@ -113,8 +113,12 @@ def test_items():
 
 def test_texts():
     equal(encode_text(["aß", "", "abcd"], 3), [[97, 195, 159], [0, 0, 0], [97, 98, 99]], np.uint8)
-    with pytest.raises(ValueError, match="text_length: 0 is not at least 1"):
+    with pytest.raises(ValueError, match=r"^length: 0; give a whole number"):
         encode_text(["a"], 0)
+    with pytest.raises(ValueError, match=r"^texts: 'ab'; give a list"):
+        encode_text("ab", 3)
+    with pytest.raises(ValueError, match=r"^texts\[1\]: nan; give a text"):
+        encode_text(["a", float("nan")], 3)
 
 
 def test_the_packages_themselves():

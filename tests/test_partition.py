@@ -1,5 +1,7 @@
 """Partitions give every row to exactly one client and have the skew that they are named for."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,7 +87,7 @@ def test_similar(problem, percent):
 def test_zero_percent_similar_is_sorted(problem):
     rng, labels, rows, clients = problem
     parts = similar(rng, labels, clients, 0, rows=rows)
-    assert np.all(np.diff(labels[np.concatenate(parts)]) >= 0)
+    assert np.all(np.diff(np.concatenate([np.sort(labels[part]) for part in parts])) >= 0)
 
 
 @short
@@ -249,12 +251,106 @@ def test_the_seed_decides():
         lambda r: shards(r, LABELS, 10, 2),
         lambda r: similar(r, LABELS, 10, 50),
         lambda r: dirichlet(r, LABELS, 10, 0.5),
+        lambda r: dirichlet_mixtures(r, LABELS, 10, 0.5),
         lambda r: quantity_skew(r, 1000, 10, 0.5),
         lambda r: hold_out(r, 1000, 100),
     ):
         one, same, other = (np.concatenate(function(rng(seed))) for seed in (0, 0, 1))
         np.testing.assert_array_equal(one, same)
         assert not np.array_equal(one, other)
+
+
+SKEWED = {
+    "shards": lambda r: shards(r, LABELS, 10, 3),
+    "similar": lambda r: similar(r, LABELS, 10, 30),
+    "dirichlet": lambda r: dirichlet(r, LABELS, 10, 0.5),
+    "dirichlet_mixtures": lambda r: dirichlet_mixtures(r, LABELS, 10, 0.5),
+}
+PLAIN = {
+    "iid": lambda r: iid(r, 1000, 10),
+    "quantity_skew": lambda r: quantity_skew(r, 1000, 10, 0.8),
+}
+# Of these calls with seed 3 and of four numbers drawn after them, before rows were shuffled within each client.
+HELD = {
+    "shards": "c47f96c0e8204087",
+    "similar": "54b8f1d595b15aa8",
+    "dirichlet": "e97758094300cb4a",
+    "dirichlet_mixtures": "58ea5184525fef52",
+    "iid": "c2617d4891b058c7",
+    "quantity_skew": "98a8f2d7ce2779b3",
+}
+
+
+def digest(name, order):
+    """Of who holds what, with or without the order, and of what the generator draws next."""
+    generator, found = rng(3), hashlib.sha256()
+    for part in (SKEWED | PLAIN)[name](generator):
+        found.update(b"|" + (part if order else np.sort(part)).tobytes())
+    found.update(generator.random(4).tobytes())
+    return found.hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_who_holds_what_is_what_it_was(name):
+    assert digest(name, order=name in PLAIN) == HELD[name]
+
+
+def unlikeness(part):
+    """Chi-square of the classes of the first four fifths of a client's rows against the rest, and its mean by chance.
+
+    Over all orders of n records of k classes the mean is (k - 1) n / (n - 1).
+    """
+    cut, n = len(part) * 4 // 5, len(part)
+    table = counts([part[:cut], part[cut:]], LABELS)
+    table = table[:, table.sum(0) > 0]
+    expected = table.sum(1, keepdims=True) * table.sum(0) / n
+    return ((table - expected) ** 2 / expected).sum(), (table.shape[1] - 1) * n / (n - 1)
+
+
+@pytest.mark.parametrize("name", SKEWED | PLAIN)
+def test_a_slice_of_a_client_s_rows_has_its_classes(name):
+    """Over 400 clients or so, at 5 of the standard deviations found; false alarms 1e-6."""
+    generator = rng(5)
+    dealt = [part for _ in range(40) for part in (SKEWED | PLAIN)[name](generator)]
+    found, mean = np.transpose([unlikeness(part) for part in dealt if len(part) > 1])
+    assert len(found) > 300
+    assert abs((found - mean).mean()) < 5 * (found - mean).std() / len(found) ** 0.5 < 1.5
+
+
+@pytest.mark.parametrize("name", SKEWED)
+def test_rows_come_in_another_order_each_time(name):
+    """Though who holds what is drawn from the same numbers, when the same generator is asked twice."""
+    generator = rng(3)
+    state = generator.bit_generator.state
+    first = SKEWED[name](generator)
+    generator.bit_generator.state = state
+    again = SKEWED[name](generator)
+    assert [set(part) for part in first] == [set(part) for part in again]
+    assert not all(map(np.array_equal, first, again))
+
+
+class Seedless(np.random.bit_generator.ISeedSequence):
+    """Words without children."""
+
+    def generate_state(self, n_words, dtype=np.uint32):
+        return np.arange(1, 1 + n_words, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", SKEWED | PLAIN)
+@pytest.mark.parametrize(
+    "given", [0, None, np.random.RandomState(0), np.random.Generator(np.random.PCG64(Seedless()))]
+)
+def test_what_is_no_generator(name, given):
+    with pytest.raises(ValueError, match=r"^rng: .*; .*np\.random\.default_rng\(0\)$"):
+        (SKEWED | PLAIN)[name](given)
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "float32", "float64", "object"])
+def test_labels_of_any_type_deal_alike(kind):
+    binary = LABELS % 2
+    for make in (shards, dirichlet):
+        parts = [make(rng(1), given, 5, 2) for given in (binary, binary.astype(kind))]
+        assert all(map(np.array_equal, *parts))
 
 
 def test_natural_with_names():
@@ -265,30 +361,39 @@ def test_natural_with_names():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: iid(rng(), 10, 0), "clients=0 is below 1"),
-        (lambda: iid(rng(), 10, 11), "clients=11 exceeds the 10 rows"),
-        (lambda: iid(rng(), 10, 1, rows=[10]), r"rows holds 10 to 10, outside \[0, 10\)"),
-        (lambda: iid(rng(), [1, 1], 1), "a row number twice"),
-        (lambda: iid(rng(), [0.5], 1), r"rows is float64\[1\]"),
-        (lambda: shards(rng(), LABELS, 10, 0), "shards_per_client=0 is below 1"),
-        (lambda: shards(rng(), LABELS, 600, 2), "= 1200 exceeds the 1000 rows"),
-        (lambda: shards(rng(), LABELS / 2, 10, 2), r"labels is float64\[1000\]"),
-        (lambda: similar(rng(), LABELS, 10, -1), r"percent=-1 is outside \[0, 100\]"),
-        (lambda: similar(rng(), LABELS, 10, 100.5), r"percent=100.5 is outside"),
-        (lambda: similar(rng(), LABELS, 10, np.nan), r"percent=nan is outside"),
-        (lambda: similar(rng(), LABELS, 2, 10, rows=[1]), "clients=2 exceeds the 1 rows"),
-        (lambda: dirichlet(rng(), LABELS, 10, 0), "alpha=0 is not a positive number"),
-        (lambda: dirichlet(rng(), LABELS, 10, np.inf), "alpha=inf is not a positive number"),
-        (lambda: dirichlet(rng(), LABELS, 10, 1, 101), "min_size=101 is impossible"),
-        (lambda: dirichlet(rng(), LABELS, 10, 1, 0), "min_size=0 is impossible"),
-        (lambda: dirichlet(rng(), LABELS, 100, 0.01), "min_size=1 was not reached"),
-        (lambda: quantity_skew(rng(), 10, 2, -1), "alpha=-1 is not a positive number"),
-        (lambda: quantity_skew(rng(), 10, 2, 1, 6), "min_size=6 is impossible"),
-        (lambda: counts([[0]], [-1]), r"labels is int64\[1\]; give one class from 0"),
-        (lambda: counts([], [1]), r"clients=\[\] is empty"),
-        (lambda: natural(LABELS[None]), r"keys has shape \(1, 1000\)"),
-        (lambda: natural(LABELS, rows=[]), "rows is empty"),
-        (lambda: hold_out(rng(), 10, 11), r"count=11 is outside \[0, 10\]"),
+        (lambda: iid(rng(), 10, 0), "^clients: 0; give a whole number from 1"),
+        (lambda: iid(rng(), 10, 11), "^clients: 11; use at most as many as there are rows, 10"),
+        (lambda: iid(rng(), 10, 1, rows=[10]), r"^rows: it holds 10 to 10, outside \[0, 10\)"),
+        (lambda: iid(rng(), [1, 1], 1), "^total_or_rows: it holds a row number twice"),
+        (lambda: iid(rng(), [0.5], 1), r"^total_or_rows: float64\[1\]"),
+        (lambda: shards(rng(), LABELS, 10, 0), "^shards_per_client: 0; give a whole number from 1"),
+        (
+            lambda: shards(rng(), LABELS, 600, 2),
+            "^shards_per_client: 2 for 600 clients, but there are 1000 rows",
+        ),
+        (lambda: shards(rng(), LABELS / 2, 10, 2), r"^labels: 0.5 in row 100; give whole numbers"),
+        (lambda: similar(rng(), LABELS, 10, -1), "^percent: -1; give a percentage"),
+        (lambda: similar(rng(), LABELS, 10, 100.5), "^percent: 100.5; give a perc"),
+        (lambda: similar(rng(), LABELS, 10, np.nan), "^percent: nan; give a percentage"),
+        (lambda: similar(rng(), LABELS, 2, 10, rows=[1]), "^clients: 2; use at most"),
+        (lambda: dirichlet(rng(), LABELS, 10, 0), "^alpha: 0; give a finite number above 0"),
+        (lambda: dirichlet(rng(), LABELS, 10, np.inf), "^alpha: inf; give a finite number"),
+        (
+            lambda: dirichlet(rng(), LABELS, 10, 1, 101),
+            "^min_size: 101; give 1 to 100 for 10 clients",
+        ),
+        (lambda: dirichlet(rng(), LABELS, 10, 1, 0), "^min_size: 0; give a whole number from 1"),
+        (
+            lambda: dirichlet(rng(), LABELS, 100, 0.01),
+            "^alpha: 0.01 left one of the 100 .* min_size=1 in",
+        ),
+        (lambda: quantity_skew(rng(), 10, 2, -1), "^alpha: -1; give a finite number"),
+        (lambda: quantity_skew(rng(), 10, 2, 1, 6), "^min_size: 6; give 1 to 5 for 2"),
+        (lambda: counts([[0]], [-1]), r"^labels: int64\[1\]; give one class from 0"),
+        (lambda: counts([], [1]), r"^clients: \[\]; give one array of row numbers"),
+        (lambda: natural(LABELS[None]), r"^keys: it has the shape \[1, 1000\]"),
+        (lambda: natural(LABELS, rows=[]), r"^rows: \[\]; give at least one"),
+        (lambda: hold_out(rng(), 10, 11), "^count: 11; hold out at most the 10 rows"),
     ],
 )
 def test_errors(call, message):

@@ -283,7 +283,7 @@ FAULTS = {
                 fp.poisson(CLIENTS, 0.4, 5),
             )
         ),
-        "sampler: got .* give such as fp.poisson",
+        "sampler: .* give such as fp.poisson",
     ),
 }
 

@@ -72,7 +72,7 @@ def test_it_is_a_clip_norm():
     clipped, _ = gaussian(float(found), 1.0).clip(jnp.full(5, 1e3))
     assert float(jnp.linalg.norm(clipped)) == pytest.approx(float(found), rel=1e-6)
     broken = public() | {"y": jnp.full(PUBLIC, math.nan)}
-    with pytest.raises(ValueError, match="clip_norm: nan is not positive"):
+    with pytest.raises(ValueError, match="clip_norm: nan; give"):
         gaussian(float(median_norm(per_example(squared), start(4), broken)), 1.0)
 
 
@@ -94,7 +94,7 @@ def test_median_over_pseudo_clients(name):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="examples: there is none; give public examples"):
+    with pytest.raises(ValueError, match=r"examples: .*; give public examples"):
         median_norm(per_example(squared), start(4), public(0))
-    with pytest.raises(ValueError, match="chunk: 0 is not at least 1"):
+    with pytest.raises(ValueError, match="chunk: 0; give"):
         median_norm(per_example(squared), start(4), public(), chunk=0)

@@ -200,16 +200,16 @@ def test_probabilities_with_replacement_are_those_accounted_for():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fixed_size(5, 6), "size = 6: give at most the population, 5"),
-        (lambda: fixed_size(5, 0), "size = 0: give an integer of at least 1"),
-        (lambda: everyone(0), "population = 0: give an integer of at least 1"),
-        (lambda: poisson(5, 0.0, 5), r"rate = 0\.0: give a probability"),
-        (lambda: poisson(5, 1.1, 5), r"rate = 1\.1: give a probability"),
-        (lambda: poisson(5, float("nan"), 5), "rate = nan: give a probability"),
-        (lambda: poisson(5, 0.5, 0), "capacity = 0: give an integer of at least 1"),
-        (lambda: with_replacement([1, 0], 2), "sizes: not a list of positive numbers"),
-        (lambda: with_replacement([], 2), "sizes: not a list of positive numbers"),
-        (lambda: with_replacement([1, 2], 0), "size = 0: give an integer of at least 1"),
+        (lambda: fixed_size(5, 6), "size: 6; give at most the population, 5"),
+        (lambda: fixed_size(5, 0), "size: 0; give a whole number from 1"),
+        (lambda: everyone(0), "population: 0; give a whole number from 1"),
+        (lambda: poisson(5, 0.0, 5), r"rate: 0\.0; give"),
+        (lambda: poisson(5, 1.1, 5), r"rate: 1\.1; give"),
+        (lambda: poisson(5, float("nan"), 5), "rate: nan; give"),
+        (lambda: poisson(5, 0.5, 0), "capacity: 0; give a whole number from 1"),
+        (lambda: with_replacement([1, 0], 2), r"sizes\[1\]: 0; give a finite number above 0"),
+        (lambda: with_replacement([], 2), r"sizes: \[\]; give the records"),
+        (lambda: with_replacement([1, 2], 0), "size: 0; give a whole number from 1"),
     ],
 )
 def test_errors(make, message):

@@ -163,15 +163,15 @@ def test_it_declares_itself():
     [
         (lambda: dynamic(gaussian(0.5, 0), rounds=3), "start: it has no Gaussian noise"),
         (lambda: dynamic(laplace(0.5, 1), rounds=3), "start: it has no Gaussian noise"),
-        (lambda: dynamic(gaussian(0.5, 1), rounds=0), "rounds: 0 is not at least 1"),
-        (lambda: dynamic(gaussian(0.5, 1), rounds=3, parts=0), "parts: 0 is not at least 1"),
+        (lambda: dynamic(gaussian(0.5, 1), rounds=0), "rounds: 0; give"),
+        (lambda: dynamic(gaussian(0.5, 1), rounds=3, parts=0), "parts: 0; give"),
         (
             lambda: dynamic(gaussian(0.5, 1), rounds=3, clip_decay=0.0),
-            r"clip_decay: 0\.0 is not positive; 1 keeps",
+            r"clip_decay: 0\.0; give",
         ),
         (
             lambda: dynamic(gaussian(0.5, 1), rounds=3, noise_decay=math.nan),
-            "noise_decay: nan is not positive",
+            "noise_decay: nan; give",
         ),
     ],
 )

@@ -83,10 +83,13 @@ def test_seeds():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"alpha": -1.0}, r"alpha: -1\.0 is not at least 0"),
-        ({"beta": float("nan")}, "beta: nan"),
-        ({"clients": 0}, "clients: 0"),
-        ({"records": 4}, "records: 4 is not at least 5"),
+        ({"alpha": -1.0}, r"^alpha: -1\.0; give a finite number, 0 or more"),
+        ({"beta": float("nan")}, "^beta: nan; give"),
+        ({"beta": 1e13}, "^beta: 1.*; give at most"),
+        ({"clients": 0}, "^clients: 0; give"),
+        ({"records": 4}, "^records: 4; give at least 5"),
+        ({"seed": -1}, "^seed: -1; give 0 or more"),
+        ({"flip_to": "other"}, "^flip_to: 'other'; give one of"),
     ],
 )
 def test_wrong_input(change, message):

@@ -171,10 +171,10 @@ def test_the_contract():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cap": math.inf}, "cap: inf bounds no weight; give the number of examples"),
-        ({"cap": 0}, "cap: 0 bounds no weight"),
-        ({"cap": 3, "mean": 1.5}, r"mean: 1.5 is not in \(0, 1\]"),
-        ({"cap": 3, "estimator": "mean"}, "estimator: 'mean' is neither"),
+        ({"cap": math.inf}, "cap: inf; give"),
+        ({"cap": 0}, "cap: 0; give"),
+        ({"cap": 3, "mean": 1.5}, r"mean: 1.5; give"),
+        ({"cap": 3, "estimator": "mean"}, "estimator: 'mean'; give"),
     ],
 )
 def test_weights_without_a_bound_are_refused(given, said):
@@ -191,9 +191,7 @@ class Unbounded(fp.Weighting):
 
 @pytest.mark.parametrize("weighting", [Unbounded(), 20, fp.ByExamples], ids=str)
 def test_no_others_are_taken(weighting):
-    with pytest.raises(
-        ValueError, match=r"weighting: got .*; give such as fp.ByExamples\(cap=20\)"
-    ):
+    with pytest.raises(ValueError, match=r"weighting: .*; give such as fp.ByExamples\(cap=20\)"):
         fp.certify(fed_avg(weighting), PARAMS, FEDERATION, 5, 1e-3)
 
 

@@ -28,6 +28,7 @@ from experiments.audit.training import audit_runs, infer
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
 from experiments.environment import prng, versions
+from experiments.files import write_text
 from experiments.interned import Interned
 from experiments.recorder import new_folder
 from experiments.run import built
@@ -57,10 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = {"settings": config, "options": vars(options)}
     settings |= {"versions": versions(), "prng": prng()}
     found = as_json(name, report, settings)
-    print(json.dumps(found, indent=2) if options.json else text(report))
     if folder:
-        (folder / "audit.json").write_text(json.dumps(found, indent=2) + "\n")
+        write_text(folder / "audit.json", json.dumps(found, indent=2) + "\n")
         picture(found, folder / "audit.png")
+    print(json.dumps(found, indent=2) if options.json else text(report))
     return int(report.refuted)
 
 

@@ -55,8 +55,7 @@ def clients_of(config: Images, pool: Dataset, components: int | None = None) -> 
             f"{len(label)}; choose fewer"
         )
     chosen = rng.permutation(len(label))[:wanted]
-    own = fp.partition.similar(rng, label, config.clients, config.gamma, rows=chosen)
-    rows = np.stack([rng.permutation(part) for part in own])
+    rows = np.stack(fp.partition.similar(rng, label, config.clients, config.gamma, rows=chosen))
     train, test = np.split(rows, [config.training_records], axis=1)
     pixels = pool.train["image"].reshape(len(label), -1).astype(np.float32) / 255
     x = standardised(pixels, pixels[train.ravel()])

@@ -18,6 +18,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments import ending
 from experiments.command_line import Parser, command
 from experiments.formats import columns
 from experiments.reproduce import page
@@ -47,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return forecast(item, scale, options)
         if slurm_step():
             raise ValueError("reproduce: runs in one process; start it without srun")
-        return reproduce(item, scale, options, typed)
+        with ending.unheard():
+            return reproduce(item, scale, options, typed)
     except KeyboardInterrupt:
         return _interrupted()
 

@@ -8,13 +8,14 @@ arXiv:1905.03871: Algorithm 1 and Theorem 1. The paper's server, of rate eta_s a
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Coded, Wire
+from fedpriv.core.arguments import NonNegative, Probability, Range, checked, require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
@@ -22,11 +23,15 @@ from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.server_step import MEAN, begun, check_server, follow
+from fedpriv.rounds.server_step import MEAN, begun, follow
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
+FirstNorm: TypeAlias = Annotated[
+    float, Range(f"one from {_LEAST:g} to {_MOST:g}; rescale the loss or the rate", _LEAST, _MOST)
+]
 
 
 class AdaptiveState(NamedTuple):
@@ -51,11 +56,11 @@ def adaptive_fed_avg(
     sampler: Sampler,
     optimizer: Schedule,
     batches: Batches,
-    quantile: float,
-    clip_norm: float,
-    noise_multiplier: float,
-    count_noise: float | None = None,
-    clip_rate: float = 0.2,
+    quantile: Probability,
+    clip_norm: FirstNorm,
+    noise_multiplier: NonNegative,
+    count_noise: NonNegative | None = None,
+    clip_rate: NonNegative = 0.2,
     mechanism: Mechanism | None = None,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
@@ -80,13 +85,21 @@ def adaptive_fed_avg(
     Raises:
       ValueError: an argument out of range, 2 sigma_b <= z, or a mechanism whose clip norm cannot change.
     """
-    check_training(optimizer, batches)
-    check_server(server)
+    check_parts(sampler=sampler, optimizer=optimizer, batches=batches, codec=codec, server=server)
+    quantile = checked("quantile", quantile, Probability)
+    clip_norm = checked("clip_norm", clip_norm, FirstNorm)
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
+    count_noise = checked("count_noise", count_noise, NonNegative | None)
+    clip_rate = checked("clip_rate", clip_rate, NonNegative)
     if count_noise is None:
         count_noise = sampler.expected_size / 20
+    hidden = noise_multiplier == 0 or 2 * count_noise > noise_multiplier
+    remedy = f"give more than half the noise_multiplier, {noise_multiplier / 2:g}, to hide a bit"
+    require(hidden, "count_noise", count_noise, remedy)
     base = gaussian(clip_norm, noise_multiplier) if mechanism is None else mechanism
-    _check(quantile, clip_norm, noise_multiplier, count_noise, clip_rate, base)
-    at = base.at
+    at = getattr(base, "at", None)
+    remedy = "give one whose clip norm can be changed, of `mechanism` or `gaussian`"
+    require(callable(at), "mechanism", mechanism, remedy)
     assert at is not None
     z_delta = update_noise(noise_multiplier, count_noise)
     grad = mean_grad(loss)
@@ -101,7 +114,9 @@ def adaptive_fed_avg(
         updates = at(bound, z_delta)
 
         def client_update(key: Key, shard: Shard) -> tuple:
-            theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
+            theta_i = train(
+                key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
+            )
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
             norm = updates.clip(delta)[1]
             return delta, jnp.where(norm <= bound, 0.5, -0.5)  # NaN is not below
@@ -141,35 +156,3 @@ def update_noise(noise_multiplier: float, count_noise: float) -> float:
         return 0.0
     ratio = noise_multiplier / (2 * count_noise)
     return noise_multiplier / math.sqrt((1 - ratio) * (1 + ratio))
-
-
-def _check(
-    quantile: float,
-    clip_norm: float,
-    noise_multiplier: float,
-    count_noise: float,
-    clip_rate: float,
-    mechanism: Mechanism,
-) -> None:
-    if not 0 < quantile < 1:
-        raise ValueError(f"quantile: {quantile} is not in (0, 1); 0.5 is the median")
-    if not _LEAST <= clip_norm <= _MOST:
-        raise ValueError(
-            f"clip_norm: {clip_norm} is not in [{_LEAST:g}, {_MOST:g}]; rescale the loss or the rate"
-        )
-    for name, value in (
-        ("noise_multiplier", noise_multiplier),
-        ("count_noise", count_noise),
-        ("clip_rate", clip_rate),
-    ):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name}: {value} is not in [0, inf); use 0 for none")
-    if noise_multiplier > 0 and 2 * count_noise <= noise_multiplier:
-        raise ValueError(
-            f"count_noise: {count_noise} does not hide a bit well enough for a noise_multiplier of {noise_multiplier}; "
-            f"give more than {noise_multiplier / 2:g}"
-        )
-    if getattr(mechanism, "at", None) is None:
-        raise ValueError(
-            "mechanism: its clip norm cannot be changed; give one of `mechanism` or `gaussian`"
-        )

@@ -16,10 +16,21 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.algorithms.splitting import Submodels
-from fedpriv.compression.quantization import Quantized, check_bits, quantize
+from fedpriv.compression.quantization import FloatBound, Levels, Quantized, quantize
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    Positive,
+    Probability,
+    checked,
+    require,
+)
+from fedpriv.core.array_arguments import check_key, check_numbers
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.types import Key
 
 
+@checking_fields
 class Coupling(NamedTuple):
     """The weights of an exchange.
 
@@ -30,8 +41,8 @@ class Coupling(NamedTuple):
       decay: k -> alpha[k] / gamma, not increasing.
     """
 
-    step: float
-    gamma: float
+    step: Positive
+    gamma: Positive
     decay: Callable[[jax.Array], jax.Array]
 
     def alpha(self, k: jax.Array) -> jax.Array:
@@ -39,31 +50,38 @@ class Coupling(NamedTuple):
         return jnp.float32(self.gamma * self.decay(k))
 
 
+Decay: TypeAlias = Literal["linear", "root", "none"]
+COUPLING = "such as fp.consensus.coupling(0.3, 0.1)"
+TRANSMISSION = "such as fp.consensus.dynamic(8)"
+
 DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "linear": lambda k: 1.0 / (k + 1),
-    "root": lambda k: 1.0 / jnp.sqrt(k + 1.0),
+    "linear": lambda k: 1.0 / (jnp.asarray(k, float) + 1.0),
+    "root": lambda k: 1.0 / jnp.sqrt(jnp.asarray(k, float) + 1.0),
     "none": lambda k: jnp.float32(1.0),
 }
 """gamma / (k + 1), the paper's; gamma / sqrt(k + 1), its comparison; gamma."""
 
 
-def eigenvalues(step: float, size: int) -> tuple[float, float]:
+def eigenvalues(step: Positive, size: Count) -> tuple[float, float]:
     """(second largest, smallest) eigenvalue of U = I - e (I - 11^T / M), eq. 47: 1 once and 1 - e, M - 1 times."""
+    step = checked("step", step, Positive)
+    size = checked("size", size, Count)
     return (1 - step, 1 - step) if size > 1 else (1.0, 1.0)
 
 
-def coupling(step: float, gamma: float, decay: str = "linear") -> Coupling:
+def coupling(step: Positive, gamma: Positive, decay: Decay = "linear") -> Coupling:
     """A `Coupling` with alpha[k] = gamma / (k + 1) ("linear", Theorem 3), gamma / sqrt(k + 1) ("root") or gamma.
 
     Raises:
-      ValueError: an unknown decay.
+      ValueError: a step or gamma that is not positive, or an unknown decay.
     """
-    if decay not in DECAYS:
-        raise ValueError(f"decay: {decay!r} is not one of {', '.join(DECAYS)}")
+    step = checked("step", step, Positive)
+    gamma = checked("gamma", gamma, Positive)
+    decay = checked("decay", decay, Decay)
     return Coupling(step, gamma, DECAYS[decay])
 
 
-def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = True) -> None:
+def check_coupling(coupling: Coupling, size: Count, most: Count, *, stable: bool = True) -> None:
     """The conditions of Lemma 7 and Section V-B: e in (0, M / (M - 1)), sum_n gamma < lambda_min / (1 + lambda_min).
 
     Args:
@@ -74,12 +92,14 @@ def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = T
     Raises:
       ValueError: where they do not hold.
     """
+    require(isinstance(coupling, Coupling), "coupling", coupling, f"give {COUPLING}")
+    size = checked("size", size, Count)
+    most = checked("most", most, Count)
+    stable = checked("stable", stable, bool)
     e, gamma = coupling.step, coupling.gamma
     widest = size / (size - 1) if size > 1 else math.inf
     if not 0 < e < widest:
         raise ValueError(f"step: {e} is not in (0, M / (M - 1)) = (0, {widest:.4g})")
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma: {gamma} is not positive and finite")
     least = eigenvalues(e, size)[1]
     bound = least / (1 + least) if least > 0 else 0.0
     if stable and not most * gamma < bound:
@@ -91,7 +111,7 @@ def check_coupling(coupling: Coupling, size: int, most: int, *, stable: bool = T
 
 
 def exchange(
-    now: Submodels, mean: jax.Array, sent: jax.Array, step: float, alpha: jax.Array
+    now: Submodels, mean: jax.Array, sent: jax.Array, step: Positive | jax.Array, alpha: jax.Array
 ) -> Submodels:
     """One communication round on the clients' side: eq. 3 for `sent` = the visible submodels, eq. 21 else.
 
@@ -100,10 +120,15 @@ def exchange(
       sent: f32[M, d], q_i[k].
       alpha: f32[], gamma decay(k), of which every pair has its part.
     """
+    require(isinstance(now, Submodels), "now", now, "give those of fp.splitting.Submodels")
+    check_numbers("mean", mean)
+    check_numbers("sent", sent)
+    check_numbers("alpha", alpha, 0)
+    step = checked("step", step, Positive | jax.Array)
     a, b, weights = now
     apart = weights[..., None] * (b - a[:, None])
     return Submodels(
-        a + step * (mean - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
+        a + step * (mean[None] - sent) + alpha * jnp.sum(apart, 1),  # (3a), (21a)
         b - alpha * apart,  # (3b), (21b)
         weights,
     )
@@ -117,6 +142,7 @@ _NORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
+@checking_fields
 class Transmission(NamedTuple):
     """What of a visible submodel reaches the server.
 
@@ -129,10 +155,10 @@ class Transmission(NamedTuple):
       distance: submodels -> ||A - B||, of which the rule's W~ is the largest so far.
     """
 
-    bits: int
+    bits: Count
     send: Callable[[Key, jax.Array, jax.Array, jax.Array], Quantized]
     common: bool
-    overhead: int
+    overhead: CountOrZero
     interval: Callable[[jax.Array], jax.Array]
     distance: Callable[[Submodels], jax.Array]
 
@@ -146,7 +172,7 @@ def full_precision() -> Transmission:
     return Transmission(32, send, False, 0, jnp.zeros_like, _unused)
 
 
-def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
+def dynamic(bits: Levels, norm: Norm = "frobenius") -> Transmission:
     """The paper's quantizer: 2^B levels on [q[k] - pi a_max[k] / 2, q[k] + pi a_max[k] / 2] (eq. 18 to 20).
 
     Args:
@@ -158,9 +184,8 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     Raises:
       ValueError: bits outside 1..22, or an unknown norm.
     """
-    check_bits(bits)
-    if norm not in _NORMS:
-        raise ValueError(f"norm: {norm!r} is not one of {', '.join(_NORMS)}")
+    bits = checked("bits", bits, Levels)
+    norm = checked("norm", norm, Norm)
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, q - width / 2, q + width / 2, bits)
@@ -168,17 +193,14 @@ def dynamic(bits: int, norm: Norm = "frobenius") -> Transmission:
     return Transmission(bits, send, True, 32, lambda width: width, partial(_distance, _NORMS[norm]))
 
 
-def fixed(bits: int, bound: float) -> Transmission:
+def fixed(bits: Levels, bound: FloatBound) -> Transmission:
     """2^B levels from -bound to bound in every round (eq. 18 on one interval), for comparison.
 
     Raises:
       ValueError: bits outside 1..22, or a bound that is not positive.
     """
-    check_bits(bits)
-    if not bound > 0:
-        raise ValueError(f"bound: {bound} is not positive")
-    if not 1e-30 <= bound <= 1e38:
-        raise ValueError(f"bound: {bound} is beyond float32; give one from 1e-30 to 1e38")
+    bits = checked("bits", bits, Levels)
+    bound = checked("bound", bound, FloatBound)
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return quantize(key, a, jnp.float32(-bound), jnp.float32(bound), bits)
@@ -192,6 +214,7 @@ def _unused(now: Submodels) -> jax.Array:
     return jnp.float32(0)
 
 
+@checking_fields
 class Exchanges(NamedTuple):
     """How many exchanges follow local training.
 
@@ -201,24 +224,23 @@ class Exchanges(NamedTuple):
     """
 
     at: Callable[[jax.Array], jax.Array]
-    most: int
+    most: CountOrZero
 
 
-def constant(count: int) -> Exchanges:
+def constant(count: CountOrZero) -> Exchanges:
     """K_t = K, as in the paper's experiments (Section VI-B).
 
     Raises:
       ValueError: K below 0.
     """
-    if count < 0:
-        raise ValueError(f"count: {count} is not 0 or more")
+    count = checked("count", count, CountOrZero)
     return Exchanges(lambda t: jnp.int32(count), count)
 
 
 def by_rate(
     learning_rate: Callable[[jax.Array], jax.Array],
-    contraction: float,
-    most: int,
+    contraction: Probability,
+    most: Count,
     *,
     quantized: bool = False,
 ) -> Exchanges:
@@ -232,10 +254,11 @@ def by_rate(
     Raises:
       ValueError: lambda outside (0, 1), or most below 1.
     """
-    if not 0 < contraction < 1:
-        raise ValueError(f"contraction: {contraction} is not in (0, 1)")
-    if most < 1:
-        raise ValueError(f"most: {most} is not at least 1")
+    remedy = "give a function of the round, such as lambda t: 1 / (10 + t)"
+    require(callable(learning_rate), "learning_rate", learning_rate, remedy)
+    contraction = checked("contraction", contraction, Probability)
+    most = checked("most", most, Count)
+    quantized = checked("quantized", quantized, bool)
 
     def at(t: jax.Array) -> jax.Array:
         eta = learning_rate(t)
@@ -279,8 +302,8 @@ def agree(
     sent: Quantized,
     coupling: Coupling,
     transmission: Transmission,
-    rounds: jax.Array | int,
-    most: int,
+    rounds: jax.Array | CountOrZero,
+    most: CountOrZero,
 ) -> Consensus:
     """K exchanges (Algorithm 1, lines 22 to 31), as one scan of `most` rounds of which the first K happen.
 
@@ -288,6 +311,14 @@ def agree(
       sent: of f32[M, d], q_i[0].
       rounds: K_t, i32[] in 0..most.
     """
+    check_key("key", key)
+    require(isinstance(start, Submodels), "start", start, "give those of fp.splitting.Submodels")
+    require(isinstance(sent, Quantized), "sent", sent, "give what fp.quantization.quantize does")
+    require(isinstance(coupling, Coupling), "coupling", coupling, f"give {COUPLING}")
+    fits = isinstance(transmission, Transmission)
+    require(fits, "transmission", transmission, f"give {TRANSMISSION}")
+    rounds = checked("rounds", rounds, jax.Array | CountOrZero)
+    most = checked("most", most, CountOrZero)
     e = coupling.step
     pi = interval_scale(e, start.visible.shape[0])
     largest = jnp.max(start.weights)
@@ -312,14 +343,16 @@ def agree(
     return Consensus(
         model,
         end.submodels,
-        end.outside / (rounds + 1),
+        end.outside / jnp.asarray(rounds + 1, end.outside.dtype),
         end.width,
         jnp.concatenate([sent.values[None], later]),
     )
 
 
-def interval_scale(step: float, size: int) -> Callable[[Any], Any]:
+def interval_scale(step: Positive, size: Count) -> Callable[[Any], Any]:
     """W~ -> pi = 8 (e + e~ + e~ W~) / (1 - lambda_2(U)), e~ = max(1, e) (Assumption 3)."""
+    step = checked("step", step, Positive)
+    size = checked("size", size, Count)
     second = eigenvalues(step, size)[0] if size > 1 else 0.0
     larger = max(1.0, step)
     return lambda widest: 8 * (step + larger + larger * widest) / (1 - second)

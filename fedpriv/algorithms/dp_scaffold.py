@@ -20,6 +20,7 @@ import optax
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import Count, CountOrZero, NonNegative, Norm, Positive, checked
 from fedpriv.core.trees import dimension, unflatten
 from fedpriv.core.types import Key, Metrics, Params
 from fedpriv.data.federation import Federation
@@ -31,23 +32,26 @@ from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.rounds.algorithm import Algorithm, unclaimed
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Sent
-from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
-from fedpriv.rounds.server_step import MEAN, begun, check_server, follow
+from fedpriv.rounds.sent import Sent
+from fedpriv.rounds.server_step import MEAN, begun, follow
 
-ClipNorm: TypeAlias = float | Literal["median"]
+ClipNorm: TypeAlias = Norm | Literal["median"]
+Unit: TypeAlias = Literal["record", "client"]
 
 
 def dp_scaffold_steps(
     gradients: Gradients,
     records: Sampler,
-    steps: int,
-    learning_rate: float,
+    steps: Count,
+    learning_rate: Positive,
     clip_norm: ClipNorm = math.inf,
-    noise_multiplier: float = 0.0,
-    unit: Literal["record", "client"] = "record",
-    tensors: int = 1,
+    noise_multiplier: NonNegative = 0.0,
+    unit: Unit = "record",
+    tensors: Count = 1,
 ) -> LocalSteps:
     """Lines 8-15 of Algorithm 1: local steps with the noise as this paper scales it.
 
@@ -67,12 +71,13 @@ def dp_scaffold_steps(
     Raises:
       ValueError: as `LocalSteps` and `mechanism`.
     """
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate: {learning_rate} is not positive")
-    if tensors < 1:
-        raise ValueError(f"tensors: {tensors} is not at least 1")
-    if isinstance(clip_norm, str) and clip_norm != "median":
-        raise ValueError(f"clip_norm: {clip_norm!r} is neither positive nor 'median'")
+    check_parts(gradients=gradients, records=records)
+    steps = checked("steps", steps, Count)
+    learning_rate = checked("learning_rate", learning_rate, Positive)
+    clip_norm = checked("clip_norm", clip_norm, ClipNorm)
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
+    unit = checked("unit", unit, Unit)
+    tensors = checked("tensors", tensors, Count)
     gaussian(1.0 if isinstance(clip_norm, str) else clip_norm, noise_multiplier)  # raises
     sigma = 2 * noise_multiplier
     if unit == "client":
@@ -115,7 +120,7 @@ def dp_scaffold(
     local: LocalSteps,
     *,
     sampler: Sampler,
-    warm_start: int = 0,
+    warm_start: CountOrZero = 0,
     everyone_first: bool = False,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
@@ -137,10 +142,10 @@ def dp_scaffold(
       ValueError: warm_start below 0, everyone_first without a warm start, cohorts drawn with replacement, or what
         `LocalSteps` holds is out of range.
     """
-    local.check()
-    check_server(server)
-    if warm_start < 0:
-        raise ValueError(f"warm_start: {warm_start} is not 0 or more")
+    check_steps(local)
+    check_parts(sampler=sampler, codec=codec, server=server)
+    warm_start = checked("warm_start", warm_start, CountOrZero)
+    everyone_first = checked("everyone_first", everyone_first, bool)
     if isinstance(sampler.accounting, WithReplacement):
         raise ValueError(
             "sampler: who is drawn twice counts twice in c, but has one c_i; draw without replacement"

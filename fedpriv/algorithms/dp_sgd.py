@@ -19,10 +19,12 @@ from fedpriv.core.types import Key, Metrics
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Sent
-from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
+from fedpriv.rounds.sent import Sent
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 
 
 def dp_sgd(
@@ -48,8 +50,8 @@ def dp_sgd(
     Raises:
       ValueError: what `local` holds is out of range, or a server that is no optimiser.
     """
-    local.check()
-    check_server(server)
+    check_steps(local)
+    check_parts(sampler=sampler, codec=codec, server=server)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         x = state.params

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.arguments import NonNegative, Norm, checked
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
@@ -28,15 +29,17 @@ from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
     Batches,
     GradFn,
+    LearningRate,
     Schedule,
-    check_training,
     full_batch,
     mean_grad,
+    optimizer_of,
     train,
 )
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
-from fedpriv.rounds.weighting import EQUALLY, Weighting, check_weighting
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 def fed_avg(
@@ -69,17 +72,24 @@ def fed_avg(
       ValueError: an optimiser that is no function of the round, a server that is no optimiser, or a weighting that is
         none.
     """
-    check_training(optimizer, batches)
-    check_server(server)
-    check_weighting(weighting)
-    grad = grad or mean_grad(loss)
+    check_parts(
+        sampler=sampler,
+        optimizer=optimizer,
+        batches=batches,
+        mechanism=mechanism,
+        codec=codec,
+        server=server,
+        weighting=weighting,
+    )
+    grad = mean_grad(loss) if grad is None else grad
+    check_parts(grad=grad)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
             theta_i = train(
-                key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
+                key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )  # (3)
             return jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
 
@@ -97,7 +107,7 @@ def fed_sgd(
     loss: LossFn,
     *,
     sampler: Sampler,
-    learning_rate: optax.ScalarOrSchedule,
+    learning_rate: LearningRate,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """FedSGD (McMahan et al. 2017, Section 2): one gradient over all of a client's records, one step on their mean.
@@ -105,6 +115,7 @@ def fed_sgd(
     Raises:
       ValueError: as `fed_avg`.
     """
+    learning_rate = checked("learning_rate", learning_rate, LearningRate)
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
     return fed_avg(
         loss,
@@ -121,8 +132,8 @@ def dp_fed_avg(
     sampler: Sampler,
     optimizer: Schedule,
     batches: Batches,
-    clip_norm: float,
-    noise_multiplier: float,
+    clip_norm: Norm,
+    noise_multiplier: NonNegative,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,

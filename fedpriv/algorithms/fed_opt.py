@@ -8,7 +8,6 @@ Non-Identical Data Distribution for Federated Visual Classification", 2019, arXi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,7 +15,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.core.arguments import Decay, Positive, checked
 from fedpriv.core.types import Params
+from fedpriv.rounds.local_training import LearningRate
 
 
 class Moments(NamedTuple):
@@ -32,18 +33,18 @@ class Moments(NamedTuple):
 
 
 def adagrad(
-    learning_rate: optax.ScalarOrSchedule, *, momentum: float = 0.0, adaptivity: float = 1e-3
+    learning_rate: LearningRate, *, momentum: Decay = 0.0, adaptivity: Positive = 1e-3
 ) -> optax.GradientTransformation:
     """FedAdagrad: v_t = v_{t-1} + Delta_t^2. Arguments as `adam`."""
     return _adaptive(lambda v, squared: v + squared, learning_rate, momentum, adaptivity)
 
 
 def adam(
-    learning_rate: optax.ScalarOrSchedule,
+    learning_rate: LearningRate,
     *,
-    momentum: float = 0.9,
-    second_momentum: float = 0.99,
-    adaptivity: float = 1e-3,
+    momentum: Decay = 0.9,
+    second_momentum: Decay = 0.99,
+    adaptivity: Positive = 1e-3,
 ) -> optax.GradientTransformation:
     """FedAdam: v_t = beta_2 v_{t-1} + (1 - beta_2) Delta_t^2.
 
@@ -56,33 +57,33 @@ def adam(
     Raises:
       ValueError: a beta outside [0, 1), or a tau that is not positive.
     """
-    b2 = _fraction("second_momentum", second_momentum)
+    b2 = checked("second_momentum", second_momentum, Decay)
     second = lambda v, squared: b2 * v + (1 - b2) * squared  # noqa: E731
     return _adaptive(second, learning_rate, momentum, adaptivity)
 
 
 def yogi(
-    learning_rate: optax.ScalarOrSchedule,
+    learning_rate: LearningRate,
     *,
-    momentum: float = 0.9,
-    second_momentum: float = 0.99,
-    adaptivity: float = 1e-3,
+    momentum: Decay = 0.9,
+    second_momentum: Decay = 0.99,
+    adaptivity: Positive = 1e-3,
 ) -> optax.GradientTransformation:
     """FedYogi: v_t = v_{t-1} - (1 - beta_2) Delta_t^2 sign(v_{t-1} - Delta_t^2). Arguments as `adam`."""
-    b2 = _fraction("second_momentum", second_momentum)
+    b2 = checked("second_momentum", second_momentum, Decay)
     second = lambda v, squared: v - (1 - b2) * squared * jnp.sign(v - squared)  # noqa: E731
     return _adaptive(second, learning_rate, momentum, adaptivity)
 
 
 def _adaptive(
     second: Callable[[jax.Array, jax.Array], jax.Array],
-    learning_rate: optax.ScalarOrSchedule,
-    momentum: float,
-    adaptivity: float,
+    learning_rate: LearningRate,
+    momentum: Decay,
+    adaptivity: Positive,
 ) -> optax.GradientTransformation:
-    b1, tau = _fraction("momentum", momentum), adaptivity
-    if not 0 < tau < math.inf:
-        raise ValueError(f"adaptivity: {tau} is not positive and finite; the paper's is 1e-3")
+    learning_rate = checked("learning_rate", learning_rate, LearningRate)
+    b1 = checked("momentum", momentum, Decay)
+    tau = checked("adaptivity", adaptivity, Positive)
 
     def init(params: Params) -> Moments:
         return Moments(
@@ -100,9 +101,3 @@ def _adaptive(
         learning_rate
     )  # x_t+1 = x_t + eta m_t / (sqrt(v_t) + tau)
     return optax.chain(optax.GradientTransformation(init, update), scaled)
-
-
-def _fraction(name: str, value: float) -> float:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name}: {value} is not in [0, 1)")
-    return value

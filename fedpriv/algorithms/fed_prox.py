@@ -6,17 +6,17 @@ MLSys 2020, arXiv:1812.06127, Algorithm 2: a client minimises h(w; w_t) = F_k(w)
 
 from __future__ import annotations
 
-import math
-from numbers import Real
-
 import jax
 import optax
 
-from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.types import Params
+from fedpriv.rounds.parts import check_optimizer
 
 
-def proximal(optimizer: optax.GradientTransformation, mu: float) -> optax.GradientTransformation:
+def proximal(
+    optimizer: optax.GradientTransformation, mu: NonNegative
+) -> optax.GradientTransformation:
     """The clients' optimiser on h instead of F_k: it gets the gradient plus mu (w - w_t).
 
     Any algorithm whose clients train with it is FedProx: w_t is where the optimiser begins, and clients' optimisers
@@ -29,11 +29,8 @@ def proximal(optimizer: optax.GradientTransformation, mu: float) -> optax.Gradie
     Raises:
       ValueError: mu below 0 or infinite, or no optimiser.
     """
-    fits = isinstance(optimizer, optax.GradientTransformation)
-    require_kind("optimizer", optimizer, fits, "optax.sgd(0.1)")
-    require_kind("mu", mu, isinstance(mu, Real), "0.1")
-    if not 0 <= mu < math.inf:
-        raise ValueError(f"mu: {mu} is not in [0, inf); 0 leaves the proximal term out")
+    check_optimizer(optimizer)
+    mu = checked("mu", mu, NonNegative)
     if mu == 0:
         return optimizer
 

@@ -17,6 +17,7 @@ import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.compression.sparsification import rand_k, top_k
+from fedpriv.core.arguments import NonNegative, Norm, Rate, checked, require
 from fedpriv.core.trees import dimension, flatten, gather, scatter
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
@@ -30,13 +31,14 @@ from fedpriv.rounds.local_training import (
     Batches,
     GradFn,
     Schedule,
-    check_training,
     mean_grad,
+    optimizer_of,
     train,
 )
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
-from fedpriv.rounds.weighting import EQUALLY, Weighting, check_weighting
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 class Sparsifier(NamedTuple):
@@ -55,7 +57,7 @@ class Sparsifier(NamedTuple):
     needs_public: bool
 
 
-def select_rand_k(p: float, *, unbiased: bool = True) -> Sparsifier:
+def select_rand_k(p: Rate, *, unbiased: bool = True) -> Sparsifier:
     """k = round(p d) coordinates uniformly at random, scaled by d / k, which keeps the mean unbiased (eq. 5).
 
     Args:
@@ -65,15 +67,17 @@ def select_rand_k(p: float, *, unbiased: bool = True) -> Sparsifier:
     Raises:
       ValueError: p outside (0, 1].
     """
+    p = checked("p", p, Rate)
+    unbiased = checked("unbiased", unbiased, bool)
 
     def select(key: Key, theta: Params, *_: object) -> jax.Array:
         d = dimension(theta)
         return rand_k(key, d, _kept(p, d))  # line 16
 
-    return Sparsifier(_checked(p), select, lambda d, k: d / k if unbiased else 1.0, False)
+    return Sparsifier(partial(_kept, p), select, lambda d, k: d / k if unbiased else 1.0, False)
 
 
-def select_top_k(p: float, batches: Batches) -> Sparsifier:
+def select_top_k(p: Rate, batches: Batches) -> Sparsifier:
     """The k = round(p d) coordinates that training on the public examples moves most (eq. 6).
 
     Args:
@@ -82,8 +86,10 @@ def select_top_k(p: float, batches: Batches) -> Sparsifier:
         update period" being counted in epochs.
 
     Raises:
-      ValueError: p outside (0, 1].
+      ValueError: p outside (0, 1], or no batches.
     """
+    p = checked("p", p, Rate)
+    check_parts(batches=batches)
 
     def select(
         key: Key,
@@ -96,7 +102,7 @@ def select_top_k(p: float, batches: Batches) -> Sparsifier:
         delta_p = flatten(jax.tree.map(jnp.subtract, theta, theta_p))  # line 23
         return top_k(jnp.abs(delta_p), _kept(p, delta_p.size))  # line 24
 
-    return Sparsifier(_checked(p), select, lambda d, k: 1.0, True)
+    return Sparsifier(partial(_kept, p), select, lambda d, k: 1.0, True)
 
 
 def _kept(p: float, d: int) -> int:
@@ -106,12 +112,6 @@ def _kept(p: float, d: int) -> int:
             f"p: {p} keeps k = {k} of d = {d} coordinates; choose p so that 1 <= k <= d"
         )
     return k
-
-
-def _checked(p: float) -> Callable[[int], int]:
-    if not 0 < p <= 1:
-        raise ValueError(f"p: {p} is not in (0, 1], so that k would not be in 1..d")
-    return lambda d: _kept(p, d)
 
 
 def fed_avg_sparse(
@@ -137,9 +137,17 @@ def fed_avg_sparse(
     Raises:
       ValueError: as `fed_avg`; at `init`, k = 0 or no public examples for top_k.
     """
-    check_training(optimizer, batches)
-    check_server(server)
-    check_weighting(weighting)
+    check_parts(
+        sampler=sampler,
+        optimizer=optimizer,
+        batches=batches,
+        mechanism=mechanism,
+        codec=codec,
+        server=server,
+        weighting=weighting,
+    )
+    fits = isinstance(sparsifier, Sparsifier)
+    require(fits, "sparsifier", sparsifier, "give such as fp.select_rand_k(0.1)")
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> ServedState:
@@ -151,12 +159,14 @@ def fed_avg_sparse(
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         theta, t = state.params, state.round
         select_key, local_key = jax.random.split(key)
-        kept = sparsifier.select(select_key, theta, cohort, grad, optimizer(t))  # lines 4-8
+        kept = sparsifier.select(
+            select_key, theta, cohort, grad, optimizer_of(optimizer, t)
+        )  # lines 4-8
         scale = sparsifier.scale(dimension(theta), kept.size)
 
         def client_update(key: Key, shard: Shard) -> jax.Array:
             theta_i = train(
-                key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches
+                key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )  # lines 26-30
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
             return scale * gather(delta, kept)  # lines 33-37
@@ -178,8 +188,8 @@ def fed_smp(
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
-    clip_norm: float,
-    noise_multiplier: float,
+    clip_norm: Norm,
+    noise_multiplier: NonNegative,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,

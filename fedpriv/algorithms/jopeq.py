@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,9 @@ import jax.numpy as jnp
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.compression.codecs import Codec, Coded, Wire
 from fedpriv.compression.lattice import Lattice, dithered, lattice_for
+from fedpriv.compression.quantization import SignedLevels
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import Budget, Positive, Probability, Range, checked
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, PyTree
 from fedpriv.mechanisms.mechanisms import unprotected
@@ -27,6 +29,13 @@ from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.samplers import Sampler
 
 _LARGEST_SINH = 700.0  # whose hyperbolic sine is a float
+Degrees: TypeAlias = Annotated[
+    float,
+    Range(
+        "a finite number above 2, below which the variance is infinite", 2, math.inf, (2, math.inf)
+    ),
+]
+Kind: TypeAlias = Literal["laplace", "t"]
 
 
 class PrivateQuantizer(NamedTuple):
@@ -59,7 +68,7 @@ class PrivateQuantizer(NamedTuple):
 
 
 def private_laplace(
-    bits: int, bound: float, epsilon: float, *, tail: float = 1e-6
+    bits: SignedLevels, bound: Positive, epsilon: Budget, *, tail: Probability = 1e-6
 ) -> PrivateQuantizer:
     """A scalar lattice and Laplace noise, in all of the variance of Laplace(2 bound / epsilon) (Lang et al. 2023).
 
@@ -72,7 +81,10 @@ def private_laplace(
     Raises:
       ValueError: arguments out of range, or bits too few: the error alone has more than that variance.
     """
-    _check(bound, epsilon, tail)
+    bits = checked("bits", bits, SignedLevels)
+    bound = checked("bound", bound, Positive)
+    epsilon = checked("epsilon", epsilon, Budget)
+    tail = checked("tail", tail, Probability)
     b = 2 * bound / epsilon
     lattice, limit = lattice_for(bits, bound + b * math.log(1 / tail), 1)
     left = _left(b**2 - lattice.variance / 2, bits)
@@ -88,7 +100,12 @@ def private_laplace(
 
 
 def private_t(
-    bits: int, bound: float, epsilon: float, degrees: float = 4.0, *, tail: float = 1e-6
+    bits: SignedLevels,
+    bound: Positive,
+    epsilon: Budget,
+    degrees: Degrees = 4.0,
+    *,
+    tail: Probability = 1e-6,
 ) -> PrivateQuantizer:
     """The hexagonal lattice and bivariate t noise, in all of the covariance of the t noise that gives pairs `epsilon`.
 
@@ -100,9 +117,11 @@ def private_t(
     """
     from scipy.stats import t as student
 
-    _check(bound, epsilon, tail)
-    if not 2 < degrees < math.inf:
-        raise ValueError(f"degrees: {degrees} is not above 2 and finite")
+    bits = checked("bits", bits, SignedLevels)
+    bound = checked("bound", bound, Positive)
+    epsilon = checked("epsilon", epsilon, Budget)
+    degrees = checked("degrees", degrees, Degrees)
+    tail = checked("tail", tail, Probability)
     apart = 2 * math.sqrt(2) * bound
     s = apart / (2 * math.sinh(min(epsilon / (degrees + 2), _LARGEST_SINH)) * math.sqrt(degrees))
     widest = float(student.isf(tail / 2, degrees)) * s
@@ -120,14 +139,6 @@ def private_t(
     return PrivateQuantizer(lattice, limit, bound, s, left, draw, hidden)
 
 
-def _check(bound: float, epsilon: float, tail: float) -> None:
-    for name, value in (("bound", bound), ("epsilon", epsilon)):
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name}: {value} is not positive and finite")
-    if not 0 < tail < 1:
-        raise ValueError(f"tail: {tail} is not in (0, 1)")
-
-
 def _left(squared: float, bits: int) -> float:
     """The scale that is left for the clients' part."""
     if not squared > 0:
@@ -142,10 +153,10 @@ def jopeq(
     loss: LossFn,
     *,
     sampler: Sampler,
-    bits: int,
-    bound: float,
-    epsilon: float,
-    noise: Literal["laplace", "t"] = "laplace",
+    bits: SignedLevels,
+    bound: Positive,
+    epsilon: Budget,
+    noise: Kind = "laplace",
     **options: Any,
 ) -> Algorithm:
     """JoPEQ (Lang et al. 2023): federated averaging of updates that went through `private_laplace` or `private_t`.
@@ -166,10 +177,11 @@ def jopeq(
     Raises:
       ValueError: an unknown noise, or as `private_laplace` and `private_t`.
     """
-    kinds = {"laplace": private_laplace, "t": private_t}
-    if noise not in kinds:
-        raise ValueError(f"noise: {noise!r} is not one of {', '.join(kinds)}")
-    private = kinds[noise](bits, bound, epsilon)
+    bits = checked("bits", bits, SignedLevels)
+    bound = checked("bound", bound, Positive)
+    epsilon = checked("epsilon", epsilon, Budget)
+    noise = checked("noise", noise, Kind)
+    private = (private_laplace if noise == "laplace" else private_t)(bits, bound, epsilon)
 
     def code(key: Key, update: PyTree) -> Coded:
         values = flatten(update)

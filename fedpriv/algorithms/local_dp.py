@@ -14,14 +14,16 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.arguments import require
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, check_server, follow
+from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 
 
 def ldp_fed_avg(
@@ -49,17 +51,18 @@ def ldp_fed_avg(
     Raises:
       ValueError: a mechanism whose noise changes over the rounds.
     """
-    if not isinstance(mechanism, Mechanism):
-        raise ValueError("mechanism: one whose noise changes over the rounds cannot be used here")
-    check_training(optimizer, batches)
-    check_server(server)
+    check_parts(sampler=sampler, optimizer=optimizer, batches=batches, codec=codec, server=server)
+    remedy = "give one whose noise is the same in all rounds, such as fp.laplace(1.0, 2.0)"
+    require(isinstance(mechanism, Mechanism), "mechanism", mechanism, remedy)
     grad = mean_grad(loss)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
-            theta_i = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
+            theta_i = train(
+                key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
+            )
             return jax.tree.map(jnp.subtract, theta, theta_i)
 
         total, metrics, _ = cohort.sum(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.algorithms.consensus import (
+    TRANSMISSION,
     Consensus,
     Coupling,
     Exchanges,
@@ -28,17 +29,20 @@ from fedpriv.algorithms.consensus import (
 )
 from fedpriv.algorithms.splitting import Splitting, Submodels, Weights, equal, invisible
 from fedpriv.compression.codecs import Wire
-from fedpriv.compression.quantization import Quantized, quantize
+from fedpriv.compression.quantization import Levels, Quantized, quantize
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import Poisson, mspdq_claim
 from fedpriv.rounds.algorithm import Algorithm, start
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Sent
-from fedpriv.rounds.local_training import Batches, Schedule, check_training, mean_grad, train
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.sent import Sent
 
 _REASON = (
     "nothing bounds a client's model, and splitting only rearranges it: the visible and invisible submodels keep its "
@@ -90,10 +94,10 @@ def msp_fl(
     splitting: Splitting,
     coupling: Coupling,
     exchanges: Exchanges,
-    submodels: tuple[int, int] = (1, 1),
+    submodels: tuple[Count, Count] = (1, 1),
     weights: Weights = equal,
     transmission: Transmission | None = None,
-    secret: int = 0,
+    secret: Seed = 0,
     unstable: bool = False,
 ) -> Algorithm:
     """MSP-FL: clients split their models and show the server one submodel, which K_t exchanges lead to the mean.
@@ -119,11 +123,13 @@ def msp_fl(
       ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, conditions on e and gamma
         that do not hold, or, from `init`, weights of another shape.
     """
-    check_training(optimizer, batches)
-    transmission = transmission or full_precision()
-    low, high = submodels
-    if not 1 <= low <= high:
-        raise ValueError(f"submodels: {submodels} is not a range of numbers from 1 on")
+    check_parts(sampler=sampler, optimizer=optimizer, batches=batches)
+    transmission = full_precision() if transmission is None else transmission
+    _check_protocol(splitting, exchanges, weights, transmission)
+    low, high = submodels = checked("submodels", submodels, tuple[Count, Count])
+    require(low <= high, "submodels", submodels, "give the least number first")
+    secret = checked("secret", secret, Seed)
+    unstable = checked("unstable", unstable, bool)
     if isinstance(sampler.accounting, Poisson) or sampler.slots != sampler.accounting.most:
         raise ValueError(
             "sampler: cohorts vary in size or have empty slots; draw fixed_size or with_replacement"
@@ -140,7 +146,7 @@ def msp_fl(
             raise ValueError(
                 f"weights: gave {jnp.shape(drawn)}, not (clients, m_max) = {(clients, high)}"
             )
-        own = jnp.where(jnp.arange(high) < numbers[:, None], drawn, 0.0)
+        own = jnp.where(jnp.arange(high)[None] < numbers[:, None], drawn, 0.0)
         return MspState(*start(params, federation), own.astype(jnp.float32))
 
     def round(key: Key, state: MspState, cohort: Cohort) -> tuple[MspState, Metrics]:
@@ -148,7 +154,9 @@ def msp_fl(
         count = jnp.minimum(exchanges.at(t), exchanges.most)
 
         def client(key: Key, shard: Shard, own: jax.Array) -> Sent:
-            trained = train(key, theta, shard, grad=grad, optimizer=optimizer(t), batches=batches)
+            trained = train(
+                key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
+            )
             return Sent((flatten(trained), own), own=own)  # (2), line 12
 
         def exchange(key: Key, messages: tuple) -> tuple[Agreed, jax.Array]:
@@ -169,7 +177,19 @@ def msp_fl(
     return Algorithm(init, round, sampler, claim=lambda rounds, delta: splitting.claim)
 
 
-def mspdq_fl(loss: LossFn, *, bits: int, norm: Norm = "frobenius", **options: Any) -> Algorithm:
+def _check_protocol(splitting: Any, exchanges: Any, weights: Any, transmission: Any) -> None:
+    """Raises ValueError naming the part that is of another kind."""
+    remedy = "give such as fp.splitting.uniform(0.1)"
+    require(isinstance(splitting, Splitting), "splitting", splitting, remedy)
+    remedy = "give such as fp.consensus.constant(30)"
+    require(isinstance(exchanges, Exchanges), "exchanges", exchanges, remedy)
+    remedy = "give such as fp.splitting.per_client(0.5)"
+    require(callable(weights), "weights", weights, remedy)
+    fits = isinstance(transmission, Transmission)
+    require(fits, "transmission", transmission, f"give {TRANSMISSION}")
+
+
+def mspdq_fl(loss: LossFn, *, bits: Levels, norm: Norm = "frobenius", **options: Any) -> Algorithm:
     """MSPDQ-FL: `msp_fl` whose visible submodels travel with `bits` each, on an interval that shrinks.
 
     Formal guarantees: none; the claim is Proposition 4, (0, delta) for one value of one message, with delta = 1.
@@ -181,6 +201,8 @@ def mspdq_fl(loss: LossFn, *, bits: int, norm: Norm = "frobenius", **options: An
     Raises:
       ValueError: as `msp_fl` and `consensus.dynamic`.
     """
+    bits = checked("bits", bits, Levels)
+    norm = checked("norm", norm, Norm)
     made = msp_fl(loss, transmission=dynamic(bits, norm), **options)
     # All 2^B levels are in use, so that the second term is 1; the paper names no C4 that would make the first smaller.
     claim = mspdq_claim(2**bits, bits, interval=1.0, difference=1.0)

@@ -14,23 +14,27 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.clipping import Clipping, flat, over_tensors
 from fedpriv.mechanisms.per_example import Gradients
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import over_clients
 from fedpriv.rounds.local_training import Batches, mean_grad, train
+from fedpriv.rounds.parts import check_optimizer, check_parts
 from fedpriv.rounds.samplers import everyone
 
 
+@names_user_code
 def median_norm(
     gradients: Gradients,
     params: Params,
     examples: Example,
     clipping: Clipping | None = None,
     *,
-    chunk: int = 64,
+    chunk: Count = 64,
 ) -> jax.Array:
     """f32[]: the median over public examples of the norm that `clipping` goes by; NaN if a norm is NaN.
 
@@ -44,11 +48,12 @@ def median_norm(
     Raises:
       ValueError: no example, or a chunk below 1.
     """
-    count = jax.tree.leaves(examples)[0].shape[0]
-    if count < 1:
-        raise ValueError("examples: there is none; give public examples")
-    if chunk < 1:
-        raise ValueError(f"chunk: {chunk} is not at least 1")
+    check_parts(gradients=gradients, clipping=flat() if clipping is None else clipping)
+    chunk = checked("chunk", chunk, Count)
+    leaves = jax.tree.leaves(examples)
+    count = jnp.shape(leaves[0])[0] if leaves and jnp.ndim(leaves[0]) else 0
+    require(count > 0, "examples", examples, "give public examples, leaves [n, ...]")
+    examples = jax.tree.map(jnp.asarray, examples)
 
     def norms(rows: jax.Array) -> jax.Array:
         batch = gradients(params, jax.tree.map(lambda leaf: leaf[rows], examples))
@@ -61,6 +66,7 @@ def median_norm(
     return jnp.median(lax.map(norms, jnp.minimum(rows, count - 1)).reshape(-1)[:count])
 
 
+@names_user_code
 def median_update_norm(
     key: Key,
     loss: LossFn,
@@ -78,7 +84,13 @@ def median_update_norm(
       proxies: public examples divided into clients of the federation's size, whose updates these stand for.
       optimizer, batches: the clients' own.
       clipping: whose norm, as in `median_norm`.
+
+    Raises:
+      ValueError: an argument of another kind.
     """
+    check_optimizer(optimizer)
+    check_parts(batches=batches, clipping=flat() if clipping is None else clipping)
+    require(isinstance(proxies, Federation), "proxies", proxies, "give a federation of them")
     clip = (clipping or flat()).clip
     grad = mean_grad(loss)
 

@@ -6,13 +6,14 @@ Learning" (MSP-FL, MSPDQ-FL); section and equation numbers from there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.arguments import Budget, Count, Decay, Positive, Rate, checked
+from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.types import Key
 from fedpriv.privacy import Claim, msp_laplace_claim
 
@@ -49,7 +50,7 @@ class Splitting(NamedTuple):
     claim: Claim | None = None
 
 
-def uniform(factor: float) -> Splitting:
+def uniform(factor: Decay) -> Splitting:
     """a[0] ~ U[eps w, (1 + m - eps) w], each entry by itself (Remark 1), eps the splitting factor.
 
     Its mean is (1 + m) w / 2, which is w for m = 1 only: Remark 1 cites Lemma 8 for all m, whose proof is for m =
@@ -58,16 +59,15 @@ def uniform(factor: float) -> Splitting:
     Raises:
       ValueError: a factor outside [0, 1).
     """
-    if not 0 <= factor < 1:
-        raise ValueError(f"factor: {factor} is not in [0, 1)")
+    factor = checked("factor", factor, Decay)
 
     def draw(key: Key, w: jax.Array, m: jax.Array) -> jax.Array:
-        return w * jax.random.uniform(key, w.shape, w.dtype, factor, 1 + m - factor)
+        return w * jax.random.uniform(key, w.shape, w.dtype, factor, 1 + m.astype(w.dtype) - factor)
 
     return Splitting(draw)
 
 
-def laplace(sensitivity: float, epsilon: float) -> Splitting:
+def laplace(sensitivity: Positive, epsilon: Budget) -> Splitting:
     """MSP + Lap: a[0] ~ Laplace(w, Delta_1 / eps_DP) (eq. 16), with the claim of Proposition 1.
 
     Args:
@@ -77,7 +77,8 @@ def laplace(sensitivity: float, epsilon: float) -> Splitting:
     Raises:
       ValueError: a sensitivity Delta_1 or an epsilon that is not positive and finite.
     """
-    _require_positive("sensitivity", sensitivity)
+    sensitivity = checked("sensitivity", sensitivity, Positive)
+    epsilon = checked("epsilon", epsilon, Budget)
     claim = msp_laplace_claim(epsilon)
     scale = sensitivity / epsilon
 
@@ -87,58 +88,49 @@ def laplace(sensitivity: float, epsilon: float) -> Splitting:
     return Splitting(draw, claim)
 
 
-def gaussian(std: float) -> Splitting:
+def gaussian(std: Positive) -> Splitting:
     """a[0] ~ N(w, std^2), std the standard deviation of each entry (ours, to compare with).
 
     Raises:
       ValueError: a standard deviation that is not positive and finite.
     """
-    _require_positive("std", std)
+    std = checked("std", std, Positive)
     return Splitting(lambda key, w, m: w + std * jax.random.normal(key, w.shape, w.dtype))
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name}: {value} is not positive and finite")
 
 
 Weights: TypeAlias = Callable[[Key, tuple[int, int]], jax.Array]
 """(key, (clients, m_max)) -> f32[clients, m_max] in (0, 1], as in `Submodels`: each client's secret, drawn once."""
 
 
-def equal(key: Key, shape: tuple[int, int]) -> jax.Array:
+def equal(key: Key, shape: tuple[Count, Count]) -> jax.Array:
     """gamma_i = gamma for all clients and submodels, as the paper's experiments have it (Remark 10)."""
+    shape = checked("shape", shape, tuple[Count, Count])
     return jnp.ones(shape)
 
 
-def per_client(least: float) -> Weights:
+def per_client(least: Rate) -> Weights:
     """gamma_i ~ U[least gamma, gamma], a client's for all its submodels (Algorithm 1; the paper names no law).
 
     Raises:
       ValueError: least is not in (0, 1].
     """
-    _require_part(least)
+    least = checked("least", least, Rate)
     return lambda key, shape: jnp.broadcast_to(
         jax.random.uniform(key, (shape[0], 1), minval=least, maxval=1), shape
     )
 
 
-def per_submodel(least: float) -> Weights:
+def per_submodel(least: Rate) -> Weights:
     """a_(i, alpha beta_n) ~ U[least gamma, gamma] (eq. 3, Section V-B), of every submodel its own.
 
     Raises:
       ValueError: least is not in (0, 1].
     """
-    _require_part(least)
+    least = checked("least", least, Rate)
     return lambda key, shape: jax.random.uniform(key, shape, minval=least, maxval=1)
 
 
-def _require_part(least: float) -> None:
-    if not 0 < least <= 1:
-        raise ValueError(f"least: {least} is not in (0, 1], a part of gamma")
-
-
-def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: int) -> jax.Array:
+def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: Count) -> jax.Array:
     """f32[most, d]: b_1..b_m random about their mean, with sum (1 + m) w - a, then zeros.
 
     The paper leaves all but the sum open: here every entry is moved by a uniform part of w that cancels in the sum.
@@ -148,7 +140,13 @@ def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: int) -> 
       a: f32[d], its visible submodel.
       m: i32[] in 1..most.
     """
+    check_key("key", key)
+    check_numbers("w", w)
+    check_numbers("a", a)
+    check_numbers("m", m)
+    most = checked("most", most, Count)
     real = (jnp.arange(most) < m)[:, None]
+    m, row = m.astype(w.dtype), w[None]
     u = jnp.where(real, jax.random.uniform(key, (most, *w.shape), w.dtype, -1, 1), 0.0)
-    spread = jnp.where(real, u - jnp.sum(u, 0) / m, 0.0)
-    return jnp.where(real, ((1 + m) * w - a) / m + spread * w, 0.0)
+    spread = jnp.where(real, u - jnp.sum(u, 0, keepdims=True) / m, 0.0)
+    return jnp.where(real, ((1 + m) * row - a[None]) / m + spread * row, 0.0)

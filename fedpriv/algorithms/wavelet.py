@@ -19,6 +19,7 @@ import optax
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.arguments import Count, NonNegative, Norm, checked
 from fedpriv.core.random_losses import needing_keys, needs_keys
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
@@ -35,6 +36,8 @@ from fedpriv.rounds.server_step import MEAN
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
 """All coefficients together (Algorithm 1), those of each level (Section 4.3), or the gradient before the transform."""
 
+Bounded: TypeAlias = Literal["gradients", "update"]
+
 _CLIPPINGS: dict[str, Callable[[int], Clipping]] = {
     "coefficients": coefficients,
     "levels": per_level,
@@ -43,10 +46,10 @@ _CLIPPINGS: dict[str, Callable[[int], Clipping]] = {
 
 
 def wavelet_mechanism(
-    d: int,
+    d: Count,
     *,
-    clip_norm: float,
-    noise_multiplier: float,
+    clip_norm: Norm,
+    noise_multiplier: NonNegative,
     clip: Clip = "coefficients",
     calibrated: bool = False,
 ) -> Mechanism:
@@ -67,8 +70,9 @@ def wavelet_mechanism(
     Raises:
       ValueError: an unknown clip, or as `mechanism`.
     """
-    if clip not in _CLIPPINGS:
-        raise ValueError(f"clip: {clip!r} is not one of {', '.join(_CLIPPINGS)}")
+    d = checked("d", d, Count)
+    clip = checked("clip", clip, Clip)
+    calibrated = checked("calibrated", calibrated, bool)
     return mechanism(
         _CLIPPINGS[clip](d),
         haar_noise(d),
@@ -98,6 +102,7 @@ def dp_sgd_wav(
     Raises:
       ValueError: as `dp_sgd`; `noise_on_each` with lots that vary.
     """
+    noise_on_each = checked("noise_on_each", noise_on_each, bool)
     options: dict[str, Any] = {"sampler": sampler, "codec": codec, "server": server}
     plain = dp_sgd(local, **options)
     if noise_on_each:
@@ -135,13 +140,13 @@ def _weaker(used: Mechanism) -> bool:
 def dp_fed_avg_wav(
     loss: LossFn,
     *,
-    d: int,
+    d: Count,
     sampler: Sampler,
     optimizer: Schedule,
     batches: Batches,
-    clip_norm: float,
-    noise_multiplier: float,
-    bounded: Literal["gradients", "update"],
+    clip_norm: Norm,
+    noise_multiplier: NonNegative,
+    bounded: Bounded,
     noise: Noise | None = None,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
@@ -165,9 +170,9 @@ def dp_fed_avg_wav(
     Raises:
       ValueError: an unknown `bounded`, or as `mechanism`.
     """
-    if bounded not in ("gradients", "update"):
-        raise ValueError(f"bounded: {bounded!r} is neither 'gradients' nor 'update'")
-    shape = noise or haar_noise(d)
+    d = checked("d", d, Count)
+    bounded = checked("bounded", bounded, Bounded)
+    shape = haar_noise(d) if noise is None else noise
     used = mechanism(flat(), shape, clip_norm=clip_norm, noise_multiplier=noise_multiplier)
     by_gradient = bounded == "gradients"
     made = fed_avg(
@@ -212,7 +217,7 @@ def _claim_of_clients(
     return claim
 
 
-def clipped_mean(gradients: Gradients, clip_norm: float) -> GradFn:
+def clipped_mean(gradients: Gradients, clip_norm: Norm) -> GradFn:
     """(params, batch, mask) -> the mean of the records' clipped gradients, without noise.
 
     Raises:

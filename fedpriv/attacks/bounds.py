@@ -8,12 +8,13 @@ canaries in one run: T. Steinke, M. Nasr, M. Jagielski, NeurIPS 2023, arXiv:2305
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fedpriv.attacks.mechanism_audit import Scores
+from fedpriv.attacks.mechanism_audit import Scores
+from fedpriv.core.arguments import Decay, Probability, checked, require
+from fedpriv.core.array_arguments import as_numbers
 
 
 class LowerBounds(NamedTuple):
@@ -36,13 +37,19 @@ class LowerBounds(NamedTuple):
         return max(self.clopper_pearson, self.gaussian)
 
 
-def lower_bounds(scores: Scores, delta: float, significance: float = 0.05) -> LowerBounds:
+def lower_bounds(scores: Scores, delta: Decay, significance: Probability = 0.05) -> LowerBounds:
     """Lower bounds on epsilon at `delta` from the scores of `fedpriv.attacks.mechanism_audit.draw_scores`.
 
     Args:
       delta: probability, in [0, 1).
       significance: the probability that may be wrong, 0.05 for 95 % confidence.
+
+    Raises:
+      ValueError: no scores, or probabilities out of range.
     """
+    require(isinstance(scores, Scores), "scores", scores, "give those of fp.attacks.draw_scores")
+    delta = checked("delta", delta, Decay)
+    significance = checked("significance", significance, Probability)
     from jax_privacy.auditing import CanaryScoreAuditor, Split
 
     auditor = CanaryScoreAuditor(scores.present, scores.absent)
@@ -91,7 +98,7 @@ def _mu(
 
 
 def epsilon_one_run(
-    scores: np.ndarray, present: np.ndarray, delta: float, significance: float = 0.05
+    scores: np.ndarray, present: np.ndarray, delta: Decay, significance: Probability = 0.05
 ) -> float:
     """Lower bound on epsilon from the scores of canaries that were there by fair coins (Steinke et al., Theorem 5.2).
 
@@ -104,7 +111,13 @@ def epsilon_one_run(
 
     Returns:
       The bound; 0 where fewer than two canaries were there, or were not.
+
+    Raises:
+      ValueError: probabilities out of range.
     """
+    scores, present = _checked_canaries(scores, present)
+    delta = checked("delta", delta, Decay)
+    significance = checked("significance", significance, Probability)
     from jax_privacy.auditing import CanaryScoreAuditor, Split
 
     heads = np.asarray(present, bool)
@@ -116,12 +129,17 @@ def epsilon_one_run(
     return float(auditor.epsilon_one_run(significance, delta, threshold_strategy=chosen))
 
 
-def epsilon_estimate(scores: np.ndarray, present: np.ndarray, delta: float) -> float:
+def epsilon_estimate(scores: np.ndarray, present: np.ndarray, delta: Decay) -> float:
     """Estimate of epsilon, no bound: as if scores were normal with one variance (after Andrew et al., Section 3).
 
     Args:
       scores, present, delta: as `epsilon_one_run`.
+
+    Raises:
+      ValueError: a delta outside [0, 1).
     """
+    scores, present = _checked_canaries(scores, present)
+    delta = checked("delta", delta, Decay)
     import dp_accounting
 
     heads = np.asarray(present, bool)
@@ -136,3 +154,11 @@ def epsilon_estimate(scores: np.ndarray, present: np.ndarray, delta: float) -> f
     if apart <= 0:
         return 0.0
     return float(dp_accounting.get_epsilon_gaussian(spread / apart, delta))
+
+
+def _checked_canaries(scores: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays; raises ValueError where they are not of numbers, or of different shapes."""
+    scores, present = as_numbers("scores", scores), as_numbers("present", present)
+    remedy = f"give one for each of the scores, {list(scores.shape)}"
+    require(present.shape == scores.shape, "present", present, remedy)
+    return scores, present

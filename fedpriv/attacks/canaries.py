@@ -19,16 +19,18 @@ from jax import lax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import Count, CountOrZero, Positive, Seed, checked, require
 from fedpriv.core.random_losses import Keyed, needing_keys, needs_keys
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.mechanisms.per_example import Gradients, PerExample
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Client, Cohort, Sent, Summed, as_sent
+from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.sent import Client, Sent, sent_by
 
 VIEWS = ("third_party", "server_secagg")
 """Whose scores are kept: of whom sees the models alone, and of whom also knows the cohorts."""
@@ -57,7 +59,12 @@ class CanaryState(NamedTuple):
 
 
 def with_canaries(
-    algorithm: Algorithm, count: int, *, per_client: int = 0, clip_norm: float = 1.0, seed: int = 0
+    algorithm: Algorithm,
+    count: Count,
+    *,
+    per_client: CountOrZero = 0,
+    clip_norm: Positive = 1.0,
+    seed: Seed = 0,
 ) -> Algorithm:
     """`algorithm` in which `count` canaries take the places of clients or of records (Andrew et al. 2024).
 
@@ -75,14 +82,17 @@ def with_canaries(
       NoPlaceError: in a round, an algorithm that protects no client in a cohort's sum, or no record in a private
         mean.
     """
+    remedy = "give such as fp.fed_avg(...)"
+    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, remedy)
+    count = checked("count", count, Count)
+    per_client = checked("per_client", per_client, CountOrZero)
+    clip_norm = checked("clip_norm", clip_norm, Positive)
+    seed = checked("seed", seed, Seed)
 
     def init(params: Params, federation: Federation) -> CanaryState:
         places = federation.num_clients * max(per_client, 1)
-        if not 1 <= count <= places:
-            raise ValueError(
-                f"canaries: {count} do not fit into {places} places; give 1 to {places}"
-            )
-        inner = algorithm.init(params, federation)
+        require(count <= places, "count", count, f"give 1 to {places}, as there are so many places")
+        inner = initial_state(algorithm, params, federation)
         absent = jnp.zeros(count, bool)
         return CanaryState(inner.params, inner.round, inner, absent, jnp.zeros((2, count)))
 
@@ -96,7 +106,7 @@ def with_canaries(
         def run(added: list[PyTree], places: list[PyTree]) -> tuple[Params, tuple[State, Metrics]]:
             among = _AmongRecords if per_client else _AmongClients
             played: Any = among(copy(cohort), canaries, added, places)
-            inner, metrics = algorithm.round(key, state.inner, played)
+            inner, metrics = after_round(algorithm, key, state.inner, played)
             return inner.params, (inner, metrics)
 
         places: list[PyTree] = []
@@ -222,7 +232,7 @@ class _AmongClients(_Played):
         canaries, count = self._canaries, len(self._canaries.present)
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
-            i, sent = jnp.asarray(shard._client), as_sent(client(key, shard, *mine))
+            i, sent = jnp.asarray(shard._client), sent_by(client, key, shard, *mine)
             canary = canaries.contribution(i, sent.message)
             message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
             away = (i < count) & ~canaries.present[canaries.last(i)]

@@ -15,7 +15,11 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.types import Key, PyTree
+from fedpriv.core.user_code import names_user_code
+from fedpriv.rounds.parts import check_optimizer
 
 
 class Reconstruction(NamedTuple):
@@ -42,14 +46,15 @@ def infer_label(last_bias: jax.Array) -> jax.Array:
     return jnp.argmin(last_bias, -1).astype(jnp.int32)
 
 
+@names_user_code
 def invert(
     observe: Callable[[jax.Array, jax.Array], PyTree],
     observed: PyTree,
     labels: jax.Array,
-    image_shape: tuple[int, ...],
+    image_shape: tuple[Count, Count, Count],
     key: Key,
     *,
-    steps: int = 300,
+    steps: Count = 300,
     optimizer: optax.GradientTransformationExtraArgs | None = None,
 ) -> Reconstruction:
     """Fits one image per victim: the least ||observe(image, label) - observed||^2 from a random start.
@@ -64,8 +69,21 @@ def invert(
       key: of the starts, N(0, 1) each pixel as in the paper.
       steps: of the optimiser.
       optimizer: by default L-BFGS with a line search, as in the paper; `optax.adam(0.1)` where gradients are noisy.
+
+    Raises:
+      ValueError: a shape or a number of steps that is none.
     """
-    optimizer = optimizer or optax.lbfgs()
+    require(callable(observe), "observe", observe, "give such as fp.attacks.local_update(...)")
+    check_numbers("labels", labels, 1)
+    for leaf in jax.tree.leaves(observed) or [observed]:
+        check_numbers("observed", leaf)
+        fits = leaf.shape[:1] == labels.shape
+        require(fits, "observed", observed, f"give leaves [{len(labels)}, ...], as of the labels")
+    check_key("key", key)
+    image_shape = checked("image_shape", image_shape, tuple[Count, Count, Count])
+    steps = checked("steps", steps, Count)
+    optimizer = optax.lbfgs() if optimizer is None else optimizer
+    check_optimizer(optimizer)
 
     def attack(key: Key, seen: PyTree, label: jax.Array) -> Reconstruction:
         def distance(image: jax.Array) -> jax.Array:

@@ -15,10 +15,13 @@ import numpy as np
 import optax
 from jax import lax
 
+from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import Key, PyTree
+from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.release import View
 from fedpriv.privacy.sampling import Poisson, Sampling, WithReplacement
 
 _CHUNK = 2**18  # coordinates side by side
@@ -40,8 +43,14 @@ class Scores(NamedTuple):
     certain: bool
 
 
+@names_user_code
 def draw_scores(
-    releases: Sequence[Release], view: str, *, draws: int, seed: int = 0, dimension: int = 4
+    releases: Sequence[Release],
+    view: View,
+    *,
+    draws: Count,
+    seed: Seed = 0,
+    dimension: Count = 4,
 ) -> Scores:
     """Runs the mechanisms of `releases` on a unit in their worst direction, and without it.
 
@@ -57,6 +66,12 @@ def draw_scores(
     Raises:
       ValueError: a release of the view that brings no mechanism, or one without noise.
     """
+    fits = isinstance(releases, Sequence) and all(isinstance(r, Release) for r in releases)
+    require(fits, "releases", releases, "give those of fp.looked_at(...).releases(rounds)")
+    view = checked("view", view, View)
+    draws = checked("draws", draws, Count)
+    seed = checked("seed", seed, Seed)
+    dimension = checked("dimension", dimension, Count)
     seen = [release for release in releases if release.view == view]
     relation = relation_of(seen, view)
     parts = [_part(release, view, relation, dimension) for release in seen]

@@ -7,14 +7,20 @@ al., "Membership Inference Attacks From First Principles", IEEE S&P 2022, arXiv:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax import lax
 
+from fedpriv.core.arguments import Count, Rate, checked, require
+from fedpriv.core.array_arguments import as_numbers, check_numbers
 from fedpriv.core.optional_imports import of_package
+from fedpriv.core.random_losses import without_key
+from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, LossFn, Params
+from fedpriv.core.user_code import names_user_code
 
 
 class Membership(NamedTuple):
@@ -31,14 +37,26 @@ class Membership(NamedTuple):
     fprs: tuple[float, ...]
 
 
-def losses(loss: LossFn, params: Params, examples: Example, *, batch_size: int = 250) -> np.ndarray:
-    """f32[n]: the loss of every example (leaves [n, ...])."""
-    one = jax.jit(lambda x: lax.map(lambda e: loss(params, e), x, batch_size=batch_size))
+@names_user_code
+def losses(
+    loss: LossFn, params: Params, examples: Example, *, batch_size: Count = 250
+) -> np.ndarray:
+    """f32[n]: the loss of every example (leaves [n, ...]).
+
+    Raises:
+      ValueError: a batch size below 1, or a loss or parameters that `fedpriv.mean_grad` refuses.
+    """
+    jax.tree.map(lambda leaf: check_numbers("examples", leaf), examples)
+    require(bool(jax.tree.leaves(examples)), "examples", examples, "give leaves [n, ...]")
+    batch_size = checked("batch_size", batch_size, Count)
+    check_params(params)
+    of_one = without_key(loss)
+    one = jax.jit(lambda x: lax.map(lambda e: of_one(params, e), x, batch_size=batch_size))
     return np.asarray(one(examples))
 
 
 def infer_membership(
-    members: np.ndarray, others: np.ndarray, fprs: tuple[float, ...] = (0.01, 0.001)
+    members: np.ndarray, others: np.ndarray, fprs: Sequence[Rate] = (0.01, 0.001)
 ) -> Membership:
     """Says "member" where the loss is below a threshold, for all thresholds.
 
@@ -49,6 +67,12 @@ def infer_membership(
       ValueError: too few others for the least of `fprs`.
       ModuleNotFoundError: scikit-learn is not installed.
     """
+    members, others = as_numbers("members", members, 1), as_numbers("others", others, 1)
+    for name, given in (("members", members), ("others", others)):
+        usable = given.size > 0 and bool(np.isfinite(given).all())
+        require(usable, name, given, "give losses that are finite, one at least")
+    fprs = checked("fprs", fprs, Sequence[Rate])
+    require(len(fprs) > 0, "fprs", fprs, "give at least one false positive rate")
     with of_package("scikit-learn"):
         from sklearn.metrics import roc_auc_score, roc_curve
 
@@ -61,7 +85,7 @@ def infer_membership(
     labels = np.repeat([1, 0], [len(members), len(others)])
     false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
     tpr = tuple(_at(fpr, false, true) for fpr in fprs)
-    return Membership(float(roc_auc_score(labels, scores)), tpr, fprs)
+    return Membership(float(roc_auc_score(labels, scores)), tpr, tuple(fprs))
 
 
 def _at(fpr: float, false: np.ndarray, true: np.ndarray) -> float:

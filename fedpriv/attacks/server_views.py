@@ -18,14 +18,18 @@ from jax import lax
 
 from fedpriv.attacks.inversion import Reconstruction, invert
 from fedpriv.core import random_streams
-from fedpriv.core.trees import dimension, flatten, unflatten
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.random_losses import without_key
+from fedpriv.core.trees import check_params, dimension, flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Params, PyTree
+from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Given
+from fedpriv.rounds.cohort import Cohort, Given, Protocol, agreed
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Draw, parts_of
+from fedpriv.rounds.parts import check_optimizer
+from fedpriv.rounds.samplers import Draw, drawn_from, parts_of
 
 
 class View(NamedTuple):
@@ -46,6 +50,7 @@ class View(NamedTuple):
     transcript: jax.Array | None = None
 
 
+@names_user_code
 def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federation) -> View:
     """The view of a round of `algorithm` (`fedpriv.one_round` with this key); to be jitted as a whole.
 
@@ -66,11 +71,11 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
         )
     sampler = parts_of(algorithm.sampler, 1)[-1][1]
     draw_key, own_key = keys_of(key)
-    drawn = sampler.draw(draw_key)
+    drawn = drawn_from(sampler, draw_key)
 
     def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
         cohort = Listening(added, state.round, federation, drawn, sampler)
-        after, _ = algorithm.round(own_key, state, cohort)
+        after, _ = after_round(algorithm, own_key, state, cohort)
         return after.params, (cohort.messages, cohort.transcript)
 
     messages, transcript = jax.eval_shape(step, [])[1]
@@ -113,10 +118,8 @@ class Listening(Cohort):
             return total
         return jax.tree.map(jnp.add, total, self._added[len(self.messages) - 1])
 
-    def _agreed(
-        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
-    ) -> PyTree:
-        outcome, self.transcript = protocol(key, messages)
+    def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
+        outcome, self.transcript = agreed(protocol, key, messages)
         return outcome
 
 
@@ -145,19 +148,26 @@ def _with_shares(
 
 
 def local_update(
-    loss: LossFn, params: Params, optimizer: optax.GradientTransformation, steps: int = 1
+    loss: LossFn, params: Params, optimizer: optax.GradientTransformation, steps: Count = 1
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """(image, label) -> f32[d], theta - theta_i of a client that takes so many steps on that one example.
 
     The simulated training is part of what the attack differentiates: an update of several steps is no gradient.
+
+    Raises:
+      ValueError: no optimiser, steps below 1, or a loss or parameters that `fedpriv.mean_grad` refuses.
     """
+    of_one = without_key(loss)
+    check_params(params)
+    check_optimizer(optimizer)
+    steps = checked("steps", steps, Count)
 
     def update(image: jax.Array, label: jax.Array) -> jax.Array:
         example = {"image": image, "label": label}
 
         def step(carry: tuple, _: None) -> tuple[tuple, None]:
             model, state = carry
-            updates, state = optimizer.update(jax.grad(loss)(model, example), state, model)
+            updates, state = optimizer.update(jax.grad(of_one)(model, example), state, model)
             return (optax.apply_updates(model, updates), state), None
 
         start = (params, optimizer.init(params))
@@ -167,6 +177,7 @@ def local_update(
     return update
 
 
+@names_user_code
 def infer_labels(view: View, params: Params, last: Callable[[Params], PyTree]) -> jax.Array:
     """i32[slots]: the label of the one example behind each update, by what was sent of the last layer.
 
@@ -185,14 +196,15 @@ def infer_labels(view: View, params: Params, last: Callable[[Params], PyTree]) -
     return jnp.argmin(jnp.where(sent.any(0), mean, math.inf), -1).astype(jnp.int32)
 
 
+@names_user_code
 def invert_view(
     view: View,
     observe: Callable[[jax.Array, jax.Array], jax.Array],
     labels: jax.Array,
-    image_shape: tuple[int, ...],
+    image_shape: tuple[Count, Count, Count],
     key: Key,
     *,
-    steps: int = 300,
+    steps: Count = 300,
     optimizer: optax.GradientTransformationExtraArgs | None = None,
 ) -> Reconstruction:
     """`invert` of every client of a view by direction (Geiping et al. 2020), on the coordinates that were sent.
@@ -204,7 +216,14 @@ def invert_view(
       labels: i32[slots], such as from `infer_labels`.
       image_shape, key, steps: as `invert`.
       optimizer: by default Adam(0.1), which bears noise.
+
+    Raises:
+      ValueError: as `invert`.
     """
+    require(isinstance(view, View), "view", view, "give that of fp.attacks.server_view")
+    require(callable(observe), "observe", observe, "give such as fp.attacks.local_update(...)")
+    image_shape = checked("image_shape", image_shape, tuple[Count, Count, Count])
+    steps = checked("steps", steps, Count)
 
     def direction(update: jax.Array) -> jax.Array:
         sent = jnp.where(view.sent, update, 0.0)
@@ -218,5 +237,5 @@ def invert_view(
         image_shape,
         key,
         steps=steps,
-        optimizer=optimizer or optax.adam(0.1),
+        optimizer=optax.adam(0.1) if optimizer is None else optimizer,
     )

@@ -22,12 +22,16 @@ client that weighs all its submodels alike has r = 1: that its weight is its own
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.arguments import Count, Positive, Range, checked, require
+from fedpriv.core.array_arguments import check_numbers
+
+Gamma: TypeAlias = Annotated[float, Range("a weight from 1e-7 to 1", 1e-7, 1)]
 Decay = Callable[[jax.Array], jax.Array]
 
 
@@ -45,7 +49,9 @@ class Recovered(NamedTuple):
     weights: np.ndarray
 
 
-def least_squares(messages: jax.Array, step: float, decay: Decay, different: int = 1) -> Recovered:
+def least_squares(
+    messages: jax.Array, step: Positive, decay: Decay, different: Count = 1
+) -> Recovered:
     """The attack of this file's header (ours), on a whole cohort; approximate where messages are rounded or quantized.
 
     Args:
@@ -57,6 +63,9 @@ def least_squares(messages: jax.Array, step: float, decay: Decay, different: int
     Raises:
       ValueError: no more exchanges than different weights.
     """
+    check_numbers("messages", messages, 3)
+    step = checked("step", step, Positive)
+    different = checked("different", different, Count)
     seen, moved, public = _public(messages, step, decay, different)
     found = [
         _solve(seen[:-1, i], moved[:, i] / public[:, None], public, different)
@@ -88,7 +97,7 @@ def _powers(f: np.ndarray, public: np.ndarray, most: int) -> list[np.ndarray]:
 
 
 def fit_weights(
-    messages: jax.Array, step: float, decay: Decay, number: int, largest: float
+    messages: jax.Array, step: Positive, decay: Decay, number: Count, largest: Gamma
 ) -> Recovered:
     """The same for `number` submodels with a weight each, whose weights are searched: it bears rounding better.
 
@@ -102,6 +111,10 @@ def fit_weights(
     Raises:
       ValueError: no more exchanges than submodels.
     """
+    check_numbers("messages", messages, 3)
+    step = checked("step", step, Positive)
+    number = checked("number", number, Count)
+    largest = checked("largest", largest, Gamma)
     seen, moved, public = _public(messages, step, decay, number)
     start = np.log(largest * np.geomspace(0.2, 1, number + 1)[1:])
     found = [_fit(seen[:-1, i], moved[:, i], public, start) for i in range(seen.shape[1])]
@@ -154,7 +167,7 @@ def nearest(received: jax.Array, found: list[Recovered]) -> np.ndarray:
     return models[best, np.arange(models.shape[1])]
 
 
-def state_sum(messages: jax.Array, step: float, number: jax.Array | float) -> jax.Array:
+def state_sum(messages: jax.Array, step: Positive, number: jax.Array | Positive) -> jax.Array:
     """f32[M, d]: the naive attack, eq. 8 cut off after K exchanges, for an assumed m; right for the true m alone.
 
     ((1 + m) a[K] - e sum_k (w[k] - a[k])) / (1 + m), up to what is left of the consensus.
@@ -163,14 +176,20 @@ def state_sum(messages: jax.Array, step: float, number: jax.Array | float) -> ja
       messages: f32[K + 1, M, d].
       step: e.
       number: m, one for all or f32[M].
+
+    Raises:
+      ValueError: a step or number that is not positive.
     """
+    check_numbers("messages", messages, 3)
+    step = checked("step", step, Positive)
+    number = checked("number", number, jax.Array | Positive)
     drift = step * jnp.sum(messages.mean(1, keepdims=True) - messages, 0)
     drift -= step * (messages[-1].mean(0) - messages[-1])  # up to k = K - 1
     return messages[-1] - drift / (1 + jnp.broadcast_to(number, messages.shape[1:2])[:, None])
 
 
 def unmixed(
-    messages: jax.Array, received: jax.Array, step: float, number: jax.Array | float = 1.0
+    messages: jax.Array, received: jax.Array, step: Positive, number: jax.Array | Positive = 1.0
 ) -> jax.Array:
     """f32[M, d]: theta - w of each client up to its length, where quantization leaves `least_squares` nothing.
 
@@ -180,7 +199,11 @@ def unmixed(
     Args:
       messages, step, number: as `state_sum`.
       received: f32[d], theta, the model that clients trained from.
+
+    Raises:
+      ValueError: as `state_sum`.
     """
+    check_numbers("received", received, 1)
     update = received - state_sum(messages, step, number)
     start = received - messages[0]
     tiny = jnp.finfo(jnp.float32).tiny
@@ -192,6 +215,8 @@ def _public(
     messages: jax.Array, step: float, decay: Decay, unknowns: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(messages f64[K + 1, M, d], x f64[K, M, d], c f64[K]); raises ValueError where K is not above the unknowns."""
+    remedy = "give a function of the exchange, such as fp.consensus.DECAYS['linear']"
+    require(callable(decay), "decay", decay, remedy)
     exchanges = len(messages) - 1
     if not 1 <= unknowns < exchanges:
         raise ValueError(

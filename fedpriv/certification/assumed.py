@@ -16,11 +16,14 @@ from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.schedules import Dynamic
 
 
-def assumed(stages: Sequence[Stage], init_arrays: Sequence[tuple[Any, str]]) -> tuple[str, ...]:
+def assumed(
+    stages: Sequence[Stage], init_arrays: Sequence[tuple[Any, str]], made: str | None
+) -> tuple[str, ...]:
     """What has to hold beside what was read off the rounds of these `stages`.
 
     Args:
       init_arrays: that `init` closes over, with the line that uses each.
+      made: as `closed_over`.
     """
     notes = [note for stage in stages for note in (*stage.sums, *stage.means)]
     texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
@@ -28,7 +31,7 @@ def assumed(stages: Sequence[Stage], init_arrays: Sequence[tuple[Any, str]]) -> 
         texts.append(
             f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"
         )
-    if arrays := _arrays(stages, init_arrays, notes):
+    if arrays := _arrays(stages, init_arrays, notes, made):
         texts.append(
             f"the arrays that the algorithm closes over ({', '.join(arrays)}) do not depend on data"
         )
@@ -37,9 +40,11 @@ def assumed(stages: Sequence[Stage], init_arrays: Sequence[tuple[Any, str]]) -> 
     return tuple(texts)
 
 
-def _arrays(stages: Sequence[Stage], init_arrays: Any, notes: Sequence[Note]) -> list[str]:
+def _arrays(
+    stages: Sequence[Stage], init_arrays: Any, notes: Sequence[Note], made: str | None
+) -> list[str]:
     """Those that `init` or a round closes over, but for the tables of sealed samplers and schedules."""
-    held = [*init_arrays, *(pair for stage in stages for pair in closed_over(stage.program))]
+    held = [*init_arrays, *(pair for stage in stages for pair in closed_over(stage.program, made))]
     own = list(_tables(notes)) if held else []
     shown = [
         f"{c.dtype} {np.shape(c)} in {line}"

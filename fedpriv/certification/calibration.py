@@ -166,11 +166,13 @@ def _priced(
     last: list[Looked] = []
 
     def epsilon(algorithm: Algorithm, rounds: int) -> float:
+        made = isinstance(algorithm, Algorithm)
+        require(made, "algorithm", algorithm, "give such as fp.fed_avg(...)")
         if not claimed:
             if not last or last[0].algorithm is not algorithm:
                 last[:] = [looked_at(algorithm, params, federation)]
             return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
-        claim = algorithm.claim(rounds, delta)
+        claim = asked("claim", algorithm.claim, "(rounds, delta)", rounds, delta)
         if claim is None:
             raise ValueError(
                 "claimed: this algorithm has no claim of its own; calibrate the certificate"

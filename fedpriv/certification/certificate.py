@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,14 +20,16 @@ from fedpriv.certification.trace import Stage, look, program_of
 from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
+from fedpriv.core.trees import check_arrays
+from fedpriv.core.types import Key, Params
 from fedpriv.core.user_code import names_user_code
-from fedpriv.core.user_functions import asked
+from fedpriv.core.user_functions import asked, gives
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, made_at
 from fedpriv.rounds.samplers import Sampler, parts_of
 
 _CLOSED_OVER = (
@@ -64,7 +65,11 @@ class Looked(NamedTuple):
             noise that do not go together.
         """
         if self.algorithm.releases is not None:
-            return tuple(self.algorithm.releases(rounds))
+            declare = self.algorithm.releases
+            declared = asked("releases", declare, "(rounds)", rounds)
+            several = isinstance(declared, tuple | list)
+            gives(several, "releases", declare, declared, "give back a tuple of fp.Release")
+            return tuple(declared)
         parts = parts_of(self.algorithm.sampler, rounds)
         found, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
@@ -100,7 +105,7 @@ class Looked(NamedTuple):
         """What the traced program does not show; nothing where releases are declared."""
         if self.algorithm.releases is not None:
             return ()
-        return assumed(self.stages, self.init_arrays)
+        return assumed(self.stages, self.init_arrays, made_at(self.algorithm))
 
     @property
     def basis(self) -> str:
@@ -135,7 +140,7 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
 
     Raises:
       ValueError: the round releases what it does not bound, or what cannot be counted; a sampler for another number of
-        clients or of records.
+        clients or of records; parameters that are no arrays.
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
     require(
@@ -157,13 +162,25 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
                 f"sampler: made for {population} clients, but the federation has {holding.num_clients}; give both the "
                 "same number"
             )
-    model = params
-    if callable(params):
-        model = jax.eval_shape(partial(asked, "params", params, "(key)"), jax.random.key(0))
+    model = _model(params)
     state, init_arrays = look_at_start(algorithm, model, federation)
     found = _traced(algorithm, holding, state)._replace(init_arrays=tuple(init_arrays))
     check_data(found, federation)
     return found
+
+
+def _model(params: Any) -> Params:
+    """The parameters, or their shapes where a function of a key makes them."""
+
+    def made(key: Key) -> Params:
+        found = asked("params", params, "(key)", key)
+        check_arrays(found)
+        return found
+
+    if callable(params):
+        return jax.eval_shape(made, jax.random.key(0))
+    check_arrays(params)
+    return params
 
 
 def check_data(looked: Looked, federation: Any) -> None:
@@ -208,7 +225,8 @@ def check_twice(looked: Looked) -> None:
     """
     algorithm, holding, state = looked.algorithm, looked.holding, looked.before
     for stage, (_, sampler) in zip(looked.stages, parts_of(algorithm.sampler, 2), strict=True):
-        check_same(stage.program, program_of(algorithm, sampler, holding, state)[0])
+        again, _, _ = program_of(algorithm, sampler, holding, state)
+        check_same(stage.program, again, made_at(algorithm))
 
 
 def _like(federation: Any) -> Any:

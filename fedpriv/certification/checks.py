@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
 from fedpriv.certification.certificate import Looked, check_twice, looked_at
-from fedpriv.certification.information_flow import HEARD
+from fedpriv.certification.information_flow import HEARD, as_compiled
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.measurements import (
     check_codec,
@@ -22,8 +22,10 @@ from fedpriv.certification.measurements import (
 )
 from fedpriv.certification.record_measurements import check_gradients
 from fedpriv.compression.codecs import Wire
+from fedpriv.core.arguments import Seed, checked
 from fedpriv.core.types import Key, Params, State
 from fedpriv.core.user_code import names_user_code
+from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm
@@ -69,18 +71,20 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
 
 
 @names_user_code
+@as_compiled()
 def check_algorithm(
     algorithm: Algorithm,
     params: Params | Callable[[Key], Params],
     federation: Federation,
     *,
-    seed: int = 1,
+    seed: Seed = 1,
 ) -> None:
     """Runs a few rounds of `algorithm` and asks for its privacy.
 
     Beyond the checks before a run: a round is a function of its arguments alone, needs nothing from the host, and
-    leaves the model finite; every view gets a certificate; samplers, mechanisms made by hand and declared releases do
-    what they say. Each of these tests refuses a correct part with probability 1e-6.
+    leaves the model finite; what clients send and the gradients of their records are finite; every view gets a
+    certificate; samplers, mechanisms made by hand and declared releases do what they say. Each of these tests refuses
+    a correct part with probability 1e-6.
 
     Args:
       params: an initial model, or the function of a key that makes one.
@@ -91,6 +95,7 @@ def check_algorithm(
       ValueError: what does not hold, in one line.
       LeakError: something private gets past the releases of a round: what, and in which line.
     """
+    seed = checked("seed", seed, Seed)
     if callable(params):
         params = params(jax.random.key(seed))
     looked = check_launch(algorithm, params, federation)
@@ -107,6 +112,12 @@ def check_algorithm(
     _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
     _require(finite, "round: the model is NaN or infinite after it")
+    for what, share in metrics["not_finite"].items():
+        _require(
+            not share > 0,
+            f"round: {100 * float(share):.3g} % of its {what} are NaN or infinite at the given model, and count as 0 "
+            "where they are clipped; look for a log, root or division in the loss, or lower the learning rate",
+        )
     _check_keys(looked, state, seed)
     _check_privacy(looked)
     notes = [note for stage in looked.stages for note in (*stage.sums, *stage.means)]
@@ -148,7 +159,7 @@ def _check_metrics(metrics: Any) -> None:
         "give back the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
     )
     _require("uplink" in metrics, f"metrics: there is no 'uplink'; {remedy}")
-    unknown = sorted(set(metrics) - _KNOWN)
+    unknown = sorted(set(metrics) - _KNOWN, key=str)
     _require(
         not unknown,
         f"metrics: {unknown} belong under 'diagnostics', where numbers of your own are recorded for you and never "
@@ -234,5 +245,5 @@ def _check_privacy(looked: Looked) -> None:
         nothing = looked.certify(0, _DELTA, view=view).epsilon
         _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
         looked.certify(_ROUNDS, _DELTA, view=view)
-    claim = looked.algorithm.claim(_ROUNDS, _DELTA)
+    claim = asked("claim", looked.algorithm.claim, "(rounds, delta)", _ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

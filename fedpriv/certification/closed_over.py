@@ -13,33 +13,39 @@ from fedpriv.certification.information_flow import programs, users_line, where
 from fedpriv.certification.privacy_labels import LeakError
 
 
-def closed_over(program: Any) -> list[tuple[Any, str]]:
+def closed_over(program: Any, made: str | None = None) -> list[tuple[Any, str]]:
     """The arrays that a traced program, or one that it calls, closes over, and the line that first uses each.
 
     Numbers are not among them, nor are scalars of NumPy: both are written into the program.
+
+    Args:
+      made: the line to name where the user's code uses an array nowhere itself, having handed it over.
     """
     found = [
-        (value, _first_use(program.jaxpr, var) or "?")
+        (value, _first_use(program.jaxpr, var) or made or _any_use(program.jaxpr, var))
         for var, value in zip(program.jaxpr.constvars, program.consts, strict=True)
     ]
     for eqn in program.jaxpr.eqns:
         for value in jax.tree.leaves(list(eqn.params.values())):
             if isinstance(value, ClosedJaxpr):
-                found += closed_over(value)
+                found += closed_over(value, made)
     return found
 
 
-def _first_use(jaxpr: Jaxpr, var: Any, deep: bool = False) -> str | None:
-    """The line of the user's code that first uses a variable, in this program or one that it calls; else any line."""
-    uses = [eqn for eqn in jaxpr.eqns if var in eqn.invars]
-    for eqn in uses:
+def _any_use(jaxpr: Jaxpr, var: Any) -> str:
+    return next((where(eqn) for eqn in jaxpr.eqns if var in eqn.invars), "?")
+
+
+def _first_use(jaxpr: Jaxpr, var: Any) -> str | None:
+    """The line of the user's code that first uses a variable, in this program or one that it calls."""
+    for eqn in (eqn for eqn in jaxpr.eqns if var in eqn.invars):
         for inner in programs(eqn):
             place = eqn.invars.index(var) - (len(eqn.invars) - len(inner.invars))
-            if place >= 0 and (line := _first_use(inner, inner.invars[place], deep=True)):
+            if place >= 0 and (line := _first_use(inner, inner.invars[place])):
                 return line
         if line := users_line(eqn):
             return line
-    return where(uses[0]) if uses and not deep else None
+    return None
 
 
 def check_closed_over(held: Sequence[tuple[Any, str]], federation: Any, otherwise: str) -> None:

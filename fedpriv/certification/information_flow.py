@@ -6,8 +6,9 @@ its condition. So a label that does not arrive is proof that there is no path.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any, Protocol, TypeAlias
@@ -19,10 +20,12 @@ from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
 
-from fedpriv.core.user_code import is_users_file
+from fedpriv.core.code_places import is_users_file, place
 
 _TRACE, _DEEP = "fedpriv/certification/trace.py", 50
 """What calls the round, and how far from there its equations may be."""
+_FRAME = re.compile(r"(.+?):(\d+)(?::\d+)? \(.*\)$")
+"""A frame as JAX writes it: file, line, column, function."""
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 NOWHERE = ":?"
@@ -100,6 +103,17 @@ mlir.register_lowering(MARK, mlir.lower_fun(_heard, multiple_results=True))
 ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
 
 
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Inside, programs are traced as a run compiles them, whatever JAX's flags for debugging say.
+
+    Without jit no loop would be there to follow. A key would count as used up where it is marked, and what a note keeps
+    of a mechanism as a leak.
+    """
+    with jax.disable_jit(False), jax.debug_key_reuse(False), jax.check_tracer_leaks(False):
+        yield
+
+
 def mark(note: int, *arrays: Any) -> list[Any]:
     """The arrays, marked."""
     return list(MARK.bind(*arrays, note=note))
@@ -112,23 +126,19 @@ def follow(jaxpr: Jaxpr, given: Sequence[Labels], rules: Following) -> list[Labe
 
 def where(eqn: JaxprEqn) -> str:
     """File and line of the user's code, where JAX has them; else of what made the equation."""
-    return users_line(eqn) or next((_short(frame) for frame in _frames(eqn)), NOWHERE)
+    return users_line(eqn) or next((place(*frame) for frame in _frames(eqn)), NOWHERE)
 
 
 def users_line(eqn: JaxprEqn) -> str | None:
     """File and line of the user's code that made an equation, where there is some."""
-    return next((_short(frame) for frame in _frames(eqn) if is_users_file(frame)), None)
+    return next((place(*frame) for frame in _frames(eqn) if is_users_file(frame[0])), None)
 
 
-def _frames(eqn: JaxprEqn) -> list[str]:
-    """From what made an equation up to the round, where JAX has them."""
-    frames = str(source_info_util.summarize(eqn.source_info, num_frames=_DEEP)).splitlines()
-    return list(takewhile(lambda frame: _TRACE not in frame, reversed(frames)))
-
-
-def _short(frame: str) -> str:
-    name, line, *_ = os.path.basename(frame.split(" (")[0]).split(":")
-    return f"{name}:{line}"
+def _frames(eqn: JaxprEqn) -> list[tuple[str, int]]:
+    """(file, line), from what made an equation up to the round, where JAX has them."""
+    lines = str(source_info_util.summarize(eqn.source_info, num_frames=_DEEP)).splitlines()
+    found = [(f[1], int(f[2])) for line in reversed(lines) if (f := _FRAME.match(line))]
+    return list(takewhile(lambda frame: not frame[0].endswith(_TRACE), found))
 
 
 def made_by_checkify(eqn: JaxprEqn) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 import jax
 
 from fedpriv.certification.closed_over import closed_over, private_names
-from fedpriv.certification.information_flow import NONE, follow
+from fedpriv.certification.information_flow import NONE, as_compiled, follow
 from fedpriv.certification.leaks import Rules
 from fedpriv.certification.privacy_labels import LeakError, Private
 from fedpriv.core.types import Params, PyTree, State
 from fedpriv.core.user_code import user_line
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.core.user_functions import check_leaves
+from fedpriv.rounds.algorithm import Algorithm, initial_state, made_at
 
 _NOT_CONCRETE = (
     jax.errors.ConcretizationTypeError,
@@ -33,11 +34,14 @@ def look_at_start(
       (the initial state, in shapes; the arrays that `init` closes over, with the line that uses each).
 
     Raises:
+      ValueError: a model that is not of arrays; as `initial_state`.
       LeakError: the state depends on records, on who holds which, or on the clients' sizes, or `init` reads them.
     """
+    check_leaves("params", model)
     init, private = unreadable(algorithm, federation)
     try:
-        program, state = jax.make_jaxpr(init, return_shape=True)(model, private)
+        with as_compiled():
+            program, state = jax.make_jaxpr(init, return_shape=True)(model, private)
     except _NOT_CONCRETE as error:
         line = user_line(error)
         raise LeakError(
@@ -55,7 +59,7 @@ def look_at_start(
             raise LeakError(
                 f"init: {name} depends on the clients' records or sizes; begin without them"
             )
-    return state, closed_over(program)
+    return state, closed_over(program, made_at(algorithm))
 
 
 def unreadable(
@@ -66,6 +70,6 @@ def unreadable(
         federation = federation.empty()
 
     def init(model: Params, private: dict[str, PyTree]) -> State:
-        return algorithm.init(model, federation.replace(**private))
+        return initial_state(algorithm, model, federation.replace(**private))
 
     return init, {name: getattr(federation, name) for name in private_names(federation)}

@@ -18,6 +18,7 @@ from fedpriv.certification.privacy_labels import (
     Private,
     tree_mark,
 )
+from fedpriv.core.code_places import place
 from fedpriv.core.generators import generator_of
 from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
@@ -25,7 +26,7 @@ from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.sampling import Poisson
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Given
+from fedpriv.rounds.cohort import Cohort, Given, Protocol, agreed
 from fedpriv.rounds.samplers import Draw, Sampler
 
 
@@ -97,14 +98,16 @@ class Watched(Cohort):
         marked = tree_mark(self._notes, Note("seen", line, label=label), dict(seen))
         return super()._metrics(wire, marked)
 
-    def _agreed(
-        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
-    ) -> PyTree:
+    def _count(self, lost: jax.Array, records: jax.Array) -> None:
+        """Nothing: what is counted never leaves the engine."""
+
+    def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
         slots = self._sampler.slots
         everyones = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
-        return self._shown(protocol(key, everyones)[0], key, Given(unprotected(reason)))
+        outcome = agreed(protocol, key, everyones)[0]
+        return self._shown(outcome, key, Given(unprotected(reason)))
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
@@ -167,4 +170,4 @@ def user_line() -> str:
         frame.f_code.co_filename in _ENGINE or frame.f_code.co_filename.startswith(JAX)
     ):
         frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "?"
+    return place(frame.f_code.co_filename, frame.f_lineno) if frame else "?"

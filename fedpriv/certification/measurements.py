@@ -22,10 +22,10 @@ from fedpriv.core.types import Key, PyTree, State
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Draw, Sampler, parts_of
+from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, parts_of
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
@@ -221,14 +221,14 @@ def _measure(
 ) -> None:
     """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
     draw_key, own_key = keys_of(jax.random.key(0))
-    drawn = sampler.draw(draw_key)
+    drawn = drawn_from(sampler, draw_key)
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 
     def moved(key: Key, state: State, mask: jax.Array, extra: Any = None) -> jax.Array:
         cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
         cohort.extra = extra
-        after, _ = algorithm.round(key, state, cohort)
+        after, _ = after_round(algorithm, key, state, cohort)
         return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
 
     noise = jax.jit(lambda key: lax.map(lambda k: moved(k, state, nobody), key))(

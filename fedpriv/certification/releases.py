@@ -165,7 +165,9 @@ def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     return float(sum(times * m**-power for m, times in each) ** (-1 / power))
 
 
-def _of_records(stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int) -> list[Release]:
+def _of_records(
+    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int
+) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients

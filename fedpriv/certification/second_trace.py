@@ -20,9 +20,9 @@ from fedpriv.certification.information_flow import (
 )
 
 
-def check_same(one: ClosedJaxpr, other: ClosedJaxpr) -> None:
-    """Raises ValueError: the programs differ, and where."""
-    before, after = closed_over(one), closed_over(other)
+def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) -> None:
+    """Raises ValueError: the programs differ, and where; `made` as `closed_over`."""
+    before, after = closed_over(one, made), closed_over(other, made)
     line = _first_changed_array(before, after)
     if line is None and _text(one.jaxpr) != _text(other.jaxpr):
         line = _first_changed_equation(one.jaxpr, other.jaxpr)

@@ -18,7 +18,7 @@ _RUN = "give (algorithm, rounds), or (algorithm, rounds, params) for one with an
 
 @names_user_code
 def certify_together(
-    runs: Sequence[tuple[Algorithm, int] | tuple[Algorithm, int, Any]],
+    runs: Sequence[tuple[Algorithm, CountOrZero] | tuple[Algorithm, CountOrZero, Any]],
     params: Any,
     federation: Any,
     delta: Probability,

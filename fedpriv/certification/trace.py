@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification import keys
 from fedpriv.certification.host_calls import lines_that_print
-from fedpriv.certification.information_flow import MARK, NONE, follow, where
+from fedpriv.certification.information_flow import MARK, NONE, as_compiled, follow, where
 from fedpriv.certification.leaks import Rules, leak
 from fedpriv.certification.marked_cohort import Watched
 from fedpriv.certification.privacy_labels import (
@@ -27,10 +27,12 @@ from fedpriv.certification.privacy_labels import (
     noisy,
     of,
 )
-from fedpriv.core.types import Key, Metrics, PyTree, State
+from fedpriv.core.trees import same_structure
+from fedpriv.core.types import Key, Metrics, State
+from fedpriv.core.user_functions import line_of
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.samplers import Sampler
 
 _OF_CLIENTS = {
@@ -72,17 +74,16 @@ def program_of(
     notes: Notes = []
 
     def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics]:
-        given = algorithm.round(key, state, Watched(t, holding, sampler, notes))
-        # A state of two fields would unpack as well, so that the metrics are looked at.
-        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
-            raise ValueError("round: it does not give back (state, metrics) with a dict of metrics")
-        if _structure(given[0]) != _structure(state):
-            raise ValueError("round: the state changes its structure; give back what `init` gave")
-        return given
+        after, metrics = after_round(algorithm, key, state, Watched(t, holding, sampler, notes))
+        if not same_structure(after, state):
+            remedy = f"{line_of(algorithm.round)}; give back what `init` gave"
+            raise ValueError(f"round: the state changes its structure{remedy}")
+        return after, metrics
 
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
-        traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+        with as_compiled():
+            traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
     except ExampleError as error:
         raise ValueError(f"federation: {error}") from None
     except NotImplementedError as error:
@@ -148,10 +149,6 @@ def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
         return False
     sums = [n for n in notes if n.kind == "sum" and noisy(n)]
     return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
-
-
-def _structure(tree: PyTree) -> Any:
-    return jax.tree.structure(tree)
 
 
 def _name(path: Any) -> str:

@@ -12,22 +12,25 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv.compression.quantization import check_bits, quantize
+from fedpriv.compression.quantization import FloatBound, Levels, SignedLevels, quantize
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import CountOrZero, checked
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, PyTree
 
 
+@checking_fields
 class Wire(NamedTuple):
     """Size of one message: `values` numbers of `bits_per_value` bits each, plus `overhead` bits.
 
     Integers (or i32[] arrays), to be multiplied on the host, where they do not overflow.
     """
 
-    values: int | jax.Array
-    bits_per_value: int | jax.Array = 32
-    overhead: int | jax.Array = 0
+    values: CountOrZero | jax.Array
+    bits_per_value: CountOrZero | jax.Array = 32
+    overhead: CountOrZero | jax.Array = 0
 
     def bits(self) -> int:
         """Of the whole message, exactly."""
@@ -46,6 +49,7 @@ class Coded(NamedTuple):
     diagnostics: dict[str, jax.Array]
 
 
+@checking_fields
 class Codec(NamedTuple):
     """How a client's message is coded; encoding and decoding are one step, as nothing happens between them.
 
@@ -66,19 +70,16 @@ UNCODED = sealed(Codec(lambda key, message: Coded(message, {}), Wire, False))
 """32 bits per value, exactly what was sent."""
 
 
-def fixed_interval(bits: int, bound: float) -> Codec:
+def fixed_interval(bits: Levels, bound: FloatBound) -> Codec:
     """2^B levels from -bound to bound (eq. 18), whatever the message; what lies outside becomes the nearest end.
 
     The diagnostic `saturated` is the fraction of values outside.
 
     Raises:
-      ValueError: bits outside 1..22, or a bound that is not positive.
+      ValueError: bits outside 1..22, or a bound that is not positive or beyond float32.
     """
-    check_bits(bits)
-    if not bound > 0:
-        raise ValueError(f"bound: {bound} is not positive")
-    if not 1e-30 <= bound <= 1e38:
-        raise ValueError(f"bound: {bound} is beyond float32; give one from 1e-30 to 1e38")
+    bits = checked("bits", bits, Levels)
+    bound = checked("bound", bound, FloatBound)
     ends = jnp.float32(-bound), jnp.float32(bound)
 
     def code(key: Key, message: PyTree) -> Coded:
@@ -89,7 +90,7 @@ def fixed_interval(bits: int, bound: float) -> Codec:
     return Codec(code, lambda d: Wire(d, bits), True)
 
 
-def qsgd(bits: int) -> Codec:
+def qsgd(bits: SignedLevels) -> Codec:
     """QSGD-style: sign and 2^(B - 1) - 1 levels of |v| / max |v|, stochastically rounded; max |v| travels in 32 bits.
 
     D. Alistarh et al., "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NIPS 2017, scaled by
@@ -99,7 +100,7 @@ def qsgd(bits: int) -> Codec:
     Raises:
       ValueError: bits outside 2..22.
     """
-    check_bits(bits, 2)
+    bits = checked("bits", bits, SignedLevels)
     levels = 2 ** (bits - 1) - 1
 
     def code(key: Key, message: PyTree) -> Coded:

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from fedpriv.compression.quantization import check_bits
+from fedpriv.compression.quantization import SignedLevels
+from fedpriv.core.arguments import Range, checked
 from fedpriv.core.types import Key
+
+Reach: TypeAlias = Annotated[
+    float,
+    Range("one from 1e-30 to 1e30, which float32 can square, by bound or epsilon", 1e-30, 1e30),
+]
+Dimension: TypeAlias = Annotated[int, Range("1 or 2", 1, 2, whole=True)]
 
 
 class Lattice(NamedTuple):
@@ -63,7 +70,7 @@ def hexagonal(step: float) -> Lattice:
     return Lattice(2, nearest, dither, 5 * step**2 / 72)
 
 
-def lattice_for(bits: int, largest: float, dim: int) -> tuple[Lattice, float]:
+def lattice_for(bits: SignedLevels, largest: Reach, dim: Dimension) -> tuple[Lattice, float]:
     """(lattice, limit): the finest one of which `bits` per value number all points of [-limit, limit]^dim.
 
     2^B - 1 rows from -limit to limit = largest minus half the distance of rows; rows of the hexagonal lattice are
@@ -72,13 +79,9 @@ def lattice_for(bits: int, largest: float, dim: int) -> tuple[Lattice, float]:
     Raises:
       ValueError: bits outside 2..22, a range that is not positive, or dim other than 1 and 2.
     """
-    check_bits(bits, 2)
-    if not 1e-30 <= largest <= 1e30:
-        raise ValueError(
-            f"largest: {largest} is not in [1e-30, 1e30], where float32 can square it; change the bound or epsilon"
-        )
-    if dim not in (1, 2):
-        raise ValueError(f"dim: {dim} is neither 1 nor 2")
+    bits = checked("bits", bits, SignedLevels)
+    largest = checked("largest", largest, Reach)
+    dim = checked("dim", dim, Dimension)
     row = 2 * largest / (2**bits - 1)
     made = scalar(row) if dim == 1 else hexagonal(row * 2 / math.sqrt(3))
     return made, largest - row / 2

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.arguments import Range, checked
+from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.types import Key
+
+MOST_BITS = 22
+"""In float32 more levels would be rounded with a bias."""
+
+Levels: TypeAlias = Annotated[
+    int, Range(f"a whole number of bits from 1 to {MOST_BITS}", 1, MOST_BITS, whole=True)
+]
+SignedLevels: TypeAlias = Annotated[
+    int, Range(f"a whole number of bits from 2 to {MOST_BITS}", 2, MOST_BITS, whole=True)
+]
+FloatBound: TypeAlias = Annotated[
+    float, Range("a bound from 1e-30 to 1e38, within float32", 1e-30, 1e38)
+]
 
 
 class Quantized(NamedTuple):
@@ -24,7 +39,7 @@ class Quantized(NamedTuple):
     outside: jax.Array
 
 
-def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: int) -> Quantized:
+def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: Levels) -> Quantized:
     """Q of Wang et al., eq. 18: the level below or above, with probabilities that make it unbiased inside [low, high].
 
     2^B levels, evenly from low to high; the paper's formula, which has signs, is for an interval that begins at 0. The
@@ -34,19 +49,23 @@ def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: int)
       x: f32[...].
       low, high: f32[...], ends of the interval, broadcast against x; an empty one (low = high) has one level.
       bits: B.
+
+    Raises:
+      ValueError: bits outside 1..22.
     """
+    check_key("key", key)
+    check_numbers("x", x)
+    for name, end in (("low", low), ("high", high)):
+        check_numbers(name, end, getattr(end, "ndim", 0))
+    bits = checked("bits", bits, Levels)
     most = 2**bits - 1
-    step = (high - low) / most
+    step = jnp.asarray((high - low) / most)
     inside = jnp.clip(x, low, high)
     # A level number is exact in float32, with two bits or more for its fraction.
     position = jnp.where(step > 0, (inside - low) / jnp.where(step > 0, step, 1.0), 0.0)
     codes = jnp.floor(position + jax.random.uniform(key, x.shape, position.dtype))
     codes = jnp.clip(codes, 0, most).astype(jnp.int32)
-    values = jnp.where(jnp.isfinite(x), low + codes * step, jnp.nan)  # diverged models stay visible
+    values = jnp.where(
+        jnp.isfinite(x), low + codes.astype(step.dtype) * step, jnp.nan
+    )  # diverged models stay visible
     return Quantized(values, codes, inside != x)
-
-
-def check_bits(bits: int, least: int = 1) -> None:
-    """Raises ValueError: bits outside least..22 (in float32 more levels would be rounded with a bias)."""
-    if not least <= bits <= 22:
-        raise ValueError(f"bits: {bits} is not in {least}..22")

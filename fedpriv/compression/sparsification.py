@@ -34,7 +34,7 @@ def largest(scores: jax.Array, k: int) -> jax.Array:
     """
 
     def bit(i: jax.Array, threshold: jax.Array) -> jax.Array:
-        higher = threshold | (jnp.uint32(1) << (31 - i).astype(jnp.uint32))
+        higher = threshold | (jnp.uint32(1) << jnp.uint32(31 - i))
         return jnp.where(jnp.sum(scores >= higher) >= k, higher, threshold)
 
     threshold = lax.fori_loop(0, 32, bit, jnp.uint32(0))  # the k-th largest score

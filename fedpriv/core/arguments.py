@@ -170,7 +170,11 @@ def shown(value: object) -> str:
         text = "\n"
     if isinstance(value, str) and len(text) > 60:
         return text[:57] + "...'"
-    return text if len(text) <= 60 and "\n" not in text else f"an object of type {type(value).__name__}"
+    return (
+        text
+        if len(text) <= 60 and "\n" not in text
+        else f"an object of type {type(value).__name__}"
+    )
 
 
 def kind_of(hint: Any) -> Any:
@@ -204,22 +208,28 @@ def _each(name: str, value: Any, kinds: tuple) -> tuple:
     any_number = len(kinds) == 1 or kinds[1] is Ellipsis
     fits = any_number or len(value) == len(kinds)
     require(fits, name, value, f"give {len(kinds)} of them")
-    if row and getattr(value.dtype, "kind", "") in "biuf":
+    if row and getattr(value.dtype, "kind", "?") in "biuf":
         value = np.asarray(value).tolist()
     return tuple(checked(f"{name}[{i}]", one, kinds[0]) for i, one in enumerate(value))
 
 
 def _plain(value: Any) -> Any:
     """The Python number in an array without axes, of NumPy or JAX; anything else the same."""
-    kind = getattr(value, "dtype", None)
+    dtype = getattr(value, "dtype", None)
     masked = isinstance(value, np.ma.MaskedArray)
-    if kind is None or masked or isinstance(value, jax.core.Tracer) or getattr(value, "ndim", True):
+    if (
+        dtype is None
+        or masked
+        or isinstance(value, jax.core.Tracer)
+        or getattr(value, "ndim", True)
+    ):
         return value
-    if getattr(kind, "kind", "f") in "bm":  # `np.timedelta64` says that it is an integer
-        return bool(value) if kind == bool else None
-    if getattr(kind, "kind", "") in "iu":
-        return int(value)
-    return float(value) if "float" in getattr(kind, "name", "") else value  # bfloat16, too
+    kind = getattr(dtype, "kind", "?")
+    if kind == "m":  # `np.timedelta64` says that it is an integer
+        return None
+    if kind in "biu":
+        return bool(value) if kind == "b" else int(value)
+    return float(value) if "float" in getattr(dtype, "name", "") else value  # bfloat16, too
 
 
 def _is_computed(value: Any) -> bool:

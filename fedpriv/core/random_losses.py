@@ -7,12 +7,17 @@ Where gradients of such a loss are taken, the keys are part of the batch, so tha
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 
+from fedpriv.core.loss_values import check_loss
 from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.core.user_functions import takes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,8 +62,11 @@ def takes_key(fn: Callable[..., Any]) -> bool:
 def of_one(loss: LossFn) -> LossFn:
     """The loss of (params, example), or of (params, `Keyed`) where it is random.
 
+    It is checked when it is first called with examples of some shape; that costs one more trace.
+
     Raises:
-      ValueError: no function, such as a whole model; when called, examples without keys.
+      ValueError: no function, such as a whole model, or one of other parameters; when called, examples without keys, or
+        a loss that is no number, see `check_loss`.
     """
     if not callable(loss):
         kind = type(loss).__name__
@@ -68,17 +76,66 @@ def of_one(loss: LossFn) -> LossFn:
             else f"{loss!r:.40} is no function"
         )
         raise ValueError(f"loss: {known}, (params, example) -> loss of one example")
-    if not takes_key(loss):
-        return loss
+    random, checked = takes_key(loss), set()
+    _check_parameters(loss, random)
 
-    def keyed(params: Params, given: Keyed) -> jax.Array:
+    def plain(params: Params, given: Example | Keyed) -> jax.Array:
+        if not random:
+            return loss(params, given)
         if not isinstance(given, Keyed):
             raise ValueError(
                 "batch: this loss takes a key for each example; give fp.with_keys(key, batch)"
             )
         return loss(params, given.example, given.key)  # type: ignore[call-arg]
 
-    return keyed
+    def one(params: Params, given: Example | Keyed) -> jax.Array:
+        if (seen := _SEEN.get()) is not None and all(known is not loss for known in seen):
+            seen.append(loss)
+        if (shapes := _shapes(params, given)) not in checked:
+            check_loss(plain, params, given)
+            checked.add(shapes)
+        return plain(params, given)
+
+    return one
+
+
+def without_key(loss: LossFn) -> LossFn:
+    """The loss of (params, example), a random one without its key, so that nothing is dropped; checked as `of_one`."""
+    of_one(loss)
+    return of_one(lambda params, example: loss(params, example))
+
+
+def _check_parameters(loss: LossFn, random: bool) -> None:
+    try:
+        taken = inspect.signature(loss)
+    except ValueError:  # written in C
+        return
+    key = taken.parameters.get("key")
+    unused = key is not None and key.kind is key.KEYWORD_ONLY and key.default is None
+    if unused or not takes(loss, *[None] * (3 if random else 2)):
+        raise ValueError(
+            f"loss: its parameters are {taken}; give one of (params, example), or of (params, example, key) if it is "
+            "random"
+        )
+
+
+def _shapes(*trees: Any) -> tuple:
+    leaves, tree = jax.tree.flatten(trees)
+    return tree, *((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+
+
+_SEEN: ContextVar[list[LossFn] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def seen_losses() -> Iterator[list[LossFn]]:
+    """The losses that are traced in this block, as they were given."""
+    losses: list[LossFn] = []
+    token = _SEEN.set(losses)
+    try:
+        yield losses
+    finally:
+        _SEEN.reset(token)
 
 
 def needing_keys(gradients: F, needs: bool) -> F:

@@ -5,12 +5,14 @@ Models keep the types of their leaves. What is computed of all of them has at le
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fedpriv.core.types import PyTree
+from fedpriv.core.arguments import shown
+from fedpriv.core.types import Params, PyTree
 
 
 def dimension(tree: PyTree) -> int:
@@ -21,6 +23,12 @@ def dimension(tree: PyTree) -> int:
 def widened(tree: PyTree) -> PyTree:
     """The tree with its leaves of fewer than 32 bits as f32, so that norms and sums keep their digits."""
     return jax.tree.map(lambda x: x.astype(width(x)) if _is_real(x) else x, tree)
+
+
+def same_structure(one: PyTree, other: PyTree) -> bool:
+    """Whether two trees have leaves at the same places."""
+    ours: Any = jax.tree.structure(one)
+    return bool(ours == jax.tree.structure(other))
 
 
 def real(tree: PyTree, name: str = "message") -> PyTree:
@@ -52,6 +60,35 @@ def _check_real(name: str, path: Any, leaf: Any) -> None:
     raise ValueError(
         f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, which are what is clipped and perturbed; "
         f"{remedy}"
+    )
+
+
+def check_arrays(params: Params) -> None:
+    """Raises ValueError: parameters that are none at all, or a leaf that is no array of a type that JAX has."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    if not leaves:
+        raise ValueError(f"params: {shown(params)} holds no arrays; give a model's parameters")
+    for path, leaf in leaves:
+        kind = getattr(leaf, "dtype", None)
+        text = isinstance(kind, np.dtype) and kind.kind in "OSU"
+        if text or not (kind or isinstance(leaf, complex | SupportsFloat)):
+            raise _no_floats(path, leaf)
+
+
+def check_params(params: Params) -> None:
+    """Raises ValueError: parameters that no gradient can be taken of: none at all, or a leaf that is not of floats."""
+    check_arrays(params)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        kind = getattr(leaf, "dtype", type(leaf))
+        if kind is not float and not jnp.issubdtype(kind, jnp.floating):
+            raise _no_floats(path, leaf)
+
+
+def _no_floats(path: Any, leaf: Any) -> ValueError:
+    given = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else shown(leaf)
+    return ValueError(
+        f"params{jax.tree_util.keystr(path)}: {given}; give floats, which alone can be trained, or keep it out of the "
+        "parameters"
     )
 
 
@@ -102,5 +139,7 @@ def scatter(values: jax.Array, kept: jax.Array, like: PyTree) -> PyTree:
 
 
 def as_float(image: jax.Array) -> jax.Array:
-    """u8[...] of 0..255 become f32[...] of 0..1; floats stay as they are."""
+    """u8[...] of 0..255 become f32[...] of 0..1, booleans 0 and 1; others stay as they are."""
+    if image.dtype == bool:
+        return image.astype(jnp.float32)
     return image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image

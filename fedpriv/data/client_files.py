@@ -8,12 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-import jax
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
-from fedpriv.data.validation import check_lengths, converted
+from fedpriv.core.arguments import require
+from fedpriv.data.labels import stored
+from fedpriv.data.validation import check_lengths, leaves_of
 
 _SIZES = "sizes"
 
@@ -30,7 +31,8 @@ def write_clients(
 
     Args:
       folder: is made if it is not there; files in it are not overwritten.
-      clients: dicts of arrays [records, ...] with the same names, shapes and data types; 64-bit ones become 32-bit.
+      clients: dicts, or tables, of arrays [records, ...] with the same names, shapes and data types; lists of numbers
+        are arrays, 64-bit ones become 32-bit.
       public: the server's examples, likewise.
 
     Raises:
@@ -65,10 +67,11 @@ class _Files:
     def append(self, examples: Mapping[str, ArrayLike], whose: str) -> int:
         """Writes somebody's examples; how many they are."""
         try:
-            count = check_lengths(dict(examples))
-            arrays = jax.tree_util.tree_map_with_path(
-                lambda path, leaf: converted(path, np.asarray(leaf)), dict(examples)
-            )
+            found = leaves_of(examples)
+            require(isinstance(found, Mapping), "examples", found, "give a dict of arrays")
+            count = check_lengths(found)
+            kept = stored(found, None)
+            arrays = {name: np.asarray(array) for name, array in kept.items()}
         except ValueError as error:
             raise ValueError(f"{whose}: {error}") from None
         if count == 0:

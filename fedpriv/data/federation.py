@@ -3,7 +3,7 @@
 The examples are stored once, on the device; a partition is a table of row numbers, and a client's batch a gather.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.struct
@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.data.partition import natural
-from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows, leaves_of
+from fedpriv.core.arguments import Count, CountOrZero, checked, require
+from fedpriv.data.client_ids import by_leaf
+from fedpriv.data.labels import stored
+from fedpriv.data.validation import check_lengths, held_rows, leaves_of
 
 PyTree = Any
 
@@ -62,36 +64,37 @@ class Federation:
         clients: Sequence[ArrayLike] | str,
         *,
         public: ArrayLike = (),
-        num_classes: int | None = None,
+        num_classes: Count | None = None,
     ) -> "Federation":
         """Checks the arrays and the partition, and puts them on the device.
 
         Args:
             examples: pytree of arrays with the same leading axis, by convention a dict such as
                 `{"image": u8[N, 28, 28, 1], "label": i32[N]}`, or a table such as a pandas DataFrame,
-                of which each column is a leaf. 64-bit leaves become 32-bit.
+                of which each column is a leaf. Lists of numbers are arrays; 64-bit leaves become 32-bit.
             clients: [rows] for each client, its row numbers; rows given to nobody are left out. Or the name of the leaf
-                [N] that holds each record's client, of any type that sorts; the clients come in order of first
-                appearance, and that leaf is not stored.
+                [N] that holds each record's client, of any one type; the clients come in order of first appearance, and
+                that leaf is not stored.
             public: [p], the rows the server holds.
-            num_classes: if given, the leaf `label` must hold integers in [0, num_classes).
+            num_classes: if given, the leaf `label` must hold integers in [0, num_classes), or booleans or floats that
+                are such, which become integers.
 
         Raises:
-            ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client; a row
-                out of range, or given twice.
+            ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client; a record
+                whose client is missing; a row out of range, or given twice.
         """
+        num_classes = checked("num_classes", num_classes, Count | None)
         examples = leaves_of(examples)
         total = check_lengths(examples)
         if isinstance(clients, str):
-            examples, clients = _by_leaf(examples, clients, public, total)
-        if num_classes is not None:
-            check_labels(examples, num_classes)
-        stored = jax.tree_util.tree_map_with_path(_to_device, examples)
-        return _assign(stored, total, clients, public)
+            examples, clients = by_leaf(examples, clients, public, total)
+        kept = stored(examples, num_classes)
+        on_device = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), kept)
+        return _assign(on_device, total, clients, public)
 
     @classmethod
     def blank(
-        cls, example: PyTree, clients: int, per_client: int, *, public: int = 0
+        cls, example: PyTree, clients: Count, per_client: Count, *, public: CountOrZero = 0
     ) -> "Federation":
         """A federation of these shapes whose records are all 0: for what depends on shapes alone, such as `certify`.
 
@@ -99,7 +102,16 @@ class Federation:
             example: one record's leaves, arrays or `jax.ShapeDtypeStruct`s.
             clients, per_client: how many clients, and how many records each holds.
             public: number of the server's examples.
+
+        Raises:
+            ValueError: numbers out of range.
         """
+        clients = checked("clients", clients, Count)
+        per_client = checked("per_client", per_client, Count)
+        public = checked("public", public, CountOrZero)
+        for leaf in jax.tree.leaves(example) or [example]:
+            known = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+            require(known, "example", leaf, "give arrays, or jax.ShapeDtypeStruct of them")
 
         def of(value: int, *shape: int) -> Any:  # one number in memory, however many clients
             return np.broadcast_to(np.int32(value), shape)
@@ -133,8 +145,7 @@ def stack(federations: Sequence[Federation]) -> Federation:
     Raises:
         ValueError: nothing to stack; other examples; unequal numbers of clients or public rows.
     """
-    if not federations:
-        raise ValueError("federations=[] is empty; give one federation per seed")
+    require(len(federations) > 0, "federations", [], "give one federation per seed")
     first = federations[0]
     for i, other in enumerate(federations):
         _check_same(first, other, i)
@@ -173,27 +184,6 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
                 f"federations[{i}] has {field}={b}, federations[0] has {a}; "
                 "give every seed the same number"
             )
-
-
-def _by_leaf(
-    examples: PyTree, name: str, public: ArrayLike, total: int
-) -> tuple[PyTree, Sequence[ArrayLike]]:
-    """The other leaves, and the rows of each value of this one that are not public."""
-    if not isinstance(examples, Mapping) or name not in examples:
-        found = ", ".join(examples) if isinstance(examples, Mapping) else "no names"
-        raise ValueError(
-            f"clients: there is no leaf {name!r} in examples, only {found}; give one of these"
-        )
-    rows = np.setdiff1d(np.arange(total), np.asarray(public, np.int64))
-    others = {key: leaf for key, leaf in examples.items() if key != name}
-    return others, natural(examples[name], rows=rows)
-
-
-def _to_device(path: Any, leaf: Any) -> jax.Array:
-    if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jnp.floating):
-        return leaf  # already stored: keep that buffer
-    array = converted(path, np.asarray(leaf))
-    return leaf if isinstance(leaf, jax.Array) else jnp.asarray(array)
 
 
 def _assign(

@@ -5,13 +5,27 @@ every one goes to exactly one client. So public rows are taken out first::
 
     public, rest = hold_out(rng, total, 1000)
     clients = shards(rng, labels, 100, 2, rows=rest)
+
+A client's rows come in random order, so that a slice of them is a sample of its classes; those of `natural` come in the
+order of the examples, which may be that of time.
 """
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
+from fedpriv.core.arguments import Count, CountOrZero, Percent, Positive, checked, require
+from fedpriv.data.client_ids import rows_of_each
+from fedpriv.data.partition_arguments import (
+    as_rows,
+    check_generator,
+    checked_clients,
+    checked_skew,
+    labels_and_rows,
+    rows_of,
+)
 from fedpriv.data.partition_picture import counts, picture
+from fedpriv.data.validation import array_of
 
 __all__ = [
     "counts",
@@ -30,7 +44,7 @@ _TRIES = 100  # draws of the Dirichlet proportions before giving up
 
 
 def hold_out(
-    rng: Generator, total_or_rows: int | ArrayLike, count: int
+    rng: Generator, total_or_rows: CountOrZero | ArrayLike, count: CountOrZero
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws `count` rows without replacement, for the server or for validation.
 
@@ -43,16 +57,21 @@ def hold_out(
     Raises:
         ValueError: count outside [0, number of rows].
     """
-    rows = _as_rows(total_or_rows)
-    if not 0 <= count <= len(rows):
-        raise ValueError(f"count={count} is outside [0, {len(rows)}]; hold out fewer rows")
+    check_generator(rng)
+    rows = as_rows("total_or_rows", total_or_rows)
+    count = checked("count", count, CountOrZero)
+    require(count <= len(rows), "count", count, f"hold out at most the {len(rows)} rows")
     out = np.zeros(len(rows), bool)
     out[rng.choice(len(rows), count, replace=False)] = True
     return rows[out], rows[~out]
 
 
 def iid(
-    rng: Generator, total_or_rows: int | ArrayLike, clients: int, *, rows: ArrayLike | None = None
+    rng: Generator,
+    total_or_rows: CountOrZero | ArrayLike,
+    clients: Count,
+    *,
+    rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
     """Uniformly at random, in sizes that are equal up to one; i64[...] for each client.
 
@@ -63,18 +82,17 @@ def iid(
     Raises:
         ValueError: clients < 1 or more than there are rows.
     """
-    own = _as_rows(total_or_rows)
-    if rows is not None:
-        own = _as_rows(rows, len(own))
-    _check_clients(clients, len(own))
+    check_generator(rng)
+    own = rows_of(total_or_rows, rows)
+    clients = checked_clients(clients, len(own))
     return np.array_split(rng.permutation(own), clients)
 
 
 def shards(
     rng: Generator,
     labels: ArrayLike,
-    clients: int,
-    shards_per_client: int,
+    clients: Count,
+    shards_per_client: Count,
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
@@ -90,26 +108,24 @@ def shards(
     Raises:
         ValueError: clients < 1; shards_per_client < 1; more shards than rows.
     """
-    labels, own = _labels_and_rows(labels, rows)
-    _check_clients(clients, len(own))
-    if shards_per_client < 1:
-        raise ValueError(f"shards_per_client={shards_per_client} is below 1; give at least 1")
-    total = clients * shards_per_client
+    labels, own = labels_and_rows(rng, labels, rows)
+    clients = checked_clients(clients, len(own))
+    total = clients * checked("shards_per_client", shards_per_client, Count)
     if total > len(own):
         raise ValueError(
-            f"clients * shards_per_client = {total} exceeds the {len(own)} rows; "
-            "use fewer clients or shards"
+            f"shards_per_client: {shards_per_client} for {clients} clients, but there are {len(own)} rows; use fewer "
+            "clients or shards"
         )
     pieces = np.array_split(_sort_by_label(rng, labels, own), total)
     dealt = rng.permutation(total).reshape(clients, shards_per_client)
-    return [np.concatenate([pieces[j] for j in hand]) for hand in dealt]
+    return _shuffled(rng, [np.concatenate([pieces[j] for j in hand]) for hand in dealt])
 
 
 def similar(
     rng: Generator,
     labels: ArrayLike,
-    clients: int,
-    percent: float,
+    clients: Count,
+    percent: Percent,
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
@@ -125,25 +141,24 @@ def similar(
     Raises:
         ValueError: clients < 1 or more than there are rows; percent outside [0, 100].
     """
-    labels, own = _labels_and_rows(labels, rows)
-    _check_clients(clients, len(own))
-    if not 0 <= percent <= 100:
-        raise ValueError(f"percent={percent} is outside [0, 100]; give a percentage")
+    labels, own = labels_and_rows(rng, labels, rows)
+    clients = checked_clients(clients, len(own))
+    percent = checked("percent", percent, Percent)
     shuffled = rng.permutation(own)
     ends = np.cumsum([len(part) for part in np.array_split(shuffled, clients)])
     mixed_ends = np.floor(ends * (percent / 100) + 0.5).astype(int)
     mixed = np.split(shuffled[: mixed_ends[-1]], mixed_ends[:-1])
     by_label = _sort_by_label(rng, labels, shuffled[mixed_ends[-1] :])
     ordered = np.split(by_label, (ends - mixed_ends)[:-1])
-    return [np.concatenate(parts) for parts in zip(mixed, ordered, strict=True)]
+    return _shuffled(rng, [np.concatenate(parts) for parts in zip(mixed, ordered, strict=True)])
 
 
 def dirichlet(
     rng: Generator,
     labels: ArrayLike,
-    clients: int,
-    alpha: float,
-    min_size: int = 1,
+    clients: Count,
+    alpha: Positive,
+    min_size: Count = 1,
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
@@ -161,19 +176,19 @@ def dirichlet(
         ValueError: clients < 1 or more than there are rows; alpha <= 0; min_size < 1; min_size not reached in 100
             draws.
     """
-    labels, own = _labels_and_rows(labels, rows)
-    _check_clients(clients, len(own))
-    _check_skew(alpha, min_size, clients, len(own))
+    labels, own = labels_and_rows(rng, labels, rows)
+    clients = checked_clients(clients, len(own))
+    alpha, min_size = checked_skew(alpha, min_size, clients, len(own))
     shuffled = rng.permutation(own)
     classes = [shuffled[labels[shuffled] == c] for c in np.unique(labels[own])]
-    return _divided(rng, classes, clients, alpha, min_size)
+    return _shuffled(rng, _divided(rng, classes, clients, alpha, min_size))
 
 
 def dirichlet_mixtures(
     rng: Generator,
     labels: ArrayLike,
-    clients: int,
-    alpha: float,
+    clients: Count,
+    alpha: Positive,
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
@@ -189,9 +204,9 @@ def dirichlet_mixtures(
     Raises:
         ValueError: clients < 1 or more than there are rows; alpha <= 0.
     """
-    labels, own = _labels_and_rows(labels, rows)
-    _check_clients(clients, len(own))
-    _check_skew(alpha, 1, clients, len(own))
+    labels, own = labels_and_rows(rng, labels, rows)
+    clients = checked_clients(clients, len(own))
+    alpha, _ = checked_skew(alpha, 1, clients, len(own))
     shuffled = rng.permutation(own)
     classes = [shuffled[labels[shuffled] == c] for c in np.unique(labels[own])]
     left, parts = np.array([len(members) for members in classes]), []
@@ -202,7 +217,7 @@ def dirichlet_mixtures(
         parts.append(
             np.concatenate([m[i : i + n] for m, i, n in zip(classes, left, taken, strict=True)])
         )
-    return parts
+    return _shuffled(rng, parts)
 
 
 def _drawn(rng: Generator, mixture: np.ndarray, left: np.ndarray, size: int) -> np.ndarray:
@@ -219,10 +234,10 @@ def _drawn(rng: Generator, mixture: np.ndarray, left: np.ndarray, size: int) -> 
 
 def quantity_skew(
     rng: Generator,
-    total_or_rows: int | ArrayLike,
-    clients: int,
-    alpha: float,
-    min_size: int = 1,
+    total_or_rows: CountOrZero | ArrayLike,
+    clients: Count,
+    alpha: Positive,
+    min_size: Count = 1,
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
@@ -238,22 +253,11 @@ def quantity_skew(
     Raises:
         ValueError: as `dirichlet`.
     """
-    own = _as_rows(total_or_rows)
-    if rows is not None:
-        own = _as_rows(rows, len(own))
-    _check_clients(clients, len(own))
-    _check_skew(alpha, min_size, clients, len(own))
+    check_generator(rng)
+    own = rows_of(total_or_rows, rows)
+    clients = checked_clients(clients, len(own))
+    alpha, min_size = checked_skew(alpha, min_size, clients, len(own))
     return _divided(rng, [rng.permutation(own)], clients, alpha, min_size)
-
-
-def _check_skew(alpha: float, min_size: int, clients: int, rows: int) -> None:
-    if not (alpha > 0 and np.isfinite(alpha)):
-        raise ValueError(f"alpha={alpha} is not a positive number; give e.g. 0.5")
-    if min_size < 1 or clients * min_size > rows:
-        raise ValueError(
-            f"min_size={min_size} is impossible for {clients} clients and {rows} rows; "
-            f"give 1 to {rows // clients}"
-        )
 
 
 def _divided(
@@ -269,31 +273,34 @@ def _divided(
             parts = [np.split(m, c) for m, c in zip(classes, cuts, strict=True)]
             return [np.concatenate(own_parts) for own_parts in zip(*parts, strict=True)]
     raise ValueError(
-        f"min_size={min_size} was not reached by all {clients} clients in {_TRIES} draws with "
-        f"alpha={alpha}; raise alpha or lower clients or min_size"
+        f"alpha: {alpha} left one of the {clients} clients below min_size={min_size} in each of {_TRIES} draws; raise "
+        "alpha, or lower clients or min_size"
     )
 
 
 def natural(keys: ArrayLike, *, rows: ArrayLike | None = None) -> list[np.ndarray]:
     """One client per distinct key (a writer, a speaking role), in order of first appearance; i64[...] for each.
 
+    A client's rows keep the order in which they are given, which may be that of time: what comes first in a client's
+    history is then what its first rows are.
+
     Args:
-        keys: [N], the key of every example, of any type that sorts.
+        keys: [N], the key of every example: names, numbers or others, all of one type.
         rows: as `shards`.
 
     Raises:
-        ValueError: keys is not 1-d; no rows.
+        ValueError: keys is not 1-d; a key that is missing (None, NaN, an empty string); no rows.
     """
-    keys = np.asarray(keys)
-    if keys.ndim != 1:
-        raise ValueError(f"keys has shape {keys.shape}; give one key per example")
-    own = _as_rows(len(keys) if rows is None else rows, len(keys))
-    if len(own) == 0:
-        raise ValueError("rows is empty; give at least one row to distribute")
-    _, first, client = np.unique(keys[own], return_index=True, return_inverse=True)
-    order = np.argsort(client, kind="stable")
-    groups = np.split(own[order], np.cumsum(np.bincount(client))[:-1])
-    return [groups[c] for c in np.argsort(first)]
+    ids = array_of("keys", keys)
+    require(np.ndim(ids) > 0, "keys", keys, "give one key per example")
+    own = as_rows("rows", len(ids) if rows is None else rows, len(ids))
+    return rows_of_each("keys", ids, own)
+
+
+def _shuffled(rng: Generator, parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Each client's rows in random order, by a generator of its own: that of the partition is not advanced."""
+    (own,) = rng.spawn(1)
+    return [own.permutation(rows) for rows in parts]
 
 
 def _cuts(rng: Generator, count: int, clients: int, alpha: float) -> np.ndarray:
@@ -305,35 +312,3 @@ def _cuts(rng: Generator, count: int, clients: int, alpha: float) -> np.ndarray:
 def _sort_by_label(rng: Generator, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
     shuffled = rng.permutation(rows)  # at random within a class
     return shuffled[np.argsort(labels[shuffled], kind="stable")]
-
-
-def _as_rows(total_or_rows: int | ArrayLike, total: int | None = None) -> np.ndarray:
-    rows = np.asarray(total_or_rows)
-    if rows.ndim == 0:
-        rows = np.arange(int(rows))
-    if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
-        raise ValueError(f"rows is {rows.dtype}{list(rows.shape)}; give a 1-d array of row numbers")
-    rows = rows.astype(np.int64)
-    if rows.size and (rows.min() < 0 or (total is not None and rows.max() >= total)):
-        raise ValueError(
-            f"rows holds {rows.min()} to {rows.max()}, outside [0, {total}); give row numbers"
-        )
-    if len(np.unique(rows)) < len(rows):
-        raise ValueError("rows holds a row number twice; give each at most once")
-    return rows
-
-
-def _labels_and_rows(labels: ArrayLike, rows: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
-            f"labels is {labels.dtype}{list(labels.shape)}; give one integer label per example"
-        )
-    return labels, _as_rows(len(labels) if rows is None else rows, len(labels))
-
-
-def _check_clients(clients: int, rows: int) -> None:
-    if clients < 1:
-        raise ValueError(f"clients={clients} is below 1; give at least 1")
-    if clients > rows:
-        raise ValueError(f"clients={clients} exceeds the {rows} rows; use at most {rows} clients")

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpriv.core.arguments import require, shown
+from fedpriv.data.labels import class_numbers
+from fedpriv.data.validation import row_numbers
+
 _NAMED = 20  # classes with a colour and a line in the legend of their own
 
 
@@ -20,17 +24,16 @@ def counts(clients: Sequence[ArrayLike], labels: ArrayLike) -> np.ndarray:
         labels: [N], the classes of all examples, from 0.
 
     Raises:
-        ValueError: no client; labels that are not integers from 0.
+        ValueError: no client; rows that are not there; labels that are not integers from 0.
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
-        raise ValueError(
-            f"labels is {labels.dtype}{list(labels.shape)}; give one class from 0 per example"
-        )
-    if len(clients) == 0:
-        raise ValueError("clients=[] is empty; give one array of row numbers per client")
+    labels = np.asarray(class_numbers("labels", labels))
+    if labels.ndim != 1 or (labels.size and labels.min() < 0):
+        raise ValueError(f"labels: {shown(labels)}; give one class from 0 per example")
+    require(len(clients) > 0, "clients", [], "give one array of row numbers per client")
     classes = 1 + int(labels.max(initial=0))
-    held = (labels[np.asarray(rows, np.int64)] for rows in clients)
+    held = (
+        labels[row_numbers(f"clients[{i}]", rows, len(labels))] for i, rows in enumerate(clients)
+    )
     return np.stack([np.bincount(own, minlength=classes) for own in held])
 
 

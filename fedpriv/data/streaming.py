@@ -17,9 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpriv.core.arguments import Count, checked, require, shown
 from fedpriv.core.types import PyTree
+from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
-from fedpriv.data.validation import check_labels, check_lengths, converted, held_rows, name_of
+from fedpriv.data.labels import stored
+from fedpriv.data.validation import array_of, check_lengths, held_rows, name_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,7 @@ class StreamedFederation:
       order: i64[offsets[-1]], or None for 0, 1, 2, ...: examples that are sorted by client.
       public: i64[p], rows the server holds.
       capacity: records that there is room for in a round, for each client of the cohort.
-      num_classes: if not None, the leaf `label` holds integers in [0, num_classes).
+      num_classes: if not None, the leaf `label` holds such classes, as in `Federation.from_arrays`.
     """
 
     examples: PyTree
@@ -50,11 +53,11 @@ class StreamedFederation:
     def from_arrays(
         cls,
         examples: PyTree,
-        clients: Sequence[ArrayLike],
+        clients: Sequence[ArrayLike] | str,
         *,
         public: ArrayLike = (),
-        num_classes: int | None = None,
-        capacity: int | None = None,
+        num_classes: Count | None = None,
+        capacity: Count | None = None,
     ) -> StreamedFederation:
         """As `Federation.from_arrays`, and the arrays stay where they are.
 
@@ -68,7 +71,11 @@ class StreamedFederation:
         Raises:
           ValueError: as `Federation.from_arrays`, a leaf that is no NumPy array, or a client above `capacity`.
         """
-        total = _check_arrays(examples, num_classes)
+        num_classes = checked("num_classes", num_classes, Count | None)
+        total = _check_arrays(examples)
+        if isinstance(clients, str):
+            examples, clients = by_leaf(examples, clients, public, total)
+        _check_types(examples, num_classes)
         sizes, order, shared = held_rows(clients, public, total)
         offsets = _offsets(sizes)
         return cls(examples, offsets, order, shared, _room(offsets, capacity), num_classes)
@@ -79,8 +86,8 @@ class StreamedFederation:
         examples: PyTree,
         sizes: ArrayLike,
         *,
-        num_classes: int | None = None,
-        capacity: int | None = None,
+        num_classes: Count | None = None,
+        capacity: Count | None = None,
     ) -> StreamedFederation:
         """Examples that are sorted by client, which is how they are read fastest.
 
@@ -91,21 +98,23 @@ class StreamedFederation:
         Raises:
           ValueError: as `from_arrays`, or sizes that are not positive integers or more than there are rows.
         """
-        total = _check_arrays(examples, num_classes)
-        sizes = np.asarray(sizes)
-        if sizes.ndim != 1 or not len(sizes) or not np.issubdtype(sizes.dtype, np.integer):
-            raise ValueError(
-                f"sizes is {sizes.dtype}{list(sizes.shape)}; give a number of records for each client"
-            )
-        if sizes.min() < 1:
-            i = int(np.argmin(sizes))
-            raise ValueError(
-                f"sizes[{i}] is {sizes[i]}; give it a record, or leave this client out"
-            )
+        num_classes = checked("num_classes", num_classes, Count | None)
+        total = _check_arrays(examples)
+        _check_types(examples, num_classes)
+        sizes = np.asarray(array_of("sizes", sizes))
+        plain = sizes.ndim == 1 and len(sizes) and np.issubdtype(sizes.dtype, np.integer)
+        require(bool(plain), "sizes", sizes, "give a number of records for each client")
+        i = int(np.argmin(sizes))
+        require(
+            sizes[i] >= 1,
+            f"sizes[{i}]",
+            int(sizes[i]),
+            "give it a record, or leave this client out",
+        )
         offsets = _offsets(sizes)
         if offsets[-1] > total:
             raise ValueError(
-                f"sizes add up to {offsets[-1]} records, but there are {total}; give as many records as sizes say"
+                f"sizes: they add up to {offsets[-1]} records, but there are {total}; give as many records as they say"
             )
         public = np.arange(offsets[-1], total)
         return cls(examples, offsets, None, public, _room(offsets, capacity), num_classes)
@@ -115,17 +124,19 @@ class StreamedFederation:
         cls,
         folder: str | os.PathLike[str],
         *,
-        num_classes: int | None = None,
-        capacity: int | None = None,
+        num_classes: Count | None = None,
+        capacity: Count | None = None,
     ) -> StreamedFederation:
         """The memory-mapped files that `write_clients` left: NAME.npy for each leaf of a dict, and sizes.npy.
 
         Raises:
           ValueError: as `from_sorted`, or a file that is missing.
         """
+        named = isinstance(folder, str | os.PathLike)
+        require(named, "folder", folder, "give the path of one that write_clients made")
         files = {path.stem: path for path in sorted(Path(folder).glob("*.npy"))}
         if "sizes" not in files:
-            raise ValueError(f"{folder}: there is no sizes.npy; make the folder with write_clients")
+            raise ValueError(f"folder: {folder} has no sizes.npy; make it with write_clients")
         sizes = np.load(files.pop("sizes"))
         examples = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
         return cls.from_sorted(examples, sizes, num_classes=num_classes, capacity=capacity)
@@ -196,11 +207,9 @@ class StreamedFederation:
     def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:
         """Some of the examples, in the data types of the device."""
         try:
-            examples = jax.tree_util.tree_map_with_path(
-                lambda path, leaf: converted(path, np.asarray(leaf[rows])), self.examples
+            examples = stored(
+                jax.tree.map(lambda leaf: leaf[rows], self.examples), self.num_classes
             )
-            if self.num_classes is not None:
-                check_labels(examples, self.num_classes)
         except ValueError as error:
             raise ValueError(f"{whose}: {error}") from None
         return examples
@@ -217,28 +226,28 @@ def _not_an_argument(*_: object) -> NoReturn:
 jax.tree_util.register_pytree_node(StreamedFederation, _not_an_argument, _not_an_argument)
 
 
-def _check_arrays(examples: PyTree, num_classes: int | None) -> int:
+def _check_arrays(examples: PyTree) -> int:
     for path, leaf in jax.tree_util.tree_leaves_with_path(examples):
         if not isinstance(leaf, np.ndarray):
             raise ValueError(
-                f"{name_of(path)} is a {type(leaf).__name__}; give a NumPy array, or np.load(file, mmap_mode='r')"
+                f"{name_of(path)}: {shown(leaf)} of type {type(leaf).__name__}; give a NumPy array, or np.load(file, "
+                "mmap_mode='r')"
             )
-    total = check_lengths(examples)
-    none = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: converted(path, np.asarray(leaf[:0])), examples
-    )
-    if num_classes is not None:
-        check_labels(none, num_classes)
-    return total
+    return check_lengths(examples)
+
+
+def _check_types(examples: PyTree, num_classes: int | None) -> None:
+    stored(jax.tree.map(lambda leaf: leaf[:0], examples), num_classes)
 
 
 def _offsets(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
-def _room(offsets: np.ndarray, capacity: int | None) -> int:
+def _room(offsets: np.ndarray, capacity: Count | None) -> int:
     sizes = np.diff(offsets)
     largest = int(np.argmax(sizes))
+    capacity = checked("capacity", capacity, Count | None)
     if capacity is not None and capacity < sizes[largest]:
         raise ValueError(
             f"capacity: {capacity} is less than the {sizes[largest]} records of client {largest}; give at least that, "

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpriv.core.arguments import require, shown
+
 PyTree = Any
 
 
@@ -17,10 +19,96 @@ def name_of(path: Any) -> str:
 
 
 def leaves_of(examples: PyTree) -> PyTree:
-    """The columns of a table, such as a pandas DataFrame, by their names, as arrays; of anything else the same."""
-    if not isinstance(examples, Mapping) and hasattr(examples, "columns"):
-        examples = {str(name): examples[name] for name in examples.columns}
-    return jax.tree.map(lambda x: np.asarray(x) if hasattr(x, "to_numpy") else x, examples)
+    """The examples with an array [total, ...] as every leaf, of whatever type.
+
+    A table, such as a pandas DataFrame, gives its columns by their names; a list of numbers or strings, as JSON has
+    them, is one array, nested or not. Arrays of NumPy and JAX stay as they are.
+
+    Raises:
+      ValueError: a leaf that is ragged, sparse, masked in some row, or an array of another library that gives no
+        values.
+    """
+    if isinstance(examples, Mapping):
+        _check_names(examples)
+        alone = jax.tree_util.all_leaves([examples])  # of a type that JAX does not look into
+        examples = dict(examples) if alone else examples
+    elif hasattr(examples, "columns"):
+        names = getattr(examples, "column_names", examples.columns)
+        examples = {str(name): examples[name] for name in names}
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: array_of(name_of(path), leaf), examples, is_leaf=_is_list
+    )
+
+
+def _check_names(examples: Mapping) -> None:
+    try:
+        sorted(examples)
+    except TypeError:
+        names = ", ".join(map(repr, examples))
+        raise ValueError(f"examples: its names are {names}; give all as strings") from None
+
+
+def _is_list(node: Any) -> bool:
+    """Whether it is a list of numbers, strings or other values, or of lists of them, not one of arrays."""
+    if not isinstance(node, list):
+        return False
+    while isinstance(node, list | tuple) and node:
+        node = node[0]
+    if node is None or isinstance(node, list | tuple | str | bytes):
+        return True
+    scalar = getattr(node, "ndim", int(hasattr(node, "__len__"))) == 0
+    return scalar and jax.tree_util.all_leaves([node])
+
+
+def array_of(name: str, leaf: Any) -> Any:
+    """A leaf as an array of NumPy or JAX; a Python number as it is. Objects become numbers if they all are.
+
+    Raises:
+      ValueError: as `leaves_of`.
+    """
+    if isinstance(leaf, jax.Array | bool | int | float | complex | str | bytes):
+        return leaf
+    if hasattr(leaf, "toarray") and not hasattr(leaf, "to_numpy"):
+        raise ValueError(f"{name}: a sparse {type(leaf).__name__}; give its .toarray()")
+    if isinstance(leaf, np.ma.MaskedArray):
+        return unmasked(name, leaf)
+    try:
+        array = np.asarray(leaf)
+        if isinstance(leaf, list) and array.dtype.kind in "US":
+            array = np.array(leaf, object)  # or NaN beside strings would be the string "nan"
+        return _numbers(array) if array.dtype == object else array
+    except (ValueError, TypeError, RuntimeError):  # what NumPy and other libraries raise
+        kind = "a list" if isinstance(leaf, list) else f"a {type(leaf).__name__}"
+        raise ValueError(
+            f"{name}: {kind} that NumPy makes no array of; give rows of one shape, as np.asarray(...) has them"
+        ) from None
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """Objects [total, ...] as numbers if each is a number, or each an array of one shape; else the same."""
+    try:
+        found = np.asarray(array.tolist())
+    except (ValueError, TypeError, OverflowError):
+        return array
+    same = found.dtype.kind in "biuf" and found.shape[: array.ndim] == array.shape
+    return found if same and array.size else array
+
+
+def unmasked(name: str, array: np.ndarray) -> np.ndarray:
+    """The plain array of one that may be masked.
+
+    Raises:
+      ValueError: a value is masked.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        _refuse(name, np.ma.getmaskarray(array), "masked", "fill it, or remove that row")
+    return np.asarray(array)
+
+
+def _refuse(name: str, wrong: np.ndarray, what: str, remedy: str) -> None:
+    """Raises ValueError with the first row that is wrong, if any is."""
+    if wrong.any():
+        raise ValueError(f"{name}: {what} in row {np.argwhere(wrong)[0][0]}; {remedy}")
 
 
 def check_lengths(examples: PyTree) -> int:
@@ -29,77 +117,65 @@ def check_lengths(examples: PyTree) -> int:
     Raises:
       ValueError: no leaves, scalars, or leaves of different length.
     """
-    leaves = jax.tree_util.tree_leaves_with_path(examples)
+    leaves = jax.tree_util.tree_leaves_with_path(examples, is_leaf=lambda leaf: leaf is None)
     if not leaves:
-        raise ValueError("examples has no leaves; give a dict of arrays [total, ...]")
+        raise ValueError("examples: there are no leaves; give a dict of arrays [total, ...]")
     total = None
     for path, leaf in leaves:
         if np.ndim(leaf) == 0:
-            raise ValueError(f"{name_of(path)} is a scalar; give an array [total, ...]")
+            raise ValueError(
+                f"{name_of(path)}: {shown(leaf)} is no array; give one of [total, ...]"
+            )
         if total is None:
             total = len(leaf)
         if len(leaf) != total:
             raise ValueError(
-                f"{name_of(path)} has {len(leaf)} rows, {name_of(leaves[0][0])} has {total}; "
+                f"{name_of(path)}: {len(leaf)} rows, {name_of(leaves[0][0])} has {total}; "
                 "give every leaf the same leading axis"
             )
     assert total is not None
     return total
 
 
-def check_labels(examples: PyTree, num_classes: int) -> None:
-    """Raises ValueError: the leaf `label` (i32[total]) is not there, or not of integers in [0, num_classes)."""
-    if not isinstance(examples, Mapping) or "label" not in examples:
-        raise ValueError(
-            f'num_classes={num_classes} is given, but examples has no leaf "label"; '
-            'name the labels "label", or leave num_classes out'
-        )
-    labels = np.asarray(examples["label"])
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
-            f"examples['label'] has data type {labels.dtype}; convert the labels to integers"
-        )
-    wrong = (labels < 0) | (labels >= num_classes)
-    if wrong.any():
-        where = tuple(np.argwhere(wrong)[0])
-        raise ValueError(
-            f"examples['label'] is {labels[where]} in row {where[0]}, outside [0, {num_classes}); "
-            "correct the labels or num_classes"
-        )
-
-
-def converted(path: Any, array: np.ndarray) -> np.ndarray:
-    """The array [...] in at most 32 bits, with the same shape.
+def converted(path: Any, leaf: Any) -> Any:
+    """The array [...] in at most 32 bits, with the same shape; one of JAX as it is.
 
     Raises:
-      ValueError: values that are NaN, infinite, beyond 32 bits, or no numbers.
+      ValueError: values that are masked, NaN, infinite, beyond 32 bits, or no numbers.
     """
+    if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf  # already stored: keep that buffer
+    name, array = name_of(path), unmasked(name_of(path), leaf)
     if array.dtype in (np.int64, np.uint32, np.uint64):
         limits = np.iinfo(np.int32)
         if array.size and (array.min() < limits.min or array.max() > limits.max):
-            raise ValueError(f"{name_of(path)} exceeds 32 bits; rescale it to fit into int32")
+            raise ValueError(f"{name}: it exceeds 32 bits; rescale it to fit into int32")
         array = array.astype(np.int32)
     elif array.dtype.kind == "f" and array.dtype.itemsize > 4:  # long doubles, too
         with np.errstate(over="ignore"):  # an overflow to infinity is reported below
             array = array.astype(np.float32)
     if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
         raise ValueError(
-            f"{name_of(path)} has data type {array.dtype}; give numbers or booleans, or leave it out (a column that "
-            "says who holds each record is named as `clients`)"
+            f"{name}: {_no_numbers(array)}; give numbers or booleans, or leave it out (fp.datasets.encode_text turns "
+            "texts into numbers; a column that says who holds each record is named as `clients`)"
         )
     if jnp.issubdtype(array.dtype, jnp.floating):
-        _check_finite(path, array)
-    return array
+        wrong = ~np.isfinite(array)
+        if wrong.any():
+            what = str(array[tuple(np.argwhere(wrong)[0])])
+            _refuse(
+                name, wrong, what, "remove or repair that row (values must be finite in float32)"
+            )
+    return leaf if isinstance(leaf, jax.Array) else array
 
 
-def _check_finite(path: Any, array: np.ndarray) -> None:
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        where = tuple(np.argwhere(wrong)[0])
-        raise ValueError(
-            f"{name_of(path)} is {array[where]} in row {where[0]}; "
-            "remove or repair that row (values must be finite in float32)"
-        )
+def _no_numbers(array: np.ndarray) -> str:
+    """Says why an array is none of numbers: the first value that is none, or its type."""
+    if array.dtype == object:
+        for row, value in enumerate(array.ravel()):
+            if not isinstance(value, int | float | np.number | np.bool_):
+                return f"{shown(value)} in row {row * len(array) // max(1, array.size)}"
+    return f"its data type is {array.dtype}"
 
 
 def held_rows(
@@ -112,40 +188,53 @@ def held_rows(
     Raises:
       ValueError: no clients, a client without rows, rows that are not there, or that are given twice.
     """
-    if len(clients) == 0:
-        raise ValueError("clients=[] is empty; give one array of row numbers per client")
-    if isinstance(clients, np.ndarray) and clients.ndim == 1 and clients.dtype != object:
+    axes = getattr(clients, "ndim", 1)
+    several = axes > 0 and hasattr(clients, "__len__") and not isinstance(clients, Mapping | str)
+    some = several and len(clients) > 0
+    require(some, "clients", clients, "give one array of row numbers per client")
+    if axes == 1 and getattr(clients, "dtype", np.dtype(object)) != np.dtype(object):
         raise ValueError(
-            f"clients is {clients.dtype}[{len(clients)}], one value per record; give fp.partition.natural(clients), or "
-            "the name of a leaf that holds them"
+            f"clients: {shown(clients)}, one value per record; give fp.partition.natural(clients), or the name of a "
+            "leaf that holds them"
         )
-    held = [np.asarray(rows) for rows in clients]
+    try:
+        held = [np.asarray(rows) for rows in clients]
+    except (ValueError, TypeError):  # which of them, is said below
+        held = [array_of(f"clients[{i}]", rows) for i, rows in enumerate(clients)]
     plain = all(rows.ndim == 1 and rows.size and rows.dtype.kind in "iu" for rows in held)
     joined = np.concatenate(held) if plain else np.zeros(0)
     if joined.dtype.kind not in "iu" or joined.min() < 0 or joined.max() >= total:
-        held = [_check_rows(f"clients[{i}]", rows, total) for i, rows in enumerate(held)]
+        held = [_some(f"clients[{i}]", rows, total) for i, rows in enumerate(held)]
         joined = np.concatenate(held)
     size = np.fromiter(map(len, held), np.int64, len(held))
-    shared = _check_rows("public", public, total)
+    shared = row_numbers("public", public, total)
     _check_disjoint(size, joined, shared, total)
     return size, joined.astype(np.int64), shared
 
 
-def _check_rows(name: str, rows: ArrayLike, total: int) -> np.ndarray:
-    array = np.asarray(rows)
+def _some(name: str, rows: ArrayLike, total: int) -> np.ndarray:
+    if np.shape(rows) == (0,):
+        raise ValueError(f"{name}: it is empty; give it a row, or leave this client out")
+    return row_numbers(name, rows, total)
+
+
+def row_numbers(name: str, rows: ArrayLike, total: int) -> np.ndarray:
+    """i64[n], checked.
+
+    Raises:
+      ValueError: they are not integers in [0, total).
+    """
+    array = np.asarray(array_of(name, rows))
     if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
         raise ValueError(
-            f"{name} is {array.dtype}{list(array.shape)}; give a 1-d array of row numbers"
+            f"{name}: {array.dtype}{list(array.shape)}; give a 1-d array of row numbers"
         )
-    if array.size == 0 and name != "public":
-        raise ValueError(f"{name} is empty; give it a row, or leave this client out")
     wrong = (array < 0) | (array >= total)
     if wrong.any():
         raise ValueError(
-            f"{name} holds row {array[wrong][0]}, outside [0, {total}); "
-            "give row numbers of the examples"
+            f"{name}: row {array[wrong][0]} is outside [0, {total}); give row numbers of the examples"
         )
-    return array.astype(np.int64)
+    return array.astype(np.int64) if array.size else np.zeros(0, np.int64)
 
 
 def _check_disjoint(size: np.ndarray, rows: np.ndarray, public: np.ndarray, total: int) -> None:
@@ -155,5 +244,5 @@ def _check_disjoint(size: np.ndarray, rows: np.ndarray, public: np.ndarray, tota
         owners = [f"clients[{i}]" for i in np.repeat(np.arange(len(size)), size)[rows == row]]
         owners += ["public"] * int((public == row).sum())
         raise ValueError(
-            f"row {row} is given to {owners[0]} and to {owners[1]}; give each row at most once"
+            f"clients: row {row} is given to {owners[0]} and to {owners[1]}; give each row at most once"
         )

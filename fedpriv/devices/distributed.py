@@ -13,21 +13,24 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from fedpriv.core.arguments import Count, CountOrZero, Range, checked, require
+
 PyTree = Any
+Seconds: TypeAlias = Annotated[float, Range("seconds above 0, a month at most", 0, 2678400, (0,))]
 
 
 def initialize(
     coordinator: str | None = None,
-    num_processes: int | None = None,
-    process_id: int | None = None,
+    num_processes: Count | None = None,
+    process_id: CountOrZero | None = None,
     *,
-    timeout: float = 300,
+    timeout: Seconds = 300,
 ) -> int:
     """Joins this process to the others by `jax.distributed`; comes before anything that starts JAX's backend.
 
@@ -47,6 +50,11 @@ def initialize(
       ValueError: only some of the arguments, or one that makes no sense; a host that is not found, a port in use.
       RuntimeError: JAX's backend has started, or the process has joined before.
     """
+    text = coordinator is None or isinstance(coordinator, str)
+    require(text, "coordinator", coordinator, 'give "HOST:PORT" of process 0')
+    num_processes = checked("num_processes", num_processes, Count | None)
+    process_id = checked("process_id", process_id, CountOrZero | None)
+    timeout = checked("timeout", timeout, Seconds)
     given = (coordinator, num_processes, process_id)
     if given == (None, None, None):
         if not slurm_step():
@@ -88,10 +96,8 @@ def _check(coordinator: str, num_processes: int, process_id: int) -> None:
         raise ValueError(
             f"coordinator: {coordinator!r} is not HOST:PORT with a port from 1 to 65535"
         )
-    if num_processes < 1:
-        raise ValueError(f"num_processes: {num_processes} is not at least 1")
-    if not 0 <= process_id < num_processes:
-        raise ValueError(f"process_id: {process_id} is not between 0 and {num_processes - 1}")
+    remedy = f"give 0 to {num_processes - 1}"
+    require(process_id < num_processes, "process_id", process_id, remedy)
     try:
         socket.getaddrinfo(host.strip("[]"), port)
     except OSError as error:

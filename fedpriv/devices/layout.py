@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
+from fedpriv.core.arguments import Count, check_fields, checked, require
 from fedpriv.core.trees import widened
 
 PyTree = Any
@@ -43,33 +44,24 @@ class Strategy:
         do not have in equal parts.
     """
 
-    clients: Literal["map", "vmap", "fit"] | int = "map"
-    devices: int = 1
+    clients: Literal["map", "vmap", "fit"] | Count = "map"
+    devices: Count = 1
     convolution: Literal["canonical", "xla"] = "canonical"
     dense: Literal["auto", "plain"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.clients not in ("map", "vmap", "fit") and not (
-            isinstance(self.clients, int) and self.clients >= 1
-        ):
-            raise ValueError(
-                f"clients: {self.clients!r} is not 'map', 'vmap', 'fit' or a chunk size >= 1"
-            )
+        check_fields(self)
         processes, most = jax.process_count(), most_devices()
-        if not 1 <= self.devices <= most:
-            whose = "local device(s)" if processes == 1 else f"devices of {processes} processes"
-            raise ValueError(
-                f"devices: {self.devices} is not between 1 and the {most} {whose}; on CPU call "
-                "fedpriv.split_cpu(n) before JAX starts (it sets jax_num_cpu_devices and a longer time-out)"
-            )
-        if self.devices > 1 and self.devices % processes:
-            raise ValueError(
-                f"devices: {self.devices} is not a multiple of the {processes} processes, nor 1"
-            )
-        if self.convolution not in ("canonical", "xla"):
-            raise ValueError(f"convolution: {self.convolution!r} is not 'canonical' or 'xla'")
-        if self.dense not in ("auto", "plain"):
-            raise ValueError(f"dense: {self.dense!r} is not 'auto' or 'plain'")
+        whose = "local device(s)" if processes == 1 else f"devices of {processes} processes"
+        remedy = (
+            f"give 1 to {most}, as there are {most} {whose}; on CPU call fedpriv.split_cpu(n) before JAX starts (it "
+            "sets jax_num_cpu_devices and a longer time-out)"
+        )
+        require(self.devices <= most, "devices", self.devices, remedy)
+        even = self.devices == 1 or self.devices % processes == 0
+        require(
+            even, "devices", self.devices, f"give 1, or a multiple of the {processes} processes"
+        )
 
     @property
     def mesh(self) -> Mesh:
@@ -112,14 +104,18 @@ if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends
     _XLA_FLAGS["--xla_cpu_use_fusion_emitters"] = "false"
 
 
-def split_cpu(devices: int | None = None) -> None:
+def split_cpu(devices: Count | None = None) -> None:
     """Makes `devices` JAX devices of the CPU, by default one per core; without effect once JAX has started.
 
     XLA ends the process when one CPU device has waited a minute for another (an uneven round of large clients, a busy
     or suspended machine); here it waits up to a day. It hands fusions of elementwise operations to a library in which
     the steps of a recurrent network wait for each other; here it compiles them itself, by its older code generator,
     whose programs are as fast and take half the time to compile. XLA_FLAGS may say otherwise.
+
+    Raises:
+      ValueError: devices below 1.
     """
+    devices = checked("devices", devices, Count | None)
     given = os.environ.get("XLA_FLAGS", "")
     ours = {name: value for name, value in _XLA_FLAGS.items() if name not in given}
     os.environ["XLA_FLAGS"] = " ".join([given, *(f"{n}={v}" for n, v in ours.items())]).strip()

@@ -29,6 +29,8 @@ def fitted(
     """
     if strategy.clients != "fit":
         return strategy
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        return replace(strategy, clients=UNFITTED)  # nothing is compiled
     with use(trial_layout(strategy)):
         analysis = compiled().memory_analysis()
     if analysis is None:  # a backend that does not tell

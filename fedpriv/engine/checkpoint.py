@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from fedpriv.core.arguments import Count, NonNegative, check_fields, require
 from fedpriv.core.types import State
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.run_state import Snapshot
 from fedpriv.engine.serialization import packed, read, unpacked, write
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 KEPT = 2  # if the last one turns out to be damaged, there is the one before
 
 
@@ -40,7 +43,8 @@ class Checkpoints:
       minutes: likewise by the clock; None: not by the clock.
       settings: what must be as it was when the run was begun for it to go on, beside what `simulate` itself knows: the
         settings of the algorithm, as JSON (nested mappings are compared field by field).
-      say: gets a line where a checkpoint cannot be written or read; training goes on.
+      say: gets a line where a checkpoint cannot be read, and at the first that cannot be written; training goes on, and
+        the checkpoints before stay.
       on_resume: called with the evaluations before, where a run goes on.
 
     Raises:
@@ -48,17 +52,19 @@ class Checkpoints:
     """
 
     folder: Path | str
-    rounds: int | None = None
-    minutes: float | None = 10.0
+    rounds: Count | None = None
+    minutes: NonNegative | None = 10.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     say: Callable[[str], object] = warnings.warn
     on_resume: Callable[[Sequence[Evaluation]], object] | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and self.rounds < 1:
-            raise ValueError(f"checkpoints.rounds: {self.rounds} is not at least 1")
-        if self.minutes is not None and not self.minutes >= 0:
-            raise ValueError(f"checkpoints.minutes: {self.minutes} is not at least 0")
+        check_fields(self)
+        path = isinstance(self.folder, str | os.PathLike)
+        require(path, "folder", self.folder, "give the path of a folder")
+        require(callable(self.say), "say", self.say, "give a function of a line of text")
+        resumes = self.on_resume is None or callable(self.on_resume)
+        require(resumes, "on_resume", self.on_resume, "give a function, or leave it out")
         try:
             json.dumps(dict(self.settings))
         except (TypeError, ValueError) as error:
@@ -79,14 +85,16 @@ class Checkpoints:
             if made:
                 folder.mkdir(parents=True)
         except OSError as error:
-            raise ValueError(
-                f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
-            ) from None
+            if error.errno not in FULL:  # of which the first checkpoint will tell
+                raise ValueError(
+                    f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
+                ) from None
         try:
             yield Keeper(self, folder, json.loads(json.dumps({**self.settings, **given})))
         finally:
-            if made and not any(folder.iterdir()):
-                folder.rmdir()
+            if made:
+                with suppress(OSError):  # it holds checkpoints, or is gone
+                    folder.rmdir()
 
 
 class Keeper:
@@ -95,6 +103,7 @@ class Keeper:
     def __init__(self, checkpoints: Checkpoints, folder: Path, wanted: dict[str, Any]):
         self._settings, self._folder, self._wanted = checkpoints, folder, wanted
         self._round, self._time = 0, time.monotonic()
+        self._told = False  # that one cannot be written
 
     def _files(self) -> list[tuple[int, Path]]:
         """Rounds of which there is a checkpoint, last first."""
@@ -149,11 +158,9 @@ class Keeper:
     def begin(self, saved: Snapshot | None) -> None:
         """After `load`, in all processes: from here on the folder is written to."""
         if jax.process_index() == 0:
-            for round, file in self._files():
-                if round > self._round:  # it could not be read
-                    file.unlink()
-            for unfinished in self._folder.glob("*.npz.tmp"):
-                unfinished.unlink()
+            unread = [file for round, file in self._files() if round > self._round]
+            for file in (*unread, *self._folder.glob("*.npz.tmp")):
+                _remove(file)
         if saved and self._settings.on_resume:
             self._settings.on_resume(saved.evaluations)
 
@@ -172,18 +179,29 @@ class Keeper:
         settings = self._wanted | {"layout": asdict(snapshot.layout)}
         path = self._folder / f"{snapshot.round}.npz.tmp"
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 write(file, named, {"settings": settings, "run": run})
                 file.flush()
                 os.fsync(file.fileno())
             path.rename(path.with_suffix(""))
-            for _, old in self._files()[KEPT:]:
-                old.unlink()
         except OSError as error:  # the disk is full: the run is worth more than its checkpoint
-            self._settings.say(
-                f"checkpoint of round {snapshot.round} in {self._settings.folder} cannot be written ({error}); "
-                "training goes on"
-            )
+            _remove(path)
+            if not self._told:
+                self._told = True
+                self._settings.say(
+                    f"checkpoint of round {snapshot.round} in {self._settings.folder} cannot be written ({error}); "
+                    "training goes on, and this is not said again"
+                )
+            return
+        for _, old in self._files()[KEPT:]:
+            _remove(old)
+
+
+def _remove(file: Path) -> None:
+    """Or leaves it, where that is not allowed."""
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.arguments import Count, Finite, checked, require
 from fedpriv.core.types import State
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
@@ -23,9 +24,9 @@ BATCH = 250  # records at a time, if a client has not more
 
 def per_client(
     score: ScoreFn,
-    clients: int = 20,
+    clients: Count = 20,
     metric: str | None = None,
-    bound: float | None = None,
+    bound: Finite | None = None,
     on: Federation | None = None,
 ) -> Measure:
     """A `measure` for `simulate`: how a metric of the clients' own records is spread over them, each counting equally.
@@ -43,10 +44,15 @@ def per_client(
       on: clients with other records, such as held-out ones; by default those that train, with their training records.
 
     Raises:
-      ValueError: clients below 1; when it is called, no such metric.
+      ValueError: clients below 1, or a bound that is no number; when it is called, no such metric.
     """
-    if clients < 1:
-        raise ValueError(f"clients: {clients} is not at least 1")
+    require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
+    clients = checked("clients", clients, Count)
+    bound = checked("bound", bound, Finite | None)
+    known = metric is None or isinstance(metric, str)
+    require(known, "metric", metric, "give the name of one that the score gives")
+    fits = on is None or isinstance(on, Federation)
+    require(fits, "on", on, "give such as fp.Federation.from_arrays(...)")
     scored = Score.of(score)
 
     def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
@@ -105,7 +111,15 @@ def labelled(names: Collection[str]) -> tuple[str, dict[str, str]]:
 
 
 def together(*measures: Measure) -> Measure:
-    """One `measure` of several, with the numbers of all."""
+    """One `measure` of several, with the numbers of all.
+
+    Raises:
+      ValueError: one of them is no function.
+    """
+    for i, each in enumerate(measures):
+        require(
+            callable(each), f"measures[{i}]", each, "give such as fp.measures.per_client(score)"
+        )
 
     def measure(state: State, federation: Federation) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -11,16 +11,38 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.types import Example, Params
-from fedpriv.data.validation import check_lengths, name_of
+from fedpriv.core.user_functions import asked
+from fedpriv.data.labels import labels_like
+from fedpriv.data.validation import check_lengths, converted, leaves_of, name_of
 from fedpriv.engine.training_loop import ScoreFn
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.models.score import Score
 
 
-def check_examples(score: ScoreFn, params: Params, test: Example, train: Example | None) -> None:
-    """Traces `score` with a test example, whose label is the one furthest out of all.
+def examples_of_test(test: Any, federation: Any) -> Example:
+    """The test examples as arrays [n, ...], their labels of integers where a federation's are.
 
-    That label has its value in the trace, so that a model may refuse it, as `models.classifier` does. Of a streamed
+    Args:
+      test, federation: as `simulate`.
+
+    Raises:
+      ValueError: no rows, leaves of different length or that hold no numbers, or values that are not finite.
+    """
+    try:
+        test = leaves_of(test)
+        if not check_lengths(test):
+            raise ValueError("examples: there are no rows; give at least one")
+        jax.tree_util.tree_map_with_path(converted, test)
+    except ValueError as error:
+        raise ValueError(f"test: {error}") from None
+    first = federation[0] if isinstance(federation, list | tuple) else federation
+    return labels_like(test, first)
+
+
+def check_examples(score: ScoreFn, params: Params, test: Example, train: Example | None) -> None:
+    """Traces `score` with a test example, whose label and image of floats are those furthest out of all.
+
+    These have their values in the trace, so that a model may refuse them, as `models.classifier` does. Of a streamed
     federation (`train` is None) only the test examples are looked at.
 
     Args:
@@ -29,18 +51,8 @@ def check_examples(score: ScoreFn, params: Params, test: Example, train: Example
       train: the federation's examples, leaves [N, ...].
 
     Raises:
-      ValueError: leaves of different length or of strings, or what the model refuses, in one line; and whatever `score`
-        itself raises.
+      ValueError: what the model refuses, in one line; and whatever `score` itself raises.
     """
-    try:
-        check_lengths(test)
-    except ValueError as error:
-        raise ValueError(f"test: {error}") from None
-    for path, leaf in jax.tree_util.tree_leaves_with_path(test):
-        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU":
-            raise ValueError(
-                f"test: {name_of(path)} has data type {leaf.dtype}; give numbers, or leave it out"
-            )
     tested, trained = _furthest(test), _furthest(train)
     try:
         _trace(score, params, test, tested)
@@ -50,20 +62,25 @@ def check_examples(score: ScoreFn, params: Params, test: Example, train: Example
         if train is not None:
             _check_shapes(test, train)
         raise
-    if trained is not None and tested is not None and _distance(trained) > _distance(tested):
+    named = test if isinstance(test, Mapping) else {}
+    shapes = {name: np.shape(leaf)[1:] for name, leaf in named.items()}
+    alike = {n: row for n, row in trained.items() if shapes.get(n) == row.shape}
+    if any(_distance(n, row) > _distance(n, tested.get(n)) for n, row in alike.items()):
         try:
-            _trace(score, params, test, trained)
+            _trace(score, params, test, alike)
         except ExampleError as error:
             raise ValueError(f"federation: {error}") from None
 
 
-def _trace(score: ScoreFn, params: Params, test: Example, label: Any) -> None:
+def _trace(score: ScoreFn, params: Params, test: Example, furthest: dict[str, np.ndarray]) -> None:
     scored = Score.of(score)
-    known = {} if label is None else {"label": jnp.asarray(label)}
-    looked = replace(
-        scored, function=lambda p, x: scored.function(p, {**x, **known} if known else x)
-    )
-    looked.names(params, test)
+    known = jax.tree.map(jnp.asarray, furthest)
+
+    def function(params: Params, example: Example) -> dict[str, jax.Array]:
+        example = {**example, **known} if known else example
+        return asked("score", scored.function, "(params, example)", params, example)
+
+    replace(scored, function=function).names(params, test)
 
 
 def _check_shapes(test: Example, train: Example) -> None:
@@ -78,18 +95,21 @@ def _check_shapes(test: Example, train: Example) -> None:
             ) from None
 
 
-def _furthest(examples: Example | None) -> np.ndarray | None:
-    """The label (integers [...]) that holds the least number below 0, or else the greatest; None if there is none."""
-    if not isinstance(examples, Mapping) or "label" not in examples:
-        return None
-    label = np.asarray(examples["label"])
-    if not label.size or not np.issubdtype(label.dtype, np.integer):
-        return None
-    at = label.argmin() if label.min() < 0 else label.argmax()
-    found: np.ndarray = label[np.unravel_index(at, label.shape)[0]]
+def _furthest(examples: Example | None) -> dict[str, np.ndarray]:
+    """Of labels (integers) and images of floats the rows [...] with the least number below 0, else the greatest."""
+    found: dict[str, np.ndarray] = {}
+    for name, leaf in examples.items() if isinstance(examples, Mapping) else ():
+        image = name == "image" or np.ndim(leaf) == 4
+        kind = jnp.integer if name == "label" else jnp.floating if image else None
+        if kind and hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind) and leaf.size:
+            values = np.asarray(leaf)
+            at = values.argmin() if values.min() < 0 else values.argmax()
+            found[name] = values[np.unravel_index(at, values.shape)[0]]
     return found
 
 
-def _distance(label: np.ndarray) -> tuple[int, int]:
-    """Sorts labels below 0 after the others, each by how far out they are."""
-    return -min(int(label.min()), 0), int(label.max())
+def _distance(name: str, row: np.ndarray | None) -> tuple[float, float]:
+    """How far out a label or an image is: labels below 0 further than all others."""
+    if row is None:
+        return 0.0, -np.inf
+    return (-min(float(row.min()), 0.0) if name == "label" else 0.0), float(row.max())

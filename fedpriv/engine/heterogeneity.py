@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedpriv.core.trees import flatten
+from fedpriv.core.arguments import Finite, NonNegative, checked, require
+from fedpriv.core.random_losses import without_key
+from fedpriv.core.trees import check_params, flatten
 from fedpriv.core.types import Example, Key, LossFn, Params, State
 from fedpriv.data.federation import Federation
 from fedpriv.engine.simulate import Measure
@@ -23,18 +25,25 @@ from fedpriv.rounds.cohort import over_clients
 from fedpriv.rounds.samplers import Draw
 
 
-def objective(loss: LossFn, l2: float = 0.0) -> Callable[[Params, Example, jax.Array], jax.Array]:
-    """(params, examples [n, ...], mask bool[n]) -> mean loss of the real examples + l2 / 2 ||params||^2."""
+def objective(
+    loss: LossFn, l2: NonNegative = 0.0
+) -> Callable[[Params, Example, jax.Array], jax.Array]:
+    """(params, examples [n, ...], mask bool[n]) -> mean loss of the real examples + l2 / 2 ||params||^2.
+
+    Raises:
+      ValueError: an l2 below 0, or a loss that is no number, as `fedpriv.mean_grad`.
+    """
+    one, l2 = without_key(loss), checked("l2", l2, NonNegative)
 
     def mean(params: Params, examples: Example, mask: jax.Array) -> jax.Array:
-        losses = jax.vmap(loss, in_axes=(None, 0))(params, examples)
+        losses = jax.vmap(one, in_axes=(None, 0))(params, examples)
         data = jnp.sum(jnp.where(mask, losses, 0.0)) / jnp.sum(mask)
         return data + l2 / 2 * optax.tree.norm(params, squared=True)
 
     return mean
 
 
-def heterogeneity(loss: LossFn, l2: float = 0.0, minimum: float | None = None) -> Measure:
+def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = None) -> Measure:
     """A `measure` for `simulate`: over all clients' training data, every client counting equally.
 
     `objective` F(x) = mean_i F_i(x); with `minimum`, `log_gap` = log10(F(x) - F*); `dissimilarity` =
@@ -44,7 +53,11 @@ def heterogeneity(loss: LossFn, l2: float = 0.0, minimum: float | None = None) -
       loss: of ONE example.
       l2: weight of the regulariser, as in training.
       minimum: F*, see `minimum_of`.
+
+    Raises:
+      ValueError: as `objective`, or a minimum that is no number.
     """
+    minimum = checked("minimum", minimum, Finite | None)
     of_client = objective(loss, l2)
 
     def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
@@ -73,13 +86,22 @@ def heterogeneity(loss: LossFn, l2: float = 0.0, minimum: float | None = None) -
     return measure
 
 
-def minimum_of(loss: LossFn, params: Params, federation: Federation, l2: float = 0.0) -> float:
+def minimum_of(
+    loss: LossFn, params: Params, federation: Federation, l2: NonNegative = 0.0
+) -> float:
     """F*: the least of mean_i F_i, by L-BFGS in double precision from `params` to machine tolerance.
 
     The global minimum where F is convex, such as for logistic regression.
+
+    Raises:
+      ValueError: as `objective`, or parameters that cannot be trained.
     """
     from scipy.optimize import minimize
 
+    one, l2 = without_key(loss), checked("l2", l2, NonNegative)
+    check_params(params)
+    remedy = "give such as fp.Federation.from_arrays(...)"
+    require(isinstance(federation, Federation), "federation", federation, remedy)
     with jax.enable_x64(True):
         start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
         vector, unravel = jax.flatten_util.ravel_pytree(start)
@@ -91,7 +113,7 @@ def minimum_of(loss: LossFn, params: Params, federation: Federation, l2: float =
         np.add.at(shares, rows[real], np.repeat(1 / (len(size) * size), size))
 
         def f(v: jax.Array, examples: Example, shares: jax.Array) -> jax.Array:
-            losses = jax.vmap(loss, in_axes=(None, 0))(unravel(v), examples)
+            losses = jax.vmap(one, in_axes=(None, 0))(unravel(v), examples)
             return jnp.dot(shares, losses) + l2 / 2 * jnp.dot(v, v)
 
         # The data are arguments: XLA would compute for minutes, and say so, with constants of their size.

@@ -14,6 +14,9 @@ from fedpriv.compression.codecs import Wire
 from fedpriv.core.types import Params, State
 from fedpriv.models.score import no_metric
 
+SHARES = {"not_finite_messages": "messages", "not_finite_records": "records"}
+"""Diagnostics that are there where they are above 0, by their names in a round's metrics, see `Cohort.not_finite`."""
+
 
 class Evaluation(NamedTuple):
     """What is known after `round` rounds; arrays have one entry per seed.
@@ -24,6 +27,8 @@ class Evaluation(NamedTuple):
       uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
       downlink_mb: f64[seeds], received so far, likewise.
       diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
+        `not_finite_messages` and `not_finite_records` are shares in 0..1 of what clients sent, and of the gradients of
+        their records, that was NaN or infinite and counted as 0; they are there where they are above 0.
       seconds: wall-clock time of those rounds, evaluation included.
       measures: what `simulate`'s `measure` found: name -> f64[seeds].
     """
@@ -42,7 +47,8 @@ class Evaluation(NamedTuple):
         Raises:
           ValueError: there is no such; says which there are.
         """
-        every = {**self.diagnostics, **self.measures, **self.metrics}
+        none = {share: np.zeros_like(self.uplink_mb) for share in SHARES}
+        every = {**none, **self.diagnostics, **self.measures, **self.metrics}
         if name not in every:
             raise no_metric(name, [*self.metrics, *self.measures, *self.diagnostics])
         return every[name]
@@ -160,6 +166,11 @@ def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
         messages = metrics["cohort_size"][seed, :rounds].tolist()
         bits = (m * Wire(*w).bits() for m, *w in zip(messages, *wire, strict=True))
         sent[seed] = total + sum(bits)
+
+
+def above_zero(diagnostics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The diagnostics [seeds, ...] without the shares of what was not finite that are 0."""
+    return {name: x for name, x in diagnostics.items() if name not in SHARES or x.any()}
 
 
 def means(diagnostics: dict, rounds: int) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, use
 from fedpriv.devices.memory import fitted
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Opening, Sampler
+from fedpriv.rounds.samplers import Opening, Sampler, drawn_from
 
 Step = Callable[[Key, jax.Array, State, CohortFederation], tuple[State, PyTree]]
 """(root key, rounds done, state, federation) -> (state, what is to be known of the round)."""
@@ -203,7 +203,7 @@ def _draws(sampler: Sampler | Opening) -> Callable[[Key, Any], jax.Array]:
 
     def drawing(sampler: Sampler) -> Callable[[Key, Any], jax.Array]:
         def ids(root: Key, t: jax.Array) -> jax.Array:
-            drawn = sampler.draw(keys_of(jax.random.fold_in(root, t + 1))[0])
+            drawn = drawn_from(sampler, keys_of(jax.random.fold_in(root, t + 1))[0])
             return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population)
 
         return jax.jit(ids)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.core.types import State
+from fedpriv.core.types import Metrics, State
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import (
+    SHARES,
     DivergedError,
     Evaluation,
     History,
@@ -46,6 +47,8 @@ class RunState:
     Attributes:
       round: rounds done.
       history: the evaluations so far.
+      news: name -> f32[seeds, every], shares of what was not finite in the last rounds, where that is the first time.
+      told: whether there was any so far.
     """
 
     def __init__(self, seeds: Sequence[int], num_clients: int, earlier: Snapshot | None = None):
@@ -54,6 +57,8 @@ class RunState:
         self._sent = [*earlier.sent] if earlier else [0] * len(seeds)
         self._received = [*earlier.received] if earlier else [0] * len(seeds)
         self._bits_per_mb = 8e6 * num_clients
+        self.news: dict[str, np.ndarray] = {}
+        self.told = any(name in e.diagnostics for e in self.history.evaluations for name in SHARES)
 
     def add(self, seen: tuple, end: int, seconds: float) -> Evaluation:
         """The rounds up to `end`.
@@ -74,20 +79,29 @@ class RunState:
             raise DivergedError(divergence(finite, self.round, self.history.seeds), self.history)
         add_traffic(self._sent, "uplink", metrics, rounds)
         add_traffic(self._received, "downlink", metrics, rounds)
+        lost = _shares(metrics, rounds)
+        diagnostics = metrics.get("diagnostics", {}) | lost
         evaluation = Evaluation(
             end,
             scores,
             np.array(self._sent) / self._bits_per_mb,
             np.array(self._received) / self._bits_per_mb,
-            means(metrics.get("diagnostics", {}), rounds),
+            means(diagnostics, rounds),
             seconds,
             measures,
         )
         self.round = end
         self.history.evaluations.append(evaluation)
+        self.news, self.told = ({}, True) if self.told else (lost, bool(lost))
         return evaluation
 
     def snapshot(self, state: State, layout: Strategy, stopped: bool) -> Snapshot:
         """With the state after `self.round` rounds, on the host."""
         evaluations, sent, received = [*self.history.evaluations], [*self._sent], [*self._received]
         return Snapshot(self.round, state, sent, received, evaluations, layout, stopped)
+
+
+def _shares(metrics: Metrics, rounds: int) -> dict[str, np.ndarray]:
+    """Name -> f32[seeds, every], of what was not finite in the first `rounds`, where that is above 0."""
+    found = {name: metrics["not_finite"][kind] for name, kind in SHARES.items()}
+    return {name: shares for name, shares in found.items() if shares[:, :rounds].any()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,7 +13,7 @@ import numpy as np
 
 from fedpriv.core.types import PyTree, State
 from fedpriv.devices.layout import Strategy
-from fedpriv.engine.history import Evaluation
+from fedpriv.engine.history import Evaluation, above_zero
 from fedpriv.engine.run_state import Snapshot
 
 ARRAYS = ("uplink_mb", "downlink_mb", "seconds")
@@ -45,11 +46,14 @@ def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays [...] of any data type by name, and the rest as JSON."""
     done = snapshot.evaluations
     named = _named(snapshot.state)
+    none = np.zeros(len(snapshot.sent), np.float32)  # of what was not finite
     named |= {f"evaluations.{n}": np.array([getattr(e, n) for e in done]) for n in ARRAYS}
-    of_each = {kind: list(getattr(done[-1], kind)) for kind in NAMED}
+    of_each = {
+        kind: list(dict.fromkeys(n for e in done for n in getattr(e, kind))) for kind in NAMED
+    }
     for kind, names in of_each.items():
         for name in names:
-            named[f"{kind}.{name}"] = np.array([getattr(e, kind)[name] for e in done])
+            named[f"{kind}.{name}"] = np.array([getattr(e, kind).get(name, none) for e in done])
     about: dict[str, Any] = {
         "round": snapshot.round,
         "sent": snapshot.sent,
@@ -87,7 +91,7 @@ def unpacked(
             {name: named[f"{kind}.{name}"][i] for name in about[kind]} for kind in NAMED
         )
         evaluations.append(
-            Evaluation(round, metrics, up, down, diagnostics, float(seconds), measures)
+            Evaluation(round, metrics, up, down, above_zero(diagnostics), float(seconds), measures)
         )
     return Snapshot(
         about["round"],
@@ -103,7 +107,14 @@ def unpacked(
 def write(file: BinaryIO, named: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
     """Arrays [...] by name and JSON as one .npz, whose checksums tell damage."""
     kinds = {name: array.dtype.name for name, array in named.items()}  # NumPy's own lack bfloat16
-    np.savez(file, *named.values(), about=np.array(json.dumps([kinds, about])))
+    arrays = {f"arr_{i}": array for i, array in enumerate(named.values())}
+    arrays["about"] = np.array(json.dumps([kinds, about]))
+    with zipfile.ZipFile(
+        file, "w"
+    ) as archive:  # np.savez leaves its own open where the disk is full
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

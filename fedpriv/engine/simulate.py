@@ -15,20 +15,22 @@ import numpy as np
 from fedpriv.certification.certificate import check_data
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.initial_state import unreadable
+from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.generators import check_default_generator
 from fedpriv.core.types import Example, Key, Params, State
 from fedpriv.core.user_code import names_user_code
-from fedpriv.data.datasets import Dataset
+from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation, stack
 from fedpriv.data.streaming import StreamedFederation
-from fedpriv.data.validation import leaves_of
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, default, use
+from fedpriv.engine import not_finite
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
-from fedpriv.engine.example_fit import check_examples
+from fedpriv.engine.example_fit import check_examples, examples_of_test
 from fedpriv.engine.fingerprint import identity, records_of
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
+from fedpriv.engine.run_arguments import check_options, check_parts
 from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.engine.training_loop import (
@@ -40,9 +42,9 @@ from fedpriv.engine.training_loop import (
     compiled_chunk,
     evaluate,
     numbered_round,
+    of_seed,
     rounds_of_seeds,
 )
-from fedpriv.models.networks import Model
 from fedpriv.rounds.algorithm import Algorithm
 
 
@@ -68,9 +70,9 @@ def simulate(
     test: Example,
     *,
     score: ScoreFn,
-    rounds: int,
-    every: int = 1,
-    seeds: Sequence[int] = (0,),
+    rounds: Count,
+    every: Count = 1,
+    seeds: Sequence[Seed] = (0,),
     strategy: Strategy | None = None,
     measure: Measure | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
@@ -107,16 +109,23 @@ def simulate(
       LeakError: something private gets past the releases of a round: what, and in which line.
       DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite;
         says in which round, with the likely cause.
+
+    Warns:
+      RuntimeWarning: once, of the first round in which something that was clipped was NaN or infinite, with the likely
+        cause; `Evaluation.diagnostics` has the shares.
     """
-    _check(params, score, test, seeds, rounds, every)
-    test = leaves_of(test)
+    check_parts(algorithm, params, federation, test, score)
+    rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
+    seeds = checked("seeds", seeds, Sequence[Seed])
+    check_options(seeds, strategy, measure, on_evaluation, checkpoints, compiler)
+    test = examples_of_test(test, federation)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds)
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
-        looked = check_launch(algorithm, params, _of_seed(federations, 0))
+        looked = check_launch(algorithm, params, of_seed(federations, 0))
         for s in range(1, len(seeds)):
-            check_data(looked, _of_seed(federations, s))
+            check_data(looked, of_seed(federations, s))
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, looked.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
@@ -148,23 +157,6 @@ def _roots(seeds: Sequence[int]) -> Key:
         return jax.jit(jax.vmap(jax.random.key))(np.asarray(seeds, np.int64))
 
 
-def _check(params: Any, score: Any, test: Any, seeds: Any, rounds: int, every: int) -> None:
-    """Raises ValueError for counts below 1, and for the whole of something where a part of it belongs."""
-    if isinstance(seeds, int):
-        raise ValueError(
-            f"seeds: {seeds} is a number; give one seed after the other, as range({seeds})"
-        )
-    for name, value in {"rounds": rounds, "every": every, "number of seeds": len(seeds)}.items():
-        if value < 1:
-            raise ValueError(f"{name}: {value} is not at least 1")
-    if isinstance(params, Model):
-        raise ValueError("params: a Model; give its `init`, or parameters")
-    if isinstance(score, Model):
-        raise ValueError("score: a Model; give its `score`")
-    if isinstance(test, Dataset):
-        raise ValueError(f"test: the whole data set {test.name!r}; give its `test`")
-
-
 def _train(
     training: Training,
     chunks: Chunks,
@@ -185,8 +177,12 @@ def _train(
         seen = jax.device_get(seen)
         end = min(start + every, rounds)
         evaluation = run.add(seen, end, time.perf_counter() - began)
+        if run.news:
+            not_finite.warn(training, state, run.news, start, run.history.seeds)
         try:
-            answer = on_evaluation(evaluation) if on_evaluation else None
+            answer = None
+            if on_evaluation:
+                answer = asked("on_evaluation", on_evaluation, "(evaluation)", evaluation)
             stopped = _in_any_process(answer, chunks.layout())
         except KeyboardInterrupt:
             if keeper:
@@ -289,20 +285,11 @@ def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederati
 def _initial(
     algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
-    init, first = params if callable(params) else lambda _: params, _of_seed(federation, 0)
+    init, first = params if callable(params) else lambda _: params, of_seed(federation, 0)
     models = [init(jax.random.fold_in(root, 0)) for root in roots]
     begin, private = unreadable(algorithm, first)
     # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
     return jax.jit(lambda ms, private: _stacked([begin(m, private) for m in ms]))(models, private)
-
-
-def _of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
-    """That of one seed, as a round sees it."""
-    if not isinstance(federations, Federation):
-        return federations[s].empty()
-    tables = (federations.rows, federations.size, federations.public)
-    # Slices on the host: on the device, every shape would be a program to compile.
-    return Federation(federations.examples, *(jnp.asarray(np.asarray(x)[s]) for x in tables))
 
 
 @jax.jit

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
+from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.sent import check_diagnostics
 
 if TYPE_CHECKING:
     from fedpriv.data.streaming import StreamedFederation
@@ -47,8 +50,10 @@ class Training(NamedTuple):
 
 def compiled(
     fn: Callable[..., tuple], args: tuple, donate_argnums: Sequence[int]
-) -> jax.stages.Compiled:
-    """`fn` by `jax.jit`, ahead of the first call."""
+) -> Any:  # a jax.stages.Compiled, or the function
+    """`fn` by `jax.jit`, ahead of the first call; `fn` itself where JAX_DISABLE_JIT asks to see every step."""
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        return fn
     return jax.jit(fn, donate_argnums=donate_argnums).lower(*args).compile()
 
 
@@ -100,7 +105,9 @@ def rounds_of_seeds(
         finite: jax.Array
         state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
         scores = evaluate(score, state.params, test)
-        return state, (metrics, finite, scores, measure(state, federation))
+        measured = asked("measure", measure, "(state, federation)", state, federation)
+        check_diagnostics("measure", measured)
+        return state, (metrics, finite, scores, measured)
 
     def chunk(
         state: State, federation: Federation, roots: Key, test: Example, start: jax.Array
@@ -111,6 +118,15 @@ def rounds_of_seeds(
         )
 
     return chunk
+
+
+def of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
+    """That of one seed, as a round sees it."""
+    if not isinstance(federations, Federation):
+        return federations[s].empty()
+    tables = (federations.rows, federations.size, federations.public)
+    # Slices on the host: on the device, every shape would be a program to compile.
+    return Federation(federations.examples, *(jnp.asarray(np.asarray(x)[s]) for x in tables))
 
 
 def evaluate(

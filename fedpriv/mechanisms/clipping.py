@@ -14,6 +14,8 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.arguments import Count, Norm, Positive, checked
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten
 from fedpriv.core.types import PyTree
@@ -23,6 +25,7 @@ Bound: TypeAlias = float | jax.Array
 """C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.mechanisms.LEAST_CLIP`."""
 
 
+@checking_fields
 class Clipping(NamedTuple):
     """A set of contributions u, scaled by C, and a way into it.
 
@@ -45,11 +48,11 @@ class Clipping(NamedTuple):
     """
 
     clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
-    length: float
+    length: Positive
     worst: Callable[[int], PyTree]
-    weighted_length: float = math.inf
-    dimension: int | None = None
-    tensors: int = 1
+    weighted_length: Norm = math.inf
+    dimension: Count | None = None
+    tensors: Count = 1
     scales: Callable[[PyTree, Bound], PyTree] | None = None
     norms: Callable[[PyTree], PyTree] | None = None
     seal: tuple = ()
@@ -68,7 +71,7 @@ def flat() -> Clipping:
     return sealed(Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales))
 
 
-def per_layer(tensors: int) -> Clipping:
+def per_layer(tensors: Count) -> Clipping:
     """||u_j||_2 <= C / sqrt(p) in each of the model's p tensors (McMahan et al. 2018, Section 2).
 
     A subset of `flat`'s set.
@@ -79,6 +82,7 @@ def per_layer(tensors: int) -> Clipping:
     Raises:
       ValueError: p below 1; when it is used, a contribution of another number of tensors.
     """
+    tensors = checked("tensors", tensors, Count)
     each = separately(tensors)
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
@@ -90,7 +94,7 @@ def per_layer(tensors: int) -> Clipping:
     return sealed(Clipping(_by_tensors(scales), 1.0, worst, tensors=tensors, scales=scales))
 
 
-def separately(tensors: int) -> Clipping:
+def separately(tensors: Count) -> Clipping:
     """||u_j||_2 <= C, or C_j where C is a tree of bounds, in each of the model's p tensors: of length sqrt(p).
 
     So the authors' code of DP-SCAFFOLD (arXiv:2111.09278) clips.
@@ -101,8 +105,7 @@ def separately(tensors: int) -> Clipping:
     Raises:
       ValueError: as `per_layer`.
     """
-    if tensors < 1:
-        raise ValueError(f"tensors: {tensors} is not at least 1")
+    tensors = checked("tensors", tensors, Count)
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
         found = len(jax.tree.leaves(norms))
@@ -119,7 +122,7 @@ def separately(tensors: int) -> Clipping:
     )
 
 
-def coefficients(d: int) -> Clipping:
+def coefficients(d: Count) -> Clipping:
     """||H u||_2 <= C, over all Haar coefficients in averaging form (Algorithm 1).
 
     sup ||u|| is sqrt(m) and sup ||W H u|| is m, both for a constant vector, which has a single coefficient.
@@ -130,6 +133,7 @@ def coefficients(d: int) -> Clipping:
     Raises:
       ValueError: d below 1; when it is used, another number of coordinates.
     """
+    d = checked("d", d, Count)
     m = padded_length(d)
 
     def norms(update: PyTree) -> PyTree:
@@ -149,7 +153,7 @@ def coefficients(d: int) -> Clipping:
     )
 
 
-def per_level(d: int) -> Clipping:
+def per_level(d: Count) -> Clipping:
     """||H_l u||_2 <= C / W_l for the coefficients of each level l, and for the overall mean (Section 4.3).
 
     sup ||u|| is 1, as ||u||^2 = sum_l 2^l ||H_l u||^2 + m H_0^2 <= C^2 (sum_l 2^-l + 1 / m) = C^2; sup ||W H u|| is
@@ -161,6 +165,7 @@ def per_level(d: int) -> Clipping:
     Raises:
       ValueError: as `coefficients`.
     """
+    d = checked("d", d, Count)
     m = padded_length(d)
     starts = [
         1 << level for level in range(m.bit_length() - 1)
@@ -201,8 +206,8 @@ def over_tensors(norms: PyTree) -> jax.Array:
     return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
 
 
-def spread(bound: Bound, like: PyTree) -> PyTree:
-    """A bound for each leaf of `like`."""
+def spread(bound: PyTree, like: PyTree) -> PyTree:
+    """A bound for each leaf of `like`, of one bound or of a tree of them."""
     leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(bound))
     return jax.tree.map(lambda _: bound, like) if leaf else bound
 

@@ -19,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.array_arguments import check_numbers
 from fedpriv.core.materialized import materialized
 
 Form: TypeAlias = Literal["averaging", "orthonormal"]
@@ -28,14 +30,13 @@ _IN_CACHE = 2**18  # numbers: vectors that are transformed at once, of many
 _FACTORS = {"averaging": 0.5, "orthonormal": 0.5**0.5}
 
 
-def padded_length(length: int) -> int:
+def padded_length(length: Count) -> int:
     """m, the least power of two from `length` up.
 
     Raises:
       ValueError: length below 1.
     """
-    if length < 1:
-        raise ValueError(f"length: {length} is not at least 1")
+    length = checked("length", length, Count)
     return 1 << (length - 1).bit_length()
 
 
@@ -45,7 +46,9 @@ def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
     Raises:
       ValueError: an unknown form, or no entry.
     """
-    factor, padded = _factor(form), _padded(x)
+    check_numbers("x", x)
+    form = checked("form", form, Form)
+    factor, padded = _FACTORS[form], _padded(x)
     m = padded.shape[-1]
     vectors, at_once = padded.reshape(-1, m), max(1, _IN_CACHE // m)
     if len(vectors) > at_once:
@@ -64,6 +67,7 @@ def haar_norm(x: jax.Array) -> jax.Array:
     Raises:
       ValueError: no entry.
     """
+    check_numbers("x", x)
     mean, details = _levels(_padded(x), _FACTORS["averaging"])
     squares = (jnp.vecdot(each, each, precision=lax.Precision.HIGHEST) for each in details)
     return jnp.sqrt(sum(squares, mean[..., 0] ** 2))
@@ -89,13 +93,16 @@ def _level(x: jax.Array, *, factor: float) -> tuple[jax.Array, jax.Array]:
     return factor * (left + right), factor * (left - right)
 
 
-def inverse_haar(coefficients: jax.Array, length: int, form: Form = "averaging") -> jax.Array:
+def inverse_haar(coefficients: jax.Array, length: Count, form: Form = "averaging") -> jax.Array:
     """Coefficients f32[..., m] -> the first `length` entries, f32[..., length].
 
     Raises:
       ValueError: an unknown form, or coefficients that do not belong to a vector of this length.
     """
-    factor = 0.5 / _factor(form)  # 1 and 1 / sqrt(2)
+    check_numbers("coefficients", coefficients)
+    length = checked("length", length, Count)
+    form = checked("form", form, Form)
+    factor = 0.5 / _FACTORS[form]  # 1 and 1 / sqrt(2)
     m = coefficients.shape[-1]
     if padded_length(length) != m:
         raise ValueError(f"coefficients: {m} do not belong to a vector of length {length}")
@@ -108,12 +115,13 @@ def inverse_haar(coefficients: jax.Array, length: int, form: Form = "averaging")
     return means[..., :length]
 
 
-def weights(m: int) -> np.ndarray:
+def weights(m: Count) -> np.ndarray:
     """The paper's W, f64[m]: m for the overall mean, 2^l for the details of level l.
 
     Raises:
       ValueError: m is not a power of two.
     """
+    m = checked("m", m, Count)
     _require_power(m)
     levels = range(m.bit_length() - 1, 0, -1)
     details = [np.full(m >> level, 2.0**level) for level in levels]
@@ -130,10 +138,12 @@ def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray
     Raises:
       ValueError: an unknown form, or a length that is not a power of two.
     """
+    form = checked("form", form, Form)
+    check_numbers("variances", variances, 1)
     m = len(variances)
     _require_power(m)
     left, at = np.full(m, float(variances[0])), 1
-    orthonormal = _factor(form) != _FACTORS["averaging"]
+    orthonormal = form == "orthonormal"
     left = left / m if orthonormal else left
     while at < m:
         share = at / m if orthonormal else 1.0
@@ -143,17 +153,11 @@ def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray
 
 
 def _padded(x: jax.Array) -> jax.Array:
+    require(x.ndim > 0, "x", x, "give a vector")
     spare = padded_length(x.shape[-1]) - x.shape[-1]
     # Not `jnp.pad`: XLA joins concatenations, so that a contribution is copied once on its way here.
     return jnp.concatenate([x, jnp.zeros_like(x, shape=(*x.shape[:-1], spare))], axis=-1)
 
 
-def _factor(form: str) -> float:
-    if form not in _FACTORS:
-        raise ValueError(f"form: {form!r} is neither 'averaging' nor 'orthonormal'")
-    return _FACTORS[form]
-
-
 def _require_power(m: int) -> None:
-    if m < 1 or m & (m - 1):
-        raise ValueError(f"m: {m} is not a power of two")
+    require(m > 0 and not m & (m - 1), "m", m, "give a power of two")

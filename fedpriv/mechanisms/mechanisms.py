@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    Norm,
+    checked,
+    require,
+)
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
@@ -34,6 +42,7 @@ makes what is clipped 6e-5 too long, relative to C, and less for any other.
 """
 
 
+@checking_fields
 class Mechanism(NamedTuple):
     """A mechanism does not know its privacy unit: the unit is the axis it is summed over.
 
@@ -62,21 +71,22 @@ class Mechanism(NamedTuple):
     perturb: Callable[[Key, PyTree], PyTree]
     certified_multiplier: Any
     reason: str = ""
-    noise: str = "gaussian"
+    noise: Literal["gaussian", "laplace"] = "gaussian"
     clip_norm: Any = math.inf
     noise_multiplier: Any = 0.0
     scales: Callable[[PyTree], PyTree] | None = None
     norms: Callable[[PyTree], PyTree] | None = None
     worst: Callable[[int], PyTree] | None = None
     whiten: Callable[[PyTree], jax.Array] | None = None
-    dimension: int | None = None
-    tensors: int = 1
+    dimension: Count | None = None
+    tensors: Count = 1
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
     parts: tuple[Mechanism, ...] = ()
     seal: tuple = ()
 
-    def in_round(self, t: jax.Array | int) -> Mechanism:
+    def in_round(self, t: jax.Array | CountOrZero) -> Mechanism:
         """The mechanism of round t: this one; schedules differ."""
+        checked("t", t, jax.Array | CountOrZero)
         return self
 
     def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
@@ -88,8 +98,9 @@ class Mechanism(NamedTuple):
         """
         return self
 
-    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each part of a run."""
+        rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, self.certified_multiplier),)
 
 
@@ -97,8 +108,8 @@ def mechanism(
     clipping: Clipping,
     noise: Noise,
     *,
-    clip_norm: float,
-    noise_multiplier: float,
+    clip_norm: Norm,
+    noise_multiplier: NonNegative,
     calibrated: bool = False,
 ) -> Mechanism:
     """Clips into `clipping`'s set at C, adds C sigma times `noise` to the sum: a Gaussian mechanism (Appendix A).
@@ -118,8 +129,11 @@ def mechanism(
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
-    _check_kinds(clipping, noise)
-    _check(clip_norm, noise_multiplier)
+    fits = isinstance(clipping, Clipping)
+    require(fits, "clipping", clipping, "give such as fp.clipping.flat()")
+    require(isinstance(noise, Noise), "noise", noise, "give such as fp.noise.isotropic()")
+    clip_norm, noise_multiplier = _checked(clip_norm, noise_multiplier)
+    calibrated = checked("calibrated", calibrated, bool)
     reach = noise.reach(clipping)
 
     scales = clipping.scales
@@ -156,10 +170,10 @@ def mechanism(
         )
         return sealed(made) if constructed(clipping) and constructed(noise) else made
 
-    return at(clip_norm, float(noise_multiplier))
+    return at(clip_norm, noise_multiplier)
 
 
-def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
+def gaussian(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
     """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each of the sum (Appendix A).
 
     Formal guarantees: those of `mechanism`, with multiplier sigma.
@@ -170,7 +184,7 @@ def gaussian(clip_norm: float, noise_multiplier: float) -> Mechanism:
     return mechanism(flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier)
 
 
-def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
+def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
     """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
 
     Formal guarantees: as `gaussian`, with the l1 norm: (1 / noise_multiplier, 0)-differentially private per
@@ -183,7 +197,7 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, a negative multiplier, or noise without a finite clip norm.
     """
-    _check(clip_norm, noise_multiplier)
+    clip_norm, noise_multiplier = _checked(clip_norm, noise_multiplier)
 
     def norm(update: PyTree) -> jax.Array:
         return optax.tree.norm(update, ord=1)
@@ -191,11 +205,11 @@ def laplace(clip_norm: float, noise_multiplier: float) -> Mechanism:
     made = Mechanism(
         _clip(clip_norm, norm),
         _perturb(clip_norm * noise_multiplier, jax.random.laplace),
-        float(noise_multiplier),
+        noise_multiplier,
         "" if noise_multiplier > 0 else NO_NOISE,
         "laplace",
         clip_norm,
-        float(noise_multiplier),
+        noise_multiplier,
         worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
         whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
     )
@@ -210,23 +224,13 @@ def _divided(u: PyTree, bound: Bound) -> PyTree:
     return jax.tree.map(jnp.divide, u, spread(bound, u))
 
 
-def _check_kinds(clipping: Clipping, noise: Noise) -> None:
-    fits = isinstance(clipping, Clipping)
-    require_kind("clipping", clipping, fits, "fp.clipping.flat() or fp.clipping.per_layer(tensors)")
-    fits = isinstance(noise, Noise)
-    require_kind("noise", noise, fits, "fp.noise.isotropic() or fp.noise.haar_noise(d)")
-
-
-def _check(clip_norm: float, noise_multiplier: float) -> None:
-    if not clip_norm > 0:
-        raise ValueError(f"clip_norm: {clip_norm} is not positive; use inf for no clipping")
-    if not 0 <= noise_multiplier < math.inf:
-        raise ValueError(
-            f"noise_multiplier: {noise_multiplier} is not in [0, inf); use 0 for no noise"
-        )
+def _checked(clip_norm: float, noise_multiplier: float) -> tuple[float, float]:
+    clip_norm = checked("clip_norm", clip_norm, Norm)
+    noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
     if noise_multiplier > 0 and clip_norm == math.inf:
         raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
     check_scales(clip_norm, noise_multiplier)
+    return clip_norm, noise_multiplier
 
 
 def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
@@ -281,6 +285,7 @@ def _perturb(
 
 def unprotected(reason: str = NO_NOISE) -> Mechanism:
     """Neither bounds nor hides anything; a certificate gives the reason (ours)."""
+    require(isinstance(reason, str), "reason", reason, "say in words why nothing is hidden")
     return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
 
 
@@ -305,10 +310,15 @@ def joint(*parts: Mechanism) -> Mechanism:
     Raises:
       ValueError: no parts, or noise that is not Gaussian.
     """
-    if not parts or any(part.noise != "gaussian" for part in parts):
-        raise ValueError("parts: not mechanisms with Gaussian noise alone")
+    for i, part in enumerate(parts):
+        fits = isinstance(part, Mechanism) and part.noise == "gaussian"
+        require(fits, f"parts[{i}]", part, "give mechanisms with Gaussian noise")
+    require(bool(parts), "parts", parts, "give at least one mechanism")
 
     def clip(message: tuple) -> tuple[tuple, jax.Array]:
+        several = isinstance(message, tuple | list) and len(message) == len(parts)
+        remedy = f"give a tuple with a part for each of the {len(parts)} mechanisms"
+        require(several, "message", message, remedy)
         bounded = [part.clip(u) for part, u in zip(parts, message, strict=True)]
         return tuple(u for u, _ in bounded), bounded[0][1]
 

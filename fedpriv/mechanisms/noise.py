@@ -12,6 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
@@ -19,6 +21,7 @@ from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.haar import Form, haar, inverse_haar, padded_length
 
 
+@checking_fields
 class Noise(NamedTuple):
     """A Gaussian distribution of scale 1.
 
@@ -33,7 +36,7 @@ class Noise(NamedTuple):
     draw: Callable[[Key, PyTree], PyTree]
     reach: Callable[[Clipping], float]
     whiten: Callable[[PyTree], jax.Array]
-    dimension: int | None = None
+    dimension: Count | None = None
     seal: tuple = ()
 
 
@@ -46,7 +49,7 @@ def isotropic() -> Noise:
     return sealed(Noise(draw, lambda clipping: clipping.length, flatten))
 
 
-def haar_noise(d: int, form: Form = "averaging") -> Noise:
+def haar_noise(d: Count, form: Form = "averaging") -> Noise:
     """Noise on the Haar coefficients of all d coordinates together, seen after the inverse transform.
 
     In averaging form the paper's N(0, 1 / W^2) (Ranaweera et al., Algorithms 1 and 2), which leaves every coordinate a
@@ -59,8 +62,9 @@ def haar_noise(d: int, form: Form = "averaging") -> Noise:
     Raises:
       ValueError: an unknown form; when it is used, another number of coordinates.
     """
+    d = checked("d", d, Count)
+    form = checked("form", form, Form)
     m, averaging = padded_length(d), form == "averaging"
-    jax.eval_shape(lambda h: inverse_haar(h, d, form), jax.ShapeDtypeStruct((m,), jnp.float32))
 
     def draw(key: Key, like: PyTree) -> PyTree:
         if dimension(like) != d:

@@ -9,12 +9,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    checked,
+    require,
+)
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.random_losses import needing_keys, of_one, takes_key
-from fedpriv.core.trees import real
+from fedpriv.core.trees import check_params, real
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
+from fedpriv.mechanisms.not_finite import count_records
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
 from fedpriv.mechanisms.outer_products import EXACT, Stacked, counted
 from fedpriv.mechanisms.schedules import Dynamic
@@ -40,7 +50,7 @@ Gradients: TypeAlias = Callable[[Params, Example], PerExample]
 """(params, batch with leading axis B) -> PerExample."""
 
 
-def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
+def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
     """Gradients of `loss + l2 / 2 ||params||^2` of any model.
 
     Those of a dense layer stay factors, so that their memory does not grow with the batch times the layer; of other
@@ -51,8 +61,10 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
 
     Raises:
-      ValueError: `loss` is no function.
+      ValueError: `loss` is no function of these parameters, or l2 below 0; when called, as the gradients of
+        `fedpriv.mean_grad`.
     """
+    l2 = checked("l2", l2, NonNegative)
     one = of_one(loss)
 
     def regularised(params: Params, example: Example) -> jax.Array:
@@ -60,6 +72,7 @@ def per_example(loss: LossFn, l2: float = 0.0) -> Gradients:
         return one(params, example) + penalty
 
     def gradients(params: Params, batch: Example) -> PerExample:
+        check_params(params)
         each = stacked_gradients(regularised, params, batch)
         tree = jax.tree.structure(params)
 
@@ -106,6 +119,7 @@ def _formed(g: jax.Array | Stacked) -> jax.Array:
     return g.formed() if isinstance(g, Stacked) else g
 
 
+@checking_fields
 class MedianClipping(NamedTuple):
     """Gaussian noise on gradients clipped at the median of their own batch's norms.
 
@@ -119,11 +133,12 @@ class MedianClipping(NamedTuple):
         itself.
     """
 
-    noise_multiplier: float
-    tensors: int = 1
+    noise_multiplier: NonNegative
+    tensors: Count = 1
 
-    def in_round(self, t: jax.Array | int) -> MedianClipping:
+    def in_round(self, t: jax.Array | CountOrZero) -> MedianClipping:
         """The mechanism of round t: this one."""
+        checked("t", t, jax.Array | CountOrZero)
         return self
 
     def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
@@ -139,8 +154,9 @@ class MedianClipping(NamedTuple):
         each = mechanism(separately(self.tensors), isotropic(), clip_norm=1.0, noise_multiplier=1.0)
         return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
 
-    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of the whole run: the multiplier is 0."""
+        rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, 0.0),)
 
     @property
@@ -160,7 +176,7 @@ RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
 
 
 def private_mean(
-    gradients: Gradients, mechanism: Mechanism | MedianClipping, expected_size: float
+    gradients: Gradients, mechanism: Mechanism | MedianClipping, expected_size: Positive
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
     """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed, in f32.
 
@@ -173,19 +189,25 @@ def private_mean(
       expected_size: what the sum is divided by, whatever the number of records: the lot size L, or s R.
 
     Raises:
-      ValueError: when called, parameters that hold no real numbers, such as complex ones.
+      ValueError: no gradients, no mechanism, or a size that is not positive; when called, parameters that hold no real
+        numbers, such as complex ones.
     """
+    require(callable(gradients), "gradients", gradients, "give such as fp.per_example(loss)")
+    fits = hasattr(mechanism, "for_batch") and not isinstance(mechanism, type)
+    require(fits, "mechanism", mechanism, "give such as fp.gaussian(clip_norm, noise_multiplier)")
+    expected_size = checked("expected_size", expected_size, Positive)
 
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
         real(params, "params")
         of_batch = gradients(params, batch)
         now = mechanism.for_batch(of_batch.norms, mask)
         if now.scales is None:
-            total = _sum_of_bounded(now, of_batch.each(), mask)
+            total, whole = _sum_of_bounded(now, of_batch.each(), mask)
         else:
             norms = jax.vmap(now.norms)(of_batch.each()) if now.norms else of_batch.norms
-            scales = now.scales(norms)
+            scales, whole = now.scales(norms), over_tensors(norms)
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
+        count_records(whole, mask)
         noisy = now.perturb(key, total)
         return jax.tree.map(lambda s, p: _rounded(s / expected_size, p), noisy, params)
 
@@ -197,12 +219,16 @@ def _rounded(mean: jax.Array, like: jax.Array) -> jax.Array:
     return mean.astype(like.dtype) if floats else mean
 
 
-def _sum_of_bounded(mechanism: Mechanism, each: PyTree, mask: jax.Array) -> Params:
-    bounded, _ = jax.vmap(mechanism.clip)(each)
+def _sum_of_bounded(
+    mechanism: Mechanism, each: PyTree, mask: jax.Array
+) -> tuple[Params, jax.Array]:
+    """(the sum, the norms f32[B] before)."""
+    bounded, norms = jax.vmap(mechanism.clip)(each)
     weights = mask.astype(jnp.float32)
-    return jax.tree.map(
+    total = jax.tree.map(
         lambda g: jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT), bounded
     )
+    return total, norms
 
 
 def _median(norms: jax.Array, mask: jax.Array) -> jax.Array:

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.trees import as_float, widened
+from fedpriv.core.arguments import NonNegative, checked
+from fedpriv.core.trees import as_float, check_params, widened
 from fedpriv.core.types import Example, Params, PyTree
 from fedpriv.mechanisms.outer_products import EXACT, counted, rounding
 from fedpriv.mechanisms.per_example import Gradients, PerExample, by_records
 
 
-def per_example_dense(l2: float = 0.0) -> Gradients:
+def per_example_dense(l2: NonNegative = 0.0) -> Gradients:
     """What `per_example(model.loss, l2)` gives for `models.LogisticRegression` and `models.MLP`, several times faster.
 
     A layer z = W^T x + b whose output has the error e = dloss / dz has the gradients x e^T + l2 W and e + l2 b, with
@@ -27,10 +28,12 @@ def per_example_dense(l2: float = 0.0) -> Gradients:
       l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
 
     Raises:
-      ValueError: when called with the parameters of another model.
+      ValueError: l2 below 0; when called, parameters of another model.
     """
+    l2 = checked("l2", l2, NonNegative)
 
     def gradients(params: Params, batch: Example) -> PerExample:
+        check_params(params)
         names = _in_order(params)
         layers = [widened(params["params"][name]) for name in names]
         passed = _passed(layers, batch)
@@ -87,11 +90,24 @@ def _passed(layers: list[dict[str, jax.Array]], batch: Example) -> list[_Passed]
         alongs.append(_product(layer["kernel"].T, x.T))
         z = alongs[-1] + layer["bias"][:, None]
         x = jax.nn.relu(z).T
-    error = jax.nn.softmax(z, axis=0) - jax.nn.one_hot(batch["label"], len(z), axis=0)
+    label = _classes(batch["label"])
+    error = jax.nn.softmax(z, axis=0) - jax.nn.one_hot(label, len(z), axis=0)
     errors = [error]
     for layer, x in zip(reversed(layers), reversed(inputs[1:]), strict=False):
-        errors.append((layer["kernel"] @ errors[-1]) * (x.T > 0))
+        errors.append((layer["kernel"] @ errors[-1]) * (x.T > 0).astype(x.dtype))
     return [_Passed(*parts) for parts in zip(inputs, alongs, reversed(errors), strict=True)]
+
+
+def _classes(label: jax.Array) -> jax.Array:
+    """Raises ValueError: they are not one integer or boolean for each record."""
+    if label.dtype == bool and label.ndim == 1:
+        return label.astype(jnp.int32)
+    if label.ndim != 1 or not jnp.issubdtype(label.dtype, jnp.integer):
+        raise ValueError(
+            f"label: {label.dtype}{list(label.shape[1:])} for an example; give the integer of its class, such as "
+            "labels.astype(int), or labels.argmax(-1) of one-hot rows"
+        )
+    return label
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -121,7 +137,7 @@ def _weighted(
     layer: dict[str, jax.Array], at: _Passed, weights: dict[str, jax.Array], l2: float
 ) -> dict[str, jax.Array]:
     def scaled(w: jax.Array) -> jax.Array:
-        return jnp.where(w != 0, at.error * w, 0.0)  # 0 times NaN would be NaN
+        return jnp.where(w[None] != 0, at.error * w[None], 0.0)  # 0 times NaN would be NaN
 
     w = weights["kernel"]
     kernel = lax.optimization_barrier(_product(scaled(w), counted(at.x, w))).T

@@ -6,31 +6,50 @@ J. Du, S. Li, X. Chen, S. Chen, M. Hong, "Dynamic Differential-Privacy Preservin
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    Positive,
+    Range,
+    checked,
+    require,
+)
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
 from fedpriv.mechanisms.mechanisms import Mechanism, check_scales
 
 MOST_PARTS = 10_000
+Parts: TypeAlias = Annotated[
+    int,
+    Range(
+        f"a whole number from 1 to {MOST_PARTS}, as a certificate composes each",
+        1,
+        MOST_PARTS,
+        whole=True,
+    ),
+]
 
 
-def in_round(mechanism: Any, t: jax.Array | int) -> Any:
-    """The mechanism of round t.
-
-    Raises:
-      ValueError: it is none.
-    """
-    such_as = "fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
-    fits = hasattr(mechanism, "in_round") and not isinstance(mechanism, type)
-    require_kind("mechanism", mechanism, fits, such_as)
-    return mechanism.in_round(t)
+MECHANISM = "such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
 
 
+def is_mechanism(given: Any) -> bool:
+    """Whether it bounds and perturbs, be it the same in all rounds or not."""
+    return hasattr(given, "in_round") and not isinstance(given, type)
+
+
+def check_mechanism(mechanism: Any) -> None:
+    """Raises ValueError: it is none."""
+    require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
+
+
+@checking_fields
 class Dynamic(NamedTuple):
     """Both fall geometrically over T rounds: C_t = C clip_decay^(-t / T), sigma_t = sigma noise_decay^(-t / T).
 
@@ -49,14 +68,15 @@ class Dynamic(NamedTuple):
     """
 
     start: Mechanism
-    rounds: int
-    clip_decay: float = 1.0
-    noise_decay: float = 1.0
-    parts: int = 10
+    rounds: Count
+    clip_decay: Positive = 1.0
+    noise_decay: Positive = 1.0
+    parts: Parts = 10
     seal: tuple = ()
 
-    def in_round(self, t: jax.Array | int) -> Mechanism:
+    def in_round(self, t: jax.Array | CountOrZero) -> Mechanism:
         """The mechanism at (C_t, sigma_t)."""
+        t = checked("t", t, jax.Array | CountOrZero)
         if self.clip_decay == self.noise_decay == 1:
             return self.start  # to the bit: traced, C sigma would round otherwise
         done = jnp.searchsorted(jnp.asarray(self.ends), t, side="right") / self.parts
@@ -65,8 +85,9 @@ class Dynamic(NamedTuple):
             self.start.noise_multiplier * self.noise_decay**-done,
         )
 
-    def stages(self, rounds: int) -> tuple[tuple[int, float], ...]:
+    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each piece that a run of `rounds` rounds reaches."""
+        rounds = checked("rounds", rounds, CountOrZero)
         cuts = [min(cut, rounds) for cut in (0, *self.ends.tolist())] + [rounds]
         return tuple(
             (
@@ -97,27 +118,24 @@ class Dynamic(NamedTuple):
 def dynamic(
     start: Mechanism,
     *,
-    rounds: int,
-    clip_decay: float = 1.0,
-    noise_decay: float = 1.0,
-    parts: int = 10,
+    rounds: Count,
+    clip_decay: Positive = 1.0,
+    noise_decay: Positive = 1.0,
+    parts: Parts = 10,
 ) -> Dynamic:
-    """A `Dynamic` whose arguments are checked.
+    """A `Dynamic` whose noise can change, and stays within float32.
 
     Raises:
       ValueError: a mechanism whose clip norm and noise cannot be changed or that has no noise, rounds or parts below 1,
         or a decay that is not positive.
     """
+    require(isinstance(start, Mechanism), "start", start, "give such as fp.gaussian(1.0, 1.0)")
     if start.at is None or start.certified_multiplier == 0:
         raise ValueError("start: it has no Gaussian noise that could change; give one with noise")
-    for name, count in (("rounds", rounds), ("parts", parts)):
-        if count < 1:
-            raise ValueError(f"{name}: {count} is not at least 1")
-    if parts > MOST_PARTS:
-        raise ValueError(f"parts: {parts} exceeds {MOST_PARTS}; a certificate composes each")
-    for name, decay in (("clip_decay", clip_decay), ("noise_decay", noise_decay)):
-        if not decay > 0:
-            raise ValueError(f"{name}: {decay} is not positive; 1 keeps the value")
+    rounds = checked("rounds", rounds, Count)
+    clip_decay = checked("clip_decay", clip_decay, Positive)
+    noise_decay = checked("noise_decay", noise_decay, Positive)
+    parts = checked("parts", parts, Parts)
     check_scales(
         start.clip_norm / clip_decay,
         start.noise_multiplier / noise_decay,

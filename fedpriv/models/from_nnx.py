@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from fedpriv.core.arguments import require
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.models.networks import Model, from_apply, state_beside
 
@@ -23,6 +24,7 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
     Raises:
       ValueError: the module has batch normalisation, or other state beside its parameters.
     """
+    require(callable(make), "make", make, "give such as lambda rngs: Net(rngs=rngs)")
     from flax import nnx
 
     def parts(key: Key) -> Any:

@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.arguments import Seed, checked, require
+from fedpriv.core.array_arguments import check_numbers
 from fedpriv.core.types import Params, PyTree
 from fedpriv.models.modules import (
     CNN,
@@ -56,23 +58,29 @@ class Trained(NamedTuple):
         return predict(self.apply, self.params, inputs)
 
 
-def model_folder(folder: Path | str, algorithm: str, seed: int) -> Path:
+def model_folder(folder: Path | str, algorithm: str, seed: Seed) -> Path:
     """Where a run keeps the model of an algorithm and a seed.
 
     Raises:
       ValueError: a name that is not that of a folder inside.
     """
+    path = isinstance(folder, str | os.PathLike)
+    require(path, "folder", folder, "give the path of a run's folder")
+    require(isinstance(algorithm, str), "algorithm", algorithm, "give its name")
+    seed = checked("seed", seed, Seed)
     if algorithm in ("", ".", "..") or {"/", "\\", "\0"} & set(algorithm):
         raise ValueError(f"algorithm: {algorithm!r} is no name of a folder; give a plain name")
-    return Path(folder) / "model" / algorithm / f"seed-{int(seed)}"
+    return Path(folder) / "model" / algorithm / f"seed-{seed}"
 
 
-def is_kept(folder: Path | str, algorithm: str, seed: int) -> bool:
+def is_kept(folder: Path | str, algorithm: str, seed: Seed) -> bool:
     """Whether the model is there, whole."""
     return (model_folder(folder, algorithm, seed) / PARAMETERS).is_file()
 
 
-def save_model(folder: Path | str, algorithm: str, seed: int, model: Model, params: Params) -> None:
+def save_model(
+    folder: Path | str, algorithm: str, seed: Seed, model: Model, params: Params
+) -> None:
     """Keeps `params`, those of `model`, where `load_model` finds them; replaces what is there.
 
     Raises:
@@ -83,16 +91,19 @@ def save_model(folder: Path | str, algorithm: str, seed: int, model: Model, para
     from safetensors import numpy
 
     place = model_folder(folder, algorithm, seed)
+    require(hasattr(model, "init"), "model", model, "give what fp.models.classifier makes")
     if callable(model.init):
         _check_params(jax.eval_shape(model.init, jax.random.key(0)), params)
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(params).items()}
+    for name, array in arrays.items():
+        check_numbers(f"params {name}", array)
     place.mkdir(parents=True, exist_ok=True)
     network = (json.dumps(_described(model.built), indent=2) + "\n").encode()
     _replace({place / NETWORK: network, place / PARAMETERS: numpy.save(arrays)})
 
 
 def load_model(
-    folder: Path | str, algorithm: str, seed: int = 0, *, model: Model | None = None
+    folder: Path | str, algorithm: str, seed: Seed = 0, *, model: Model | None = None
 ) -> Trained:
     """The model that a run has kept, to the bit.
 

@@ -35,7 +35,7 @@ class LSTM(nn.Module):
             "recurrent", _each_gate(nn.initializers.orthogonal()), self.hidden, self.hidden
         )
         bias = self.param("bias", nn.initializers.zeros, (4 * self.hidden,))
-        return recurrence(x @ inputs + bias, states)
+        return recurrence(x @ inputs + bias[None], states)
 
 
 def _each_gate(initializer: Any) -> Any:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.arguments import Count, Finite, Positive, check_fields, checked
 from fedpriv.core.trees import as_float
 from fedpriv.core.types import Key
 from fedpriv.models.conv import conv_general_dilated
@@ -28,7 +29,11 @@ class LogisticRegression(nn.Module):
       classes: number of outputs, the logits.
     """
 
-    classes: int
+    classes: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -44,8 +49,12 @@ class MLP(nn.Module):
       classes: number of outputs, the logits.
     """
 
-    hidden: Sequence[int]
-    classes: int
+    hidden: Sequence[Count]
+    classes: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -68,10 +77,14 @@ class CNN(nn.Module):
       weights: whose default initial weights, see `initializers`.
     """
 
-    filters: Sequence[int]
-    hidden: Sequence[int]
-    classes: int
+    filters: Sequence[Count]
+    hidden: Sequence[Count]
+    classes: Count
     weights: Weights = "flax"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -100,9 +113,13 @@ class DropoutCNN(nn.Module):
       std: of each channel, by which they are divided then.
     """
 
-    classes: int
-    mean: Sequence[float] = (0.0,)
-    std: Sequence[float] = (1.0,)
+    classes: Count
+    mean: Sequence[Finite] = (0.0,)
+    std: Sequence[Positive] = (1.0,)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -118,7 +135,8 @@ class DropoutCNN(nn.Module):
             return nn.Dropout(rate, deterministic=not train)(x)
 
         x = as_float(x)[None]
-        x = (x - np.array(self.mean, x.dtype)) / np.array(self.std, x.dtype)
+        mean, std = (np.array([[[of]]], x.dtype) for of in (self.mean, self.std))
+        x = (x - mean) / std
         for features in (32, 64):
             given = initial(9 * x.shape[-1])
             conv = nn.Conv(features, (3, 3), conv_general_dilated=conv_general_dilated, **given)
@@ -132,12 +150,17 @@ class DropoutCNN(nn.Module):
         return nn.Dense(self.classes, **initial(128))(dropped(x, 0.5))
 
 
-def initializers(weights: Weights, fan_in: int) -> dict[str, Any]:
+def initializers(weights: Weights, fan_in: Count) -> dict[str, Any]:
     """How a layer with `fan_in` inputs per output starts.
 
     By flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
     +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).
+
+    Raises:
+      ValueError: other weights, or a fan_in below 1.
     """
+    weights = checked("weights", weights, Weights)
+    fan_in = checked("fan_in", fan_in, Count)
     if weights == "flax":
         return {}
     bound = fan_in**-0.5
@@ -158,7 +181,11 @@ class SigmoidLeNet(nn.Module):
       classes: number of outputs, the logits.
     """
 
-    classes: int
+    classes: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -183,9 +210,13 @@ class CharacterLSTM(nn.Module):
       hidden: width of the LSTM layers.
     """
 
-    vocabulary: int
-    embedding: int
-    hidden: int
+    vocabulary: Count
+    embedding: Count
+    hidden: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, characters: jax.Array) -> jax.Array:

@@ -14,10 +14,19 @@ import optax
 from flax.errors import InvalidRngError, ScopeParamShapeError
 from jax import lax
 
+from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
-from fedpriv.models.example_checks import check_label, check_leaves, wrong_input
-from fedpriv.models.modules import CNN, CharacterLSTM, Weights
+from fedpriv.models.example_checks import check_leaves, check_pixels, class_of, wrong_input
+from fedpriv.models.modules import (
+    CNN,
+    MLP,
+    CharacterLSTM,
+    DropoutCNN,
+    LogisticRegression,
+    SigmoidLeNet,
+    Weights,
+)
 from fedpriv.models.score import Score
 
 Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
@@ -63,7 +72,7 @@ class Model(NamedTuple):
         return predict(self.apply, params, inputs)
 
 
-def predict(apply: Apply | None, params: Params, inputs: PyTree, batch_size: int = 250) -> PyTree:
+def predict(apply: Apply | None, params: Params, inputs: PyTree, batch_size: Count = 250) -> PyTree:
     """`apply(params, x)` for each x of `inputs` (leaves [n, ...]), so many at a time.
 
     Raises:
@@ -81,8 +90,11 @@ def _mapped(apply: Apply, params: Params, inputs: PyTree, batch_size: int) -> Py
     return lax.map(lambda x: apply(params, x), inputs, batch_size=batch_size)
 
 
+_OF_IMAGES = (LogisticRegression, MLP, CNN, DropoutCNN, SigmoidLeNet)  # these scale bytes
+
+
 def classifier(
-    module: nn.Module, input: Sequence[int] | jax.typing.ArrayLike, inputs: str = "image"
+    module: nn.Module, input: Sequence[Count] | jax.typing.ArrayLike, inputs: str = "image"
 ) -> Model:
     """A `Model` of examples {"image": ..., "label": i32[]} with cross-entropy loss.
 
@@ -92,19 +104,27 @@ def classifier(
     Args:
       module: gives the logits f32[classes] of ONE input.
       input: one input, such as `data.train["x"][0]`, whose shape and type count; or the shape of an image of bytes.
-      inputs: the part of an example that it is.
+      inputs: the part of an example that it is. The networks of `models` divide bytes (uint8) by 255, and refuse images
+        of other integers, or of floats that are not scaled.
 
     Raises:
       ValueError: at `init`, a module with state beside its parameters, such as that of batch normalisation.
     """
-    of: Any = input
+    require(
+        isinstance(module, nn.Module), "module", module, "give such as fp.models.MLP((64,), 10)"
+    )
+    of: Any = input if hasattr(input, "dtype") else checked("input", input, Sequence[Count])
     like = jax.ShapeDtypeStruct(
         *((of.shape, of.dtype) if hasattr(of, "dtype") else (of, jnp.uint8))
     )
+    image = inputs == "image" or len(like.shape) == 3
+    of_images = image and isinstance(module, _OF_IMAGES)
     random = "train" in inspect.signature(type(module).__call__).parameters
     evaluating: dict[str, Any] = {"train": False} if random else {}
 
     def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
+        if of_images:
+            check_pixels(inputs, x)
         training: dict[str, Any] = {"train": True, "rngs": {"dropout": key}}
         try:
             return module.apply(params, x, **(evaluating if key is None else training))
@@ -174,25 +194,34 @@ def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image
       apply: (params, x) -> logits f32[classes], for ONE input. With dropout, (params, x, key=None): training gives a
         key, evaluation none.
       inputs: the part of an example that goes in.
-    """
 
-    def logits(params: Params, example: Example, *key: Key) -> jax.Array:
-        check_leaves(example, inputs)
+    Raises:
+      ValueError: no functions.
+    """
+    require(callable(init), "init", init, "give a function, key -> params")
+    require(callable(apply), "apply", apply, "give a function, (params, x) -> logits")
+
+    def judged(params: Params, example: Example, *key: Key) -> tuple[jax.Array, jax.Array]:
+        """The logits, and the class that is right."""
+        check_leaves(example, inputs, "label")
         z: Any = apply(params, example[inputs], *key)
-        check_label(example["label"], z.shape[-1])
-        return z
+        shape = getattr(z, "shape", None)
+        if shape is None or len(shape) != 1:
+            what = f"a {type(z).__name__}" if shape is None else f"{z.dtype}{list(shape)}"
+            raise ValueError(f"apply: it gives {what} for one input; give its logits [classes]")
+        return z, class_of(example["label"], z)
 
     def loss(params: Params, example: Example) -> jax.Array:
-        return _cross_entropy(logits(params, example), example["label"])
+        return _cross_entropy(*judged(params, example))
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
         given = () if key is None else (key,)
-        return _cross_entropy(logits(params, example, *given), example["label"])
+        return _cross_entropy(*judged(params, example, *given))
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
-        z = logits(params, example)
-        correct = (jnp.argmax(z) == example["label"]).astype(jnp.float32)
-        return {"accuracy": correct, "loss": _cross_entropy(z, example["label"])}
+        z, label = judged(params, example)
+        correct = (jnp.argmax(z) == label).astype(jnp.float32)
+        return {"accuracy": correct, "loss": _cross_entropy(z, label)}
 
     return Model(init, random_loss if takes_key(apply) else loss, score, apply)
 
@@ -239,20 +268,27 @@ def next_character(module: nn.Module) -> Model:
 
     Args:
       module: gives logits f32[80, classes] of ONE text, those of a position by what is before the next character.
-    """
 
-    def per_character(params: Params, example: Example) -> tuple[jax.Array, jax.Array, jax.Array]:
+    Raises:
+      ValueError: no module.
+    """
+    such_as = "give such as fp.models.CharacterLSTM(90, 8, 256)"
+    require(isinstance(module, nn.Module), "module", module, such_as)
+
+    def per_character(params: Params, example: Example) -> tuple[jax.Array, ...]:
+        """The logits, the characters that are right, the losses, and which of them count."""
+        check_leaves(example, "text", "label", "mask")
         z: Any = module.apply(params, example["text"])
-        losses = _cross_entropy(z, example["label"])
-        return z, losses, example["mask"].astype(jnp.float32)
+        label = class_of(example["label"], z)
+        return z, label, _cross_entropy(z, label), example["mask"].astype(jnp.float32)
 
     def loss(params: Params, example: Example) -> jax.Array:
-        _, losses, mask = per_character(params, example)
+        _, _, losses, mask = per_character(params, example)
         return jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
-        z, losses, mask = per_character(params, example)
-        correct = (jnp.argmax(z, -1) == example["label"]) * mask
+        z, label, losses, mask = per_character(params, example)
+        correct = (jnp.argmax(z, -1) == label) * mask
         return {
             "accuracy": jnp.sum(correct),
             "loss": jnp.sum(losses * mask),

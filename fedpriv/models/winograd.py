@@ -175,4 +175,4 @@ def _along(x: jax.Array, *, matrix: np.ndarray, axis: int, step: int) -> jax.Arr
     last = (tiles - 1) * step + 1
     column = jnp.asarray(matrix, x.dtype).reshape(*matrix.shape, *(1,) * x.ndim)
     pixels = (lax.slice_in_dim(x, i, i + last, step, axis) for i in range(matrix.shape[1]))
-    return sum((column[:, i] * p for i, p in enumerate(pixels)), start=jnp.zeros((), x.dtype))
+    return sum((column[:, i] * p[None] for i, p in enumerate(pixels)), start=jnp.zeros((), x.dtype))

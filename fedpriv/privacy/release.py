@@ -86,7 +86,7 @@ class Release:
             noise of a member that is removed is gone with it.
         server_adds_noise: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
         reason: where `multiplier` is 0: why, in words.
-        mechanism: the `fedpriv.mechanisms.Mechanism` that bounds a contribution and perturbs the sum, for audits.
+        mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 
     Raises:
         ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number of steps.

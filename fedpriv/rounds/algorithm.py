@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.code_places import callers_line
 from fedpriv.core.types import Key, Metrics, Params, State
+from fedpriv.core.user_functions import asked, both, check_leaves, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.release import Claim, Release
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
+from fedpriv.rounds.sent import check_diagnostics
 
 
 class ModelState(NamedTuple):
@@ -36,6 +43,7 @@ def unclaimed(rounds: int, delta: float) -> None:
     """`Algorithm.claim` of what no paper claims anything of, whatever the rounds and the probability delta."""
 
 
+@checking_fields
 class Algorithm(NamedTuple):
     """A federated algorithm; everything the laboratory offers needs no more than this.
 
@@ -65,3 +73,62 @@ class Algorithm(NamedTuple):
         name = made.partition(".<locals>")[0]
         sampler = getattr(self.sampler, "accounting", self.sampler)
         return f"Algorithm(round={name}, sampler={sampler}, unit={self.unit!r})"
+
+
+_MADE: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+"""By its round, the user's line that made an algorithm."""
+
+
+def _with_the_line(make: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    @functools.wraps(make)
+    def new(*args: Any, **fields: Any) -> Algorithm:
+        made = make(*args, **fields)
+        if line := callers_line():
+            with contextlib.suppress(TypeError):  # a round that cannot be a key
+                _MADE.setdefault(made.round, line)
+        return made
+
+    return new
+
+
+Algorithm.__new__ = _with_the_line(Algorithm.__new__)  # type: ignore[method-assign, assignment]
+
+
+def made_at(algorithm: Algorithm) -> str | None:
+    """The user's line that made the algorithm, or the first one of its round; None where it is not known."""
+    with contextlib.suppress(TypeError):
+        return _MADE.get(algorithm.round)
+    return None
+
+
+def initial_state(algorithm: Algorithm, params: Params, federation: Federation) -> State:
+    """What `init` gives back.
+
+    Raises:
+      ValueError: it is no function of these arguments, or does not give back a state of arrays.
+    """
+    state = asked("init", algorithm.init, "(params, federation)", params, federation)
+    for name in ModelState._fields:
+        has = hasattr(state, name)
+        gives(has, "init", algorithm.init, state, f"give back a state with a field `{name}`")
+    check_leaves("init: state", state)
+    return state
+
+
+def after_round(
+    algorithm: Algorithm, key: Key, state: State, cohort: Cohort
+) -> tuple[State, Metrics]:
+    """What a round gives back.
+
+    Raises:
+      ValueError: it is no function of these arguments, or does not give back a state of arrays, and metrics.
+    """
+    fn = algorithm.round
+    wants, made = "(key, state, cohort)", "(state, metrics)"
+    after, metrics = both("round", fn, wants, made, key, state, cohort)
+    # A state of two fields would unpack as well.
+    gives(isinstance(metrics, dict), "metrics", fn, metrics, "give back (state, metrics), a dict")
+    check_leaves("round: state", after)
+    check_diagnostics("metrics['diagnostics']", metrics.get("diagnostics", {}))
+    check_leaves("metrics", metrics)
+    return after, metrics

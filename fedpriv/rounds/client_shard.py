@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import require
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Example, Key, Params
+from fedpriv.core.user_functions import is_key
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
-from fedpriv.mechanisms.schedules import in_round
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.mechanisms.schedules import check_mechanism
+from fedpriv.rounds.samplers import Sampler, drawn_from
 
 
 @dataclass
@@ -66,13 +68,15 @@ class Shard:
           records: draws a batch among the client's records; every client has to hold that population exactly. Its
             expected size is what the sum is divided by.
         """
+        check_mechanism(mechanism)
+        require(is_key(key), "key", key, "give a random key, before the gradients")
         of_call = self._of_call(key)
         draw_key, noise_key = jax.random.split(of_call)
-        drawn = records.draw(draw_key)
+        drawn = drawn_from(records, draw_key)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(gradients):
             batch = with_keys(jax.random.fold_in(of_call, random_streams.DROPOUT), batch)
-        mean = private_mean(gradients, in_round(mechanism, self.round), records.expected_size)
+        mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
         return mean(noise_key, params, batch, drawn.mask)
 
     def _of_call(self, key: Key) -> Key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -11,29 +11,23 @@ import jax.numpy as jnp
 
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
+from fedpriv.core.arguments import checked, require
 from fedpriv.core.trees import dimension, real
 from fedpriv.core.types import Key, Metrics, PyTree
+from fedpriv.core.user_functions import asked, both, check_leaves, is_key
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.schedules import Dynamic, in_round
+from fedpriv.mechanisms.not_finite import Tally, counted_records, is_finite
+from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.client_shard import Shard
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Draw, Sampler
-from fedpriv.rounds.weighting import EQUALLY, Weighting, check_weighting
+from fedpriv.rounds.sent import Client, sent_by
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
-
-class Sent(NamedTuple):
-    """What a client gives back, where that is more than its message.
-
-    Attributes:
-      message: what travels, a tree.
-      diagnostics: name -> f32[], numbers about the client that are not private and never released.
-      own: what the client keeps for itself until it takes part again, a tree like its row of the store.
-    """
-
-    message: PyTree
-    diagnostics: Mapping[str, jax.Array] = {}
-    own: PyTree = ()
+Protocol: TypeAlias = Callable[[Key, PyTree], tuple[PyTree, PyTree]]
+"""(key, messages, leaves [slots, ...]) -> (what comes of them, what travels meanwhile)."""
 
 
 class Summed(NamedTuple):
@@ -68,8 +62,7 @@ class Given(NamedTuple):
         return self.codec.lossy or self.weighting.by_server
 
 
-Client: TypeAlias = Callable[..., Any]
-"""(key, shard) or (key, shard, own) -> a message, or a `Sent`."""
+NORM = "mean_update_norm"
 
 
 @dataclass
@@ -85,6 +78,8 @@ class Cohort:
     _drawn: Draw
     _sampler: Sampler
     _calls: int = 0
+    _messages: Tally = field(default_factory=Tally, repr=False)
+    _records: Tally = field(default_factory=Tally, repr=False)
 
     @property
     def num_clients(self) -> int:
@@ -138,33 +133,40 @@ class Cohort:
           ValueError: what clients keep has no row for each of them; no mechanism; no weighting, or one of messages that
             carry noise already.
         """
+        check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
+        local = checked("local", local, bool)
         clients_key, noise_key = self._keys(key, own)
-        used = in_round(mechanism, self.round)
-        check_weighting(weighting)
+        used = mechanism.in_round(self.round)
         if weighting != EQUALLY and (local or mechanism is ALREADY_PRIVATE):
             raise ValueError(
                 "weighting: messages carry their noise already, and a weight would show through it; leave it out"
             )
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
-            sent = as_sent(client(key, shard, *mine))
+            with counted_records() as records:
+                sent = sent_by(client, key, shard, *mine)
             sent = sent._replace(message=real(sent.message))
             if local:
-                bounded, norm = used.clip(sent.message)
+                bounded, norm = _clipped(used, sent.message)
                 own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
-                noisy = used.perturb(self._noise_key(own_key, mechanism), bounded)
-                message, found = codec.code(key, noisy)
+                noisy = _perturbed(used, self._noise_key(own_key, mechanism), bounded)
+                message, found = _coded(codec, key, noisy)
             else:
-                coded, found = codec.code(key, sent.message)
-                message, norm = used.clip(coded)
+                coded, found = _coded(codec, key, sent.message)
+                message, norm = _clipped(used, coded)
             message, weight = weighting.weigh(message, shard.size)
-            norms = {} if used is ALREADY_PRIVATE else {"mean_update_norm": norm}
-            return message, (sent.own, {**norms, **found, **sent.diagnostics}, weight)
+            norms = {} if used is ALREADY_PRIVATE else {NORM: norm}
+            lost = ~jnp.isfinite(norm) if norms else jnp.bool_(False)
+            if codec.lossy:  # what is decoded may be finite all the same
+                lost |= ~is_finite(sent.message)
+            counts = lost, records.total()
+            return message, (sent.own, {**norms, **found, **sent.diagnostics}, weight, counts)
 
-        total, (new, seen, weights) = self._over(one, clients_key, own)
+        total, (new, seen, weights, counts) = self._over(one, clients_key, own)
+        self._count(*counts)
         total = weighting.bounded(total, weights, self.expected_size)
         if not local:
-            total = used.perturb(self._noise_key(noise_key, mechanism), total)
+            total = _perturbed(used, self._noise_key(noise_key, mechanism), total)
         given = Given(mechanism, codec, local, weighting)
         wire = codec.wire(dimension(total))
         if given.by_server:
@@ -177,7 +179,7 @@ class Cohort:
         self,
         client: Client,
         key: Key,
-        protocol: Callable[[Key, PyTree], tuple[PyTree, PyTree]],
+        protocol: Protocol,
         *,
         reason: str,
         own: PyTree = (),
@@ -194,19 +196,26 @@ class Cohort:
         Raises:
           ValueError: as `sum`.
         """
+        require(isinstance(reason, str), "reason", reason, "say in words why nothing is hidden")
         clients_key, protocol_key = self._keys(key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
-            message, diagnostics, kept = as_sent(client(key, shard, *mine))
-            return (), (message, kept, dict(diagnostics))
+            with counted_records() as records:
+                message, diagnostics, kept = sent_by(client, key, shard, *mine)
+            return (), (message, kept, dict(diagnostics), records.total())
 
-        _, (messages, new, seen) = self._over(one, clients_key, own)
+        _, (messages, new, seen, records) = self._over(one, clients_key, own)
+        self._count(~jax.vmap(is_finite)(messages), records)
         outcome = self._agreed(protocol, protocol_key, messages, reason)
         size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
         return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
 
     def _keys(self, key: Key, own: PyTree) -> tuple[Key, Key]:
         """(for the clients, for what happens to their messages), of this call alone."""
+        swapped = "give the client first, cohort.sum(client, key, ...)"
+        require(not callable(key), "key", key, swapped)
+        require(is_key(key), "key", key, "give a random key")
+        check_leaves("own", own)
         for leaf in jax.tree.leaves(own):
             if jnp.shape(leaf)[:1] != (self.num_clients,):
                 raise ValueError(
@@ -235,10 +244,8 @@ class Cohort:
         """The noisy total, where whoever watches sees it."""
         return total
 
-    def _agreed(
-        self, protocol: Callable[..., tuple], key: Key, messages: PyTree, reason: str
-    ) -> PyTree:
-        return protocol(key, messages)[0]
+    def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
+        return agreed(protocol, key, messages)[0]
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         ids = self._drawn.ids
@@ -246,13 +253,47 @@ class Cohort:
 
     def _metrics(self, wire: Wire, seen: Mapping[str, jax.Array]) -> Metrics:
         most = jnp.maximum(self.size, 1)
-        means = {name: jnp.sum(values, 0) / most for name, values in seen.items()}
+        means = {
+            name: jnp.sum(values, 0) / most.astype(values.dtype) for name, values in seen.items()
+        }
+        if NORM in means:  # of those that are finite, NaN if none is
+            lost = ~jnp.isfinite(seen[NORM])
+            some = (self.size - jnp.sum(lost)).astype(means[NORM].dtype)
+            of_finite = jnp.sum(jnp.where(lost, 0.0, seen[NORM])) / some
+            means[NORM] = jnp.where(jnp.any(lost), of_finite, means[NORM])
         return {"uplink": jax.tree.map(jnp.int32, wire), "diagnostics": means}
 
+    def _count(self, lost: jax.Array, records: jax.Array) -> None:
+        """Counts which messages are not finite, bool[slots], and how many records' gradients of each, i32[slots, 2]."""
+        self._messages.add(jnp.stack([jnp.sum(lost).astype(jnp.int32), self.size]))
+        self._records.add(jnp.sum(records, 0))
 
-def as_sent(given: Any) -> Sent:
-    """What a client gave back, whether that is its message alone or a `Sent`."""
-    return given if isinstance(given, Sent) else Sent(given)
+    @property
+    def not_finite(self) -> dict[str, jax.Array]:
+        """Shares f32[] of messages, and of records' gradients, that were NaN or infinite: a diagnostic."""
+        return {"messages": self._messages.share(), "records": self._records.share()}
+
+
+def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTree]:
+    """What comes of messages, and what travels meanwhile.
+
+    Raises:
+      ValueError: the protocol is no function of (key, messages), or does not give back both.
+    """
+    made = "(what comes of them, what travels)"
+    return both("protocol", protocol, "(key, messages)", made, key, messages)
+
+
+def _clipped(mechanism: Mechanism, message: PyTree) -> tuple[PyTree, jax.Array]:
+    return both("clip", mechanism.clip, "(message)", "(clipped message, norm)", message)
+
+
+def _perturbed(mechanism: Mechanism, key: Key, total: PyTree) -> PyTree:
+    return asked("perturb", mechanism.perturb, "(key, total)", key, total)
+
+
+def _coded(codec: Codec, key: Key, message: PyTree) -> tuple[PyTree, Mapping[str, jax.Array]]:
+    return both("code", codec.code, "(key, message)", "(decoded, diagnostics)", key, message)
 
 
 def over_clients(

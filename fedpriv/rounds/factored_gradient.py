@@ -126,6 +126,7 @@ def _product(eqn: JaxprEqn, lhs: Any, rhs: Any) -> jax.Array:
     near, far = (w.left, w.right) if along == 0 else (w.right, w.left)
     fast = eqn.primitive is product and w is rhs and along == 0
     base = product.bind(x, w.start) if fast else over(x, of_x, w.start, along)
-    thin = over(x, of_x, near, 1) * w.weights
+    thin = over(x, of_x, near, 1)
+    thin *= w.weights.reshape((1,) * (thin.ndim - 1) + (-1,))
     out = w.share * base + over(thin, thin.ndim - 1, far, 0)
     return out if w is rhs else jnp.moveaxis(out, -1, 0)

@@ -9,14 +9,19 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, Params
+from fedpriv.mechanisms.not_finite import add_records, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.local_training import Schedule, check_schedule
+from fedpriv.rounds.local_training import Schedule, optimizer_of
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
 
 
+@checking_fields
 class LocalSteps(NamedTuple):
     """DP-SGD on a client's records, or any other optimiser of optax on noisy gradients.
 
@@ -36,7 +41,7 @@ class LocalSteps(NamedTuple):
 
     gradients: Gradients
     records: Sampler
-    steps: int
+    steps: Count
     optimizer: Schedule
     mechanism: RecordMechanism
     unit: Literal["record", "client"] = "record"
@@ -55,7 +60,8 @@ class LocalSteps(NamedTuple):
         Returns:
           (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2).
         """
-        optimizer = self.optimizer(jnp.asarray(shard.round))
+        moving = checked("moving", moving, jax.Array | bool)
+        optimizer = optimizer_of(self.optimizer, jnp.asarray(shard.round))
         if correction is None:
             correction = jax.tree.map(jnp.zeros_like, x)
 
@@ -63,26 +69,34 @@ class LocalSteps(NamedTuple):
             return jax.tree.map(lambda y, x: jnp.where(moving, y, x), y, x)
 
         def step(k: jax.Array, carry: tuple) -> tuple:
-            y, state, total, drift = carry
+            y, state, total, drift, lost = carry
             step_key = jax.random.fold_in(key, k)
-            h = shard.private_mean(
-                step_key, self.gradients, at(y), records=self.records, mechanism=self.mechanism
-            )
+            with counted_records() as seen:
+                h = shard.private_mean(
+                    step_key, self.gradients, at(y), records=self.records, mechanism=self.mechanism
+                )
             # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.
             direction = lax.optimization_barrier(jax.tree.map(jnp.add, h, correction))
             updates, state = optimizer.update(direction, state, y)
             y = optax.apply_updates(y, updates)
             moved = jax.tree.map(jnp.subtract, at(y), x)
-            return y, state, total + flatten(h), drift + optax.tree.norm(moved, squared=True)
+            drift += optax.tree.norm(moved, squared=True)
+            return y, state, total + flatten(h), drift, lost + seen.total()
 
-        start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()))
-        y, _, total, drift = lax.fori_loop(0, self.steps, step, start)
+        nothing = jnp.zeros(2, jnp.int32)
+        start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()), nothing)
+        y, _, total, drift, lost = lax.fori_loop(0, self.steps, step, start)
+        add_records(lost)
         return at(y), total / self.steps, drift / self.steps
 
-    def check(self) -> None:
-        """Raises ValueError naming the field, its value and the remedy."""
-        check_schedule(self.optimizer)
-        if self.steps < 1:
-            raise ValueError(f"steps: {self.steps} is not at least 1")
-        if self.unit not in ("record", "client"):
-            raise ValueError(f"unit: {self.unit!r} is neither 'record' nor 'client'")
+
+def check_steps(local: LocalSteps) -> None:
+    """Raises ValueError: no local steps, or a part of them is of another kind."""
+    remedy = "give fp.LocalSteps(gradients, records, steps, optimizer, mechanism)"
+    require(isinstance(local, LocalSteps), "local", local, remedy)
+    check_parts(
+        gradients=local.gradients,
+        records=local.records,
+        optimizer=local.optimizer,
+        mechanism=local.mechanism,
+    )

@@ -11,15 +11,23 @@ import optax
 from jax import lax
 
 from fedpriv.core import random_streams
-from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.arguments import Count, NonNegative, checked, require
 from fedpriv.core.random_losses import needing_keys, needs_keys, of_one, takes_key, with_keys
+from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.core.user_code import names_user_code
+from fedpriv.core.user_functions import asked, gives, is_key
 from fedpriv.devices.layout import current
+from fedpriv.mechanisms.not_finite import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
+from fedpriv.rounds.server_step import promoting
 
 Schedule: TypeAlias = Callable[[jax.Array], optax.GradientTransformation]
 """Round number (i32[]) -> the optimiser of that round; `lambda t: optax.sgd(0.1 * 0.99**t, momentum=0.5)`."""
+
+LearningRate: TypeAlias = NonNegative | Callable[[jax.Array], jax.Array]
+"""A number, or round number (i32[]) -> f32[], a schedule of optax."""
 
 GradFn: TypeAlias = Callable[[Params, Example, jax.Array], Params]
 """(params, batch with leading axis B, mask bool[B]) -> gradient."""
@@ -44,14 +52,14 @@ Batches: TypeAlias = Callable[[Key, jax.Array, int], Plan]
 """(key, size i32[], capacity) -> Plan."""
 
 
-def epochs(count: int, batch_size: int) -> Batches:
+def epochs(count: Count, batch_size: Count) -> Batches:
     """`count` passes over the client's records, each in a fresh order; the last batch of a pass may be smaller.
 
     Raises:
       ValueError: a count or batch size below 1.
     """
-    _positive("epochs", count)
-    _positive("batch_size", batch_size)
+    count = checked("count", count, Count)
+    batch_size = checked("batch_size", batch_size, Count)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         width = min(batch_size, capacity)
@@ -69,14 +77,14 @@ def epochs(count: int, batch_size: int) -> Batches:
     return plan
 
 
-def steps(count: int, batch_size: int) -> Batches:
+def steps(count: Count, batch_size: Count) -> Batches:
     """`count` batches, each a fresh subset of min(batch_size, size) records without replacement.
 
     Raises:
       ValueError: a count or batch size below 1.
     """
-    _positive("steps", count)
-    _positive("batch_size", batch_size)
+    count = checked("count", count, Count)
+    batch_size = checked("batch_size", batch_size, Count)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         width = min(batch_size, capacity)
@@ -106,43 +114,37 @@ def _order(key: Key, size: jax.Array, capacity: int) -> jax.Array:
     return jnp.argsort(jnp.where(jnp.arange(capacity) < size, u, 2.0)).astype(jnp.int32)
 
 
-def _positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name}: {value} is not at least 1")
-
-
-def check_schedule(optimizer: Schedule | None) -> None:
-    """Raises ValueError: an optimiser in the place of the function that gives it."""
-    if isinstance(optimizer, optax.GradientTransformation):
-        raise ValueError(
-            "optimizer: an optax optimiser, not a function of the round; give `lambda t: optax.sgd(0.1)` or the like"
-        )
-
-
-def check_training(optimizer: Schedule, batches: Batches) -> None:
-    """Raises ValueError: an optimiser in the place of the function that gives it; a number in the place of batches."""
-    check_schedule(optimizer)
-    fits = callable(batches) and batches not in (epochs, steps, full_batch)
-    require_kind("batches", batches, fits, "fp.epochs(5, batch_size=10) or fp.full_batch()")
-
-
 def mean_grad(loss: LossFn) -> GradFn:
     """Gradient of the mean loss over the real examples of a batch (0 for an empty one).
 
     Of a random loss, which takes a key, the batch is `fp.with_keys(key, examples)`; `train` gives one.
 
     Raises:
-      ValueError: `loss` is no function.
+      ValueError: `loss` is no function of these parameters; when called, a loss that is no number, or depends on no
+        parameter, and parameters that are not of floats.
     """
     one = of_one(loss)
 
     def mean_loss(params: Params, batch: Example, mask: jax.Array) -> jax.Array:
         losses = jax.vmap(one, in_axes=(None, 0))(params, batch)
-        return jnp.sum(jnp.where(mask, losses, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
+        most = jnp.maximum(jnp.sum(mask), 1)
+        return jnp.sum(jnp.where(mask, losses, 0.0)) / most.astype(losses.dtype)
 
-    return needing_keys(jax.grad(mean_loss), takes_key(loss))
+    def grad(params: Params, batch: Example, mask: jax.Array) -> Params:
+        check_params(params)
+        return jax.grad(mean_loss)(params, batch, mask)
+
+    return needing_keys(grad, takes_key(loss))
 
 
+def optimizer_of(schedule: Schedule, t: jax.Array) -> optax.GradientTransformation:
+    """The optimiser of round t (i32[]); schedules mix types as they like, see `promoting`."""
+    with jax.numpy_dtype_promotion("standard"):
+        made = schedule(t)
+    return promoting(made)
+
+
+@names_user_code
 def train(
     key: Key,
     params: Params,
@@ -158,8 +160,19 @@ def train(
 
     Returns:
       The trained parameters.
+
+    Raises:
+      ValueError: parameters that are not of floats, or gradients that are not like them.
     """
-    plan = batches(key, shard.size, shard.capacity)
+    remedy = "give fp.train(key, params, shard, ...)"
+    require(is_key(key), "key", key, remedy)
+    require(isinstance(shard, Shard), "shard", shard, remedy)
+    made = isinstance(optimizer, optax.GradientTransformation)
+    require(made, "optimizer", optimizer, "give an optimiser, such as optax.sgd(0.1)")
+    check_params(params)
+    optimizer = promoting(optimizer)
+    plan = asked("batches", batches, "(key, size, capacity)", key, shard.size, shard.capacity)
+    gives(isinstance(plan, Plan), "batches", batches, plan, "give back a plan, as fp.epochs does")
 
     def batch_at(s: jax.Array) -> Batch:
         positions, mask = plan.at(s)
@@ -169,17 +182,49 @@ def train(
             examples = with_keys(jax.random.fold_in(drawing, s), examples)
         return examples, mask
 
+    def like_params(params: Params, *batch: Any) -> Params:
+        found = grad(params, *batch)
+        _check_gradient(found, params)
+        return found
+
     steps = None
     if plan.most is not None and current().dense == "auto":
         shapes = jax.eval_shape(batch_at, jnp.int32(0))
-        steps = low_rank_steps(grad, optimizer, params, shapes, plan.most)
-    steps = steps or _plain_steps(grad, optimizer, params)
+        steps = low_rank_steps(like_params, optimizer, params, shapes, plan.most)
+    steps = steps or _plain_steps(like_params, optimizer, params)
 
     def step(s: jax.Array, carry: Any) -> Any:
-        return steps.step(s, carry, batch_at(s))
+        carried, lost = carry
+        with counted_records() as seen:
+            carried = steps.step(s, carried, batch_at(s))
+        return carried, lost + seen.total()
 
     count = plan.steps if plan.most is None else jnp.minimum(plan.steps, plan.most)
-    return steps.trained(lax.fori_loop(0, count, step, steps.start))
+    start = steps.start, jnp.zeros(2, jnp.int32)
+    carried, lost = lax.fori_loop(0, count, step, start)
+    add_records(lost)
+    return steps.trained(carried)
+
+
+def _check_gradient(found: Any, params: Params) -> None:
+    """Raises ValueError: it is not of floats in the shapes of the parameters, to which it would be stretched."""
+    given, wanted = _kinds(found), _kinds(params)
+    for name in dict.fromkeys([*wanted, *given]):
+        if given.get(name) != wanted.get(name):
+            raise ValueError(
+                f"grad: gives {given.get(name, 'nothing')} for params{name}, which is "
+                f"{wanted.get(name, 'not there')}; give a tree like the parameters, as fp.mean_grad(loss) does"
+            )
+
+
+def _kinds(tree: Any) -> dict[str, str]:
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        kind = getattr(leaf, "dtype", type(leaf))
+        floats = kind is float or jnp.issubdtype(kind, jnp.floating)
+        shape = list(getattr(leaf, "shape", ()))
+        found[jax.tree_util.keystr(path)] = f"{'float' if floats else kind}{shape}"
+    return found
 
 
 def _plain_steps(grad: GradFn, optimizer: optax.GradientTransformation, params: Params) -> Steps:

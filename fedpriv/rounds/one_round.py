@@ -10,38 +10,46 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.compression.codecs import Wire
+from fedpriv.core.arguments import require
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Metrics, State
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.core.user_code import names_user_code
+from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.samplers import Draw, Opening, Sampler
+from fedpriv.rounds.samplers import Draw, Opening, Sampler, drawn_from
 
 
 def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     """(key, state, federation) -> (state, metrics), to be jitted: a round with a cohort of its own.
 
-    `metrics` also has `cohort_size` (i32[], clients that took part) and `downlink`. A fourth argument is the number of
-    rounds done, i32[], by default the state's.
-    """
+    `metrics` also has `cohort_size` (i32[], clients that took part), `downlink`, and `not_finite`, see
+    `Cohort.not_finite`. A fourth argument is the number of rounds done, i32[], by default the state's.
 
+    Raises:
+      ValueError: no algorithm.
+    """
+    remedy = "give such as fp.fed_avg(...)"
+    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, remedy)
+
+    @names_user_code
     def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
         t = state.round if t is None else t
 
         def with_cohort(sampler: Sampler) -> Callable[[Key, State], tuple[State, Metrics]]:
             def once(key: Key, state: State) -> tuple[State, Metrics]:
                 draw_key, own_key = keys_of(key)
-                drawn = sampler.draw(draw_key)
+                drawn = drawn_from(sampler, draw_key)
                 cohort = Cohort(t, federation, drawn, sampler)
-                state, metrics = algorithm.round(own_key, state, cohort)
-                return state, _counted(metrics, drawn, state)
+                state, metrics = after_round(algorithm, own_key, state, cohort)
+                return state, _counted(metrics, drawn, state) | {"not_finite": cohort.not_finite}
 
             return once
 
-        drawn_by = algorithm.sampler
-        if isinstance(drawn_by, Opening):
-            opening, usual = with_cohort(drawn_by.first), with_cohort(drawn_by.then)
-            return lax.cond(t < drawn_by.rounds, opening, usual, key, state)
-        return with_cohort(drawn_by)(key, state)
+        used = algorithm.sampler
+        if isinstance(used, Opening):
+            opening, usual = with_cohort(used.first), with_cohort(used.then)
+            return lax.cond(t < used.rounds, opening, usual, key, state)
+        return with_cohort(used)(key, state)
 
     return run
 

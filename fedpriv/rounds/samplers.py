@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
+from fedpriv.core.arguments import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Rate,
+    checked,
+    require,
+)
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
+from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.rounds.subset_sampling import ordered_subset
+
+_MOST_SLOTS = 2**22  # of a Poisson cohort, whose sizes' probabilities are computed one by one
 
 
 class Draw(NamedTuple):
@@ -30,6 +42,7 @@ class Draw(NamedTuple):
     mask: jax.Array
 
 
+@checking_fields
 class Sampler(NamedTuple):
     """How a cohort is drawn, and how that is accounted for: made together, so that the two cannot differ.
 
@@ -42,12 +55,32 @@ class Sampler(NamedTuple):
     """
 
     draw: Callable[[Key], Draw]
-    slots: int
-    expected_size: float
+    slots: Count
+    expected_size: Positive
     accounting: Sampling
     seal: tuple = ()
 
 
+def drawn_from(sampler: Sampler, key: Key) -> Draw:
+    """Who takes part.
+
+    Raises:
+      ValueError: the sampler's `draw` is no function of a key, or gives back something else.
+    """
+    drawn = asked("draw", sampler.draw, "(key)", key)
+    slots = (sampler.slots,)
+    known = isinstance(drawn, Draw) and jnp.shape(drawn.ids) == jnp.shape(drawn.mask) == slots
+    gives(
+        known,
+        "draw",
+        sampler.draw,
+        drawn,
+        f"give fp.Draw(ids, mask), each of {sampler.slots} slots",
+    )
+    return drawn
+
+
+@checking_fields
 class Opening(NamedTuple):
     """Another sampler for the first rounds, such as a warm start of everyone.
 
@@ -58,7 +91,7 @@ class Opening(NamedTuple):
     """
 
     first: Sampler
-    rounds: int
+    rounds: CountOrZero
     then: Sampler
 
     @property
@@ -80,23 +113,26 @@ def parts_of(sampler: Sampler | Opening, rounds: int) -> tuple[tuple[int, Sample
     return ((opened, sampler.first), (rounds - opened, sampler.then))
 
 
-def everyone(population: int) -> Sampler:
+def everyone(population: Count) -> Sampler:
     """All clients, every round.
 
     Raises:
       ValueError: a population below 1.
     """
+    population = checked("population", population, Count)
     accounting = Everyone(population)
     drawn = Draw(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
     return sealed(Sampler(lambda key: drawn, population, float(population), accounting))
 
 
-def fixed_size(population: int, size: int) -> Sampler:
+def fixed_size(population: Count, size: Count) -> Sampler:
     """`size` of `population` clients, or records, uniformly without replacement.
 
     Raises:
       ValueError: a size below 1 or above the population.
     """
+    population = checked("population", population, Count)
+    size = checked("size", size, Count)
     accounting = FixedSize(population, size)
     subset = ordered_subset(population, size)
 
@@ -106,7 +142,7 @@ def fixed_size(population: int, size: int) -> Sampler:
     return sealed(Sampler(draw, size, float(size), accounting))
 
 
-def poisson(population: int, rate: float, capacity: int | None = None) -> Sampler:
+def poisson(population: Count, rate: Rate, capacity: Count | None = None) -> Sampler:
     """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
 
     By default the capacity is that of `capacity_for`, at most everybody. The cut is part of the accounting
@@ -116,11 +152,14 @@ def poisson(population: int, rate: float, capacity: int | None = None) -> Sample
     Raises:
       ValueError: a population or capacity below 1, or a rate outside (0, 1].
     """
+    population = checked("population", population, Count)
+    rate = checked("rate", rate, Rate)
+    capacity = checked("capacity", capacity, Count | None)
     if capacity is None:
-        Poisson(population, rate)  # which checks both
         capacity = min(population, capacity_for(population * rate, rate))
     accounting = Poisson(population, rate, capacity)
     slots = min(capacity, population)
+    require(slots <= _MOST_SLOTS, "capacity", slots, f"give at most {_MOST_SLOTS}, or a lower rate")
     high, low = _sizes(population, rate, slots)
     subset = ordered_subset(population, slots)
 
@@ -153,16 +192,22 @@ def _sizes(population: int, rate: float, slots: int) -> tuple[jax.Array, jax.Arr
     return jnp.asarray(high), jnp.asarray(low)
 
 
-def capacity_for(size: float, rate: float, deviations: float = 6.0) -> int:
+def capacity_for(size: Positive, rate: Rate, deviations: NonNegative = 6.0) -> int:
     """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
 
     `rate` is each client's probability. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
     certificate counts the cut either way.
+
+    Raises:
+      ValueError: a size that is not positive, a rate outside (0, 1], or deviations below 0.
     """
+    size = checked("size", size, Positive)
+    rate = checked("rate", rate, Rate)
+    deviations = checked("deviations", deviations, NonNegative)
     return math.ceil(size + deviations * math.sqrt(size * (1 - rate)))
 
 
-def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
+def with_replacement(sizes: Sequence[Positive], size: Count) -> Sampler:
     """`size` draws with replacement, each of client i with probability p_i = sizes[i] / sum(sizes).
 
     X. Li et al., "On the Convergence of FedAvg on Non-IID Data", ICLR 2020, scheme I: the mean over the draws, equally
@@ -175,9 +220,9 @@ def with_replacement(sizes: ArrayLike, size: int) -> Sampler:
     Raises:
       ValueError: weights that are not positive and finite, or no draws.
     """
-    weights = np.asarray(sizes, np.float64)
-    if weights.ndim != 1 or not len(weights) or not np.all((weights > 0) & np.isfinite(weights)):
-        raise ValueError("sizes: not a list of positive numbers; give the clients' records")
+    weights = np.array(checked("sizes", sizes, Sequence[Positive]))
+    require(len(weights) > 0, "sizes", sizes, "give the records of each client")
+    size = checked("size", size, Count)
     # Integers of 31 bits: the probabilities that are drawn by are multiples of 2^-31, and so are those accounted for.
     edges = np.round(np.cumsum(weights / weights.sum()) * 2**31).astype(np.int64)
     largest = float(np.diff(edges, prepend=0).max()) / 2**31

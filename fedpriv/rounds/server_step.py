@@ -5,18 +5,33 @@ FedOpt: S. J. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.argument_kinds import require_kind
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Params, State
 
 MEAN = optax.stateless(lambda gradient, params: jax.tree.map(jnp.negative, gradient))
 """`optax.sgd(1.0)` in operations that XLA leaves out: the model moves by the mean update."""
+
+
+def promoting(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The optimiser, whose arithmetic is its own business, also where JAX_NUMPY_DTYPE_PROMOTION is strict."""
+    if jax.config.jax_numpy_dtype_promotion != "strict":  # type: ignore[attr-defined]
+        return optimizer
+
+    def freely(fn: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with jax.numpy_dtype_promotion("standard"):
+                return fn(*args, **kwargs)
+
+        return called
+
+    return optimizer._replace(init=freely(optimizer.init), update=freely(optimizer.update))
 
 
 class ServedState(NamedTuple):
@@ -35,7 +50,7 @@ class ServedState(NamedTuple):
 
 def begun(server: optax.GradientTransformation, params: Params, federation: object) -> ServedState:
     """Before the first round; the optimiser has the types of the sums that it will be given."""
-    return ServedState(params, jnp.int32(0), server.init(widened(params)))
+    return ServedState(params, jnp.int32(0), promoting(server).init(widened(params)))
 
 
 def follow(server: optax.GradientTransformation, state: State, mean: Params) -> State:
@@ -48,12 +63,6 @@ def follow(server: optax.GradientTransformation, state: State, mean: Params) -> 
       mean: Delta_t, the mean of theta_i - theta_t, a tree like `params`.
     """
     gradient = jax.tree.map(jnp.negative, mean)
-    step, after = server.update(gradient, state.server, state.params)
+    step, after = promoting(server).update(gradient, state.server, state.params)
     theta = optax.apply_updates(state.params, step)
     return state._replace(params=theta, round=state.round + 1, server=after)
-
-
-def check_server(server: optax.GradientTransformation) -> None:
-    """Raises ValueError: no optimiser of optax."""
-    such_as = "optax.sgd(1.0, momentum=0.9) or fp.fed_opt.adam(0.01), schedules within"
-    require_kind("server", server, isinstance(server, optax.GradientTransformation), such_as)

@@ -6,15 +6,13 @@ arXiv:1710.06963: the estimators f_f and f_c of Algorithm 1, and their sensitivi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.argument_kinds import require_kind
+from fedpriv.core.arguments import Positive, Rate, check_fields, checked
 from fedpriv.core.types import PyTree
 
 
@@ -36,7 +34,7 @@ class Weighting:
         """(a clipped message times w_k, w_k f32[] or nothing) of a client with `size` (i32[]) examples."""
         return message, ()
 
-    def bounded(self, total: PyTree, weights: PyTree, expected_size: float) -> PyTree:
+    def bounded(self, total: PyTree, weights: PyTree, expected_size: Positive) -> PyTree:
         """What is perturbed, and moved by one client no further than the bound of a message.
 
         Args:
@@ -44,6 +42,7 @@ class Weighting:
           weights: f32[slots], w_k, 0 in an empty slot; or nothing.
           expected_size: of the cohort.
         """
+        checked("expected_size", expected_size, Positive)
         return total
 
     def shown(self, total: PyTree) -> PyTree:
@@ -80,22 +79,12 @@ class ByExamples(Weighting):
       ValueError: a cap that is no bound, a mean weight outside (0, 1], or another estimator.
     """
 
-    cap: float
-    mean: float = 1.0
+    cap: Positive
+    mean: Rate = 1.0
     estimator: Literal["fixed", "clipped"] = "fixed"
 
     def __post_init__(self) -> None:
-        for name in ("cap", "mean"):
-            given = getattr(self, name)
-            require_kind(name, given, isinstance(given, Real), "cap=20, mean=0.5")
-        if not 0 < self.cap < math.inf:
-            raise ValueError(
-                f"cap: {self.cap} bounds no weight; give the number of examples from which clients count alike"
-            )
-        if not 0 < self.mean <= 1:
-            raise ValueError(f"mean: {self.mean} is not in (0, 1]; no client counts more than 1")
-        if self.estimator not in ("fixed", "clipped"):
-            raise ValueError(f"estimator: {self.estimator!r} is neither 'fixed' nor 'clipped'")
+        check_fields(self)
 
     @property
     def by_server(self) -> bool:
@@ -109,11 +98,12 @@ class ByExamples(Weighting):
 
     def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:
         """As `Weighting`."""
-        weight = jnp.minimum(size / self.cap, 1.0).astype(jnp.float32)
+        weight = jnp.minimum(jnp.asarray(size, jnp.float32) / self.cap, 1.0)
         return jax.tree.map(lambda u: weight * u, message), weight
 
-    def bounded(self, total: PyTree, weights: PyTree, expected_size: float) -> PyTree:
+    def bounded(self, total: PyTree, weights: PyTree, expected_size: Positive) -> PyTree:
         """As `Weighting`."""
+        expected_size = checked("expected_size", expected_size, Positive)
         if not self.by_server:
             return total
         least = expected_size * self.mean  # q W_min
@@ -124,9 +114,3 @@ class ByExamples(Weighting):
         """As `Weighting`."""
         factor = (2 if self.by_server else 1) / self.mean
         return jax.tree.map(lambda s: factor * s, total)
-
-
-def check_weighting(weighting: Weighting) -> None:
-    """Raises ValueError: none of this file's, so that nothing would bound the weights."""
-    such_as = "fp.ByExamples(cap=20), where a client of 20 examples or more counts 1"
-    require_kind("weighting", weighting, type(weighting) in (Weighting, ByExamples), such_as)

@@ -246,15 +246,15 @@ def test_user_drift_is_the_mean_distance_from_the_start():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: dp_scaffold(local(steps=0), sampler=ALL), "steps: 0 is not at least 1"),
+        (lambda: dp_scaffold(local(steps=0), sampler=ALL), "steps: 0; give"),
         (lambda: dp_scaffold(local(learning_rate=0.0), sampler=ALL), r"learning_rate: 0\.0"),
         (
             lambda: record_fed_avg(local(clip_norm=0.0), sampler=ALL),
-            r"clip_norm: 0\.0 is not positive",
+            r"clip_norm: 0\.0; give",
         ),
         (
             lambda: record_fed_avg(local(clip_norm="mean"), sampler=ALL),
-            "clip_norm: 'mean' is neither",
+            "clip_norm: 'mean'; give",
         ),
         (
             lambda: dp_scaffold(local(noise_multiplier=-1.0), sampler=ALL),
@@ -270,8 +270,8 @@ def test_user_drift_is_the_mean_distance_from_the_start():
             lambda: dp_scaffold(local(), sampler=with_replacement([1] * CLIENTS, 2)),
             "sampler: who is drawn twice counts twice",
         ),
-        (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user' is neither"),
-        (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0 is not at least 1"),
+        (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user'; give"),
+        (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0; give"),
         (
             lambda: rounds_of(dp_scaffold(local(tensors=5), sampler=everyone(5)), 1),
             "tensors: 5, but the model has 2; give 2",

@@ -225,14 +225,14 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     [
         (
             lambda: wavelet_mechanism(4, clip_norm=1.0, noise_multiplier=1.0, clip="level"),
-            "clip: 'level' is not one of coefficients, levels, gradient",
+            "clip: 'level'; give",
         ),
         (
             lambda: dp_fed_avg_wav(
                 squared, d=4, **BY_CLIENT, batches=full_batch(), clip_norm=1.0,
                 noise_multiplier=1.0, bounded="updates",
             ),
-            "bounded: 'updates' is neither",
+            "bounded: 'updates'; give",
         ),
         (
             lambda: dp_sgd_wav(

@@ -223,11 +223,11 @@ def test_a_server_s_view_is_asked_of_the_mean_alone():
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: ALGORITHMS["dp_fed_avg"](server=optax.adam), "server: got the function adam"),
-        (lambda: ALGORITHMS["dp_scaffold"](server=0.5), "server: got 0.5; give such as optax"),
-        (lambda: ALGORITHMS["fed_smp"](server=lambda t: optax.sgd(1.0)), "server: got the"),
-        (lambda: fp.fed_opt.adam(0.1, adaptivity=0), "adaptivity: 0 is not positive"),
-        (lambda: fp.fed_opt.yogi(0.1, second_momentum=1), r"second_momentum: 1 is not in \[0, 1\)"),
+        (lambda: ALGORITHMS["dp_fed_avg"](server=optax.adam), "server: the function adam"),
+        (lambda: ALGORITHMS["dp_scaffold"](server=0.5), "server: 0.5; give such as optax"),
+        (lambda: ALGORITHMS["fed_smp"](server=lambda t: optax.sgd(1.0)), "server: the"),
+        (lambda: fp.fed_opt.adam(0.1, adaptivity=0), "adaptivity: 0; give"),
+        (lambda: fp.fed_opt.yogi(0.1, second_momentum=1), r"second_momentum: 1; give"),
     ],
 )
 def test_what_is_no_optimiser_is_refused_in_a_line(made, said):

@@ -227,11 +227,11 @@ def looked(sparsifier, **changed):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: select_rand_k(0), r"p: 0 is not in \(0, 1\]"),
-        (lambda: select_rand_k(1.01), r"p: 1\.01 is not in \(0, 1\]"),
-        (lambda: select_top_k(float("nan"), full_batch()), r"p: nan is not in \(0, 1\]"),
-        (lambda: looked(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1 is not positive"),
-        (lambda: looked(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1 is not in"),
+        (lambda: select_rand_k(0), r"p: 0; give"),
+        (lambda: select_rand_k(1.01), r"p: 1\.01; give"),
+        (lambda: select_top_k(float("nan"), full_batch()), r"p: nan; give"),
+        (lambda: looked(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1; give"),
+        (lambda: looked(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1; give"),
         (lambda: looked(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),
         (lambda: looked(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
         (lambda: looked(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),

@@ -152,16 +152,16 @@ def test_what_is_claimed_and_certified():
     ("make", "message"),
     [
         (lambda: private_laplace(2, 1.0, 50.0), "bits: the error of a 2-bit lattice alone exceeds"),
-        (lambda: private_laplace(8, 0.0, 1.0), "bound: 0.0 is not positive"),
-        (lambda: private_laplace(8, 1.0, math.inf), "epsilon: inf is not positive and finite"),
-        (lambda: private_laplace(8, 1.0, 1.0, tail=0.0), "tail: 0.0 is not in"),
-        (lambda: private_t(8, 1.0, 1.0, 2.0), "degrees: 2.0 is not above 2"),
+        (lambda: private_laplace(8, 0.0, 1.0), "bound: 0.0; give"),
+        (lambda: private_laplace(8, 1.0, math.inf), "epsilon: inf; give"),
+        (lambda: private_laplace(8, 1.0, 1.0, tail=0.0), "tail: 0.0; give"),
+        (lambda: private_t(8, 1.0, 1.0, 2.0), "degrees: 2.0; give"),
         (
             lambda: jopeq(squared, **COMMON, bits=8, bound=1.0, epsilon=1.0, noise="cauchy"),
             "noise: 'cauchy'",
         ),
-        (lambda: jopeq_claim(-1.0, "t"), "epsilon = -1.0"),
-        (lambda: jopeq_claim(1.0, "gauss"), "noise = 'gauss'"),
+        (lambda: jopeq_claim(-1.0, "t"), "epsilon: -1.0; give"),
+        (lambda: jopeq_claim(1.0, "gauss"), "noise: 'gauss'; give"),
     ],
 )
 def test_wrong_input(make, message):

@@ -155,7 +155,7 @@ def test_weights_of_clients_and_submodels():
 @pytest.mark.parametrize("make", [splitting.per_client, splitting.per_submodel])
 @pytest.mark.parametrize("least", [0.0, 1.1, math.nan])
 def test_wrong_weights(make, least):
-    with pytest.raises(ValueError, match=r"least: .* is not in \(0, 1\], a part of gamma"):
+    with pytest.raises(ValueError, match=r"least: .*; give"):
         make(least)
 
 
@@ -235,8 +235,8 @@ def test_everything_is_seen_and_said():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"submodels": (0, 2)}, r"submodels: \(0, 2\) is not a range"),
-        ({"submodels": (3, 2)}, r"submodels: \(3, 2\) is not a range"),
+        ({"submodels": (0, 2)}, r"submodels\[0\]: 0; give"),
+        ({"submodels": (3, 2)}, r"submodels: \(3, 2\); give"),
         ({"sampler": poisson(CLIENTS, 0.5, 6)}, "sampler: cohorts vary in size"),
         ({"sampler": fixed_size(CLIENTS, 4)._replace(slots=5)}, "or have empty slots"),
         ({"submodels": (1, 9)}, "gamma: 0.15 for up to 9 invisible submodels"),
@@ -251,10 +251,10 @@ def test_wrong_input(changes, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: consensus.constant(-1), "count: -1 is not 0 or more"),
-        (lambda: consensus.by_rate(lambda t: 0.1, 1.0, 5), "contraction: 1.0 is not in"),
-        (lambda: consensus.by_rate(lambda t: 0.1, 0.5, 0), "most: 0 is not at least 1"),
-        (lambda: mspdq_fl(squared, bits=0, **SPLIT), "bits: 0 is not in"),
+        (lambda: consensus.constant(-1), "count: -1; give"),
+        (lambda: consensus.by_rate(lambda t: 0.1, 1.0, 5), "contraction: 1.0; give"),
+        (lambda: consensus.by_rate(lambda t: 0.1, 0.5, 0), "most: 0; give"),
+        (lambda: mspdq_fl(squared, bits=0, **SPLIT), "bits: 0; give"),
     ],
 )
 def test_wrong_schedules(make, message):

@@ -225,7 +225,7 @@ def test_one_run_bounds_are_wrong_as_seldom_as_they_say():
 
 
 def test_what_has_no_place_for_them():
-    with pytest.raises(ValueError, match="canaries: 41 do not fit into 40 places"):
+    with pytest.raises(ValueError, match="count: 41; give 1 to 40"):
         with_canaries(clients(1.0), 41).init(start(), FEDERATION)
     with pytest.raises(ValueError, match="per_client: a client has 4 records, not 5"):
         a_round(with_canaries(records(1.0), 41, per_client=5))

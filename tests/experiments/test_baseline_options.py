@@ -103,7 +103,7 @@ def test_local_training_is_fed_prox():
         (["--local.proximal", "-0.1"], "proximal: -0.1 is not 0 or more"),
         (["--weighting.mean", "0.5"], "cap: none is given, so that nothing bounds the weights"),
         (["--weighting.cap", "inf"], "cap: inf bounds no weight"),
-        (["--weighting.cap", "9", "--weighting.mean", "2"], "mean: 2.0 is not in (0, 1]"),
+        (["--weighting.cap", "9", "--weighting.mean", "2"], "mean: 2.0; give"),
     ],
 )
 def test_nonsense_is_refused_in_a_line(options, said, capsys):

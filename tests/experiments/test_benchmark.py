@@ -241,7 +241,7 @@ def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(tiny, monkeyp
     [
         (["--clients", "0"], "--clients: 0 is not at least 1"),
         (["--repeats", "-1"], "--repeats: -1 is not at least 1"),
-        (["--devices", "99"], "devices: 99 is not between"),
+        (["--devices", "99"], "devices: 99; give"),
         (["--workload", "Z"], "invalid choice"),
         (["--workload", "C", "--clients", "3"], "has no clients"),
         (["--workload", "C", "--devices", "2"], "runs on one device"),

@@ -106,7 +106,7 @@ COMMANDS = {
     "inversion": ["--data", "digits"],
 }
 # They train nothing themselves, or what is tiny, or by another command.
-WITHOUT = {"compare", "privacy", "uploads", "report", "reproduce", "faults", "race"}
+WITHOUT = {"compare", "privacy", "uploads", "report", "reproduce", "faults", "odd_calls", "race"}
 TIMING = {"benchmark", "growth", "scale_out"}  # they report how long compiling takes
 
 

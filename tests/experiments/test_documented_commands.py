@@ -98,10 +98,11 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
         elsewhere = module in (
             "faults",
+            "odd_calls",
             "benchmark.page",
             "benchmark.gpu",
             "benchmark.cifar10_speed",
-        )  # test_planted, test_benchmark, test_cifar10_speed
+        )  # test_planted, test_any_argument, test_benchmark, test_cifar10_speed
         if module == "reproduce":
             elsewhere = args[:1] not in (("--list",), ("fed_smp",))
         if not elsewhere:

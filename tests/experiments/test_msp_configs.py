@@ -154,8 +154,8 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
     [
         (["--gamma", "0.4"], "gamma: 0.4 for up to 1 invisible submodels"),
         (["--consensus-step", "2.5"], "step: 2.5 is not in"),
-        (["--submodels", "0", "1"], "submodels: (0, 1) is not a range"),
-        (["--bits", "0"], "bits: 0 is not in 1..22"),
+        (["--submodels", "0", "1"], "submodels[0]: 0; give"),
+        (["--bits", "0"], "bits: 0; give"),
         (["--least-weight", "0"], "least_weight: 0.0 is not in (0, 1]"),
         (["--weights", "alike"], "alike"),
         (["--exchanges", "-1"], "exchanges: -1 is not 0 or more"),
@@ -164,7 +164,7 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
         (["--splitting-factor", "1"], "factor: 1.0 is not in"),
         (["--interval", "sideways"], "sideways"),
         (["--interval", "-1"], "interval: -1.0 is not positive"),
-        (["--shards", "30"], "clients * shards_per_client = 120 exceeds"),
+        (["--shards", "30"], "shards_per_client: 30 for 4 clients, but there are"),
         (["--delta", "1"], "delta: 1.0 is not in (0, 1)"),
     ],
 )

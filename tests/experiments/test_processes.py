@@ -169,7 +169,7 @@ def test_other_settings_in_one_process_end_all(tmp_path):
     ("args", "said"),
     [
         (["--coordinator", "h:1"], "give all three or none"),
-        (options("h:1", 2, 2), "process_id: 2 is not between 0 and 1"),
+        (options("h:1", 2, 2), "process_id: 2; give 0 to 1"),
         (options("h", 2, 1), "coordinator: 'h' is not HOST:PORT"),
         (["--num-processes", "two"], "--num-processes: invalid int value: 'two'"),
     ],

@@ -197,7 +197,7 @@ def test_the_warm_start_of_a_short_run_is_short():
         (["--l2", "-1"], "l2: -1.0 is not 0 or more"),
         (["--clip-norm", "0"], "clip_norm: 0.0 is not positive"),
         (["--clip-norm", "mean"], "clip-norm"),
-        (["--alpha", "-1"], "alpha: -1.0 is not at least 0"),
+        (["--alpha", "-1"], "alpha: -1.0; give"),
         (["--warm-start", "-1"], "warm_start: -1"),
         (["--warm-start", "0", "--authors.everyone-first"], "authors.everyone_first: there is no"),
         (["--warm-start", "6"], "warm_start: 6 of 6 rounds leave none for training"),

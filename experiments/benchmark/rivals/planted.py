@@ -22,7 +22,8 @@ def answers(train: Callable[..., tuple[float, list[Any]]], faults: Faults) -> di
       faults: see `Faults`.
     """
     epsilon, released, usual = _heard(train, {})
-    assert _heard(train, {})[1] == released, "the sound program does not repeat itself"
+    if _heard(train, {})[1] != released:
+        raise RuntimeError("the sound program does not repeat itself")
     said: dict[str, str] = {}
     for name, ways in faults.items():
         if isinstance(ways, str):
@@ -38,7 +39,8 @@ def _said(train: Any, change: Any, released: list[Any], usual: list[str]) -> str
         epsilon, faulty, messages = _heard(train, change)
     except Exception as error:
         return f"stops, `{type(error).__name__}: {_first(error)}`"
-    assert faulty != released, "the fault changes nothing"
+    if faulty == released:
+        raise RuntimeError("the fault changes nothing")
     new = [message for message in messages if message not in usual]
     return ", ".join([f"warns, `{message}`" for message in new] + [f"{epsilon:.3g}"])
 

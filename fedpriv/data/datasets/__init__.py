@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fedpriv.core.arguments import Count, checked, require
 from fedpriv.data.datasets.columns import encode_text
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.data.datasets.digits import load_digits
@@ -40,8 +41,8 @@ def load(
     *,
     train: Sequence[str] = (),
     test: Sequence[str] = (),
-    image_size: tuple[int, int] | None = None,
-    text_length: int = 256,
+    image_size: tuple[Count, Count] | None = None,
+    text_length: Count = 256,
 ) -> Dataset:
     """Reads a dataset: one of `NAMES`, or any of TensorFlow Datasets with an image or a text, and a label.
 
@@ -57,11 +58,16 @@ def load(
         Leaves `image` (u8[N, height, width, channels]) or `text` (u8[N, text_length]), and `label` (i32[N]).
 
     Raises:
-        ValueError: unknown name, which suggests a close one; a set of other features.
+        ValueError: unknown name, which suggests a close one; a set of other features; sizes that are no counts.
         MissingDataError: the set, or a split of it, is not there.
         CorruptDataError: a file of it cannot be read.
         ModuleNotFoundError: a package that reads it is not installed; names it.
     """
+    require(isinstance(name, str), "name", name, "give one of fp.datasets.NAMES, such as 'digits'")
+    text_length = checked("text_length", text_length, Count)
+    if image_size is not None:
+        image_size = checked("image_size", image_size, Sequence[Count])
+        require(len(image_size) == 2, "image_size", image_size, "give (height, width)")
     folder = default_data_dir() if data_dir is None else Path(data_dir).expanduser()
     if name in _OWN:
         if train or test or image_size:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.optional_imports import of_package
 
 
@@ -97,17 +98,23 @@ def _keys(supervised: Any, features: dict[str, Any], name: str) -> tuple[str, st
     )
 
 
-def encode_text(texts: Iterable[str | bytes], length: int) -> np.ndarray:
+def encode_text(texts: Iterable[str | bytes], length: Count) -> np.ndarray:
     """UTF-8 bytes, cut off or padded with zeros; u8[N, length], with at most 256 tokens for an embedding.
 
     Raises:
-        ValueError: length < 1.
+        ValueError: length < 1; a text that is none.
     """
-    if length < 1:
-        raise ValueError(f"text_length: {length} is not at least 1")
-    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    length = checked("length", length, Count)
+    alone = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
+    require(not alone, "texts", texts, "give a list of texts")
+    encoded = [_utf8(i, text) for i, text in enumerate(texts)]
     joined = b"".join(text[:length].ljust(length, b"\0") for text in encoded)
     return np.frombuffer(joined, np.uint8).reshape(-1, length).copy()
+
+
+def _utf8(i: int, text: str | bytes) -> bytes:
+    require(isinstance(text, str | bytes), f"texts[{i}]", text, "give a text")
+    return text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
 
 
 def _image(encoded: bytes, shape: tuple[int, ...], resized: bool, transposed: bool) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fedpriv.core.arguments import checked
+
 Arrays = dict[str, np.ndarray]
 
 
@@ -54,6 +56,7 @@ def from_torch(
     Raises:
         ValueError: no length; nothing in it; items of another number of entries; rows that differ in shape.
     """
+    channels_first = checked("channels_first", channels_first, bool)
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise ValueError(
             f"dataset: a {type(dataset).__name__} without length or indices; give a map-style data set, or stack its "

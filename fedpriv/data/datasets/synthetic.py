@@ -6,25 +6,27 @@ A. Dieuleveut, arXiv:2111.09278, Appendix D.2, generate it, with 40 features ins
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedpriv.core.arguments import Count, NonNegative, Seed, checked, require
 from fedpriv.data.datasets.dataset import Dataset
 
 FEATURES, CLASSES, FLIPPED = 40, 10, 0.05
-MOST = 1e12  # of a variance, whose squares are summed, and of anything counted
+MOST = 1e12  # of a variance, whose squares are summed
+FlipTo: TypeAlias = Literal["another", "any"]
 
 
 def synthetic(
-    alpha: float,
-    beta: float,
+    alpha: NonNegative,
+    beta: NonNegative,
     *,
-    clients: int = 100,
-    records: int = 5000,
-    seed: int = 0,
+    clients: Count = 100,
+    records: Count = 5000,
+    seed: Seed = 0,
     preprocess: bool = True,
-    flip_to: Literal["another", "any"] = "another",
+    flip_to: FlipTo = "another",
 ) -> Dataset:
     """Records of `clients` clients, the first four fifths of each for training.
 
@@ -49,20 +51,14 @@ def synthetic(
     Raises:
       ValueError: a variance that is negative or beyond 1e12, a negative seed, no client, or fewer than 5 records.
     """
-    for name, value, least in (
-        ("alpha", alpha, 0),
-        ("beta", beta, 0),
-        ("clients", clients, 1),
-        ("records", records, 5),
-    ):
-        if not value >= least:
-            raise ValueError(f"{name}: {value} is not at least {least}")
-        if value > MOST:
-            raise ValueError(f"{name}: {value} exceeds {MOST:g}; give less")
-    if seed < 0:
-        raise ValueError(f"seed: {seed} is not 0 or more")
-    if flip_to not in ("another", "any"):
-        raise ValueError(f"flip_to: {flip_to!r} is neither 'another' nor 'any'")
+    alpha, beta = checked("alpha", alpha, NonNegative), checked("beta", beta, NonNegative)
+    for name, variance in (("alpha", alpha), ("beta", beta)):
+        require(variance <= MOST, name, variance, f"give at most {MOST:g}")
+    clients, records = checked("clients", clients, Count), checked("records", records, Count)
+    require(records >= 5, "records", records, "give at least 5, of which one is for testing")
+    seed, preprocess = checked("seed", seed, Seed), checked("preprocess", preprocess, bool)
+    require(seed >= 0, "seed", seed, "give 0 or more")
+    flip_to = checked("flip_to", flip_to, FlipTo)
     rng = np.random.default_rng(seed)
     made = [_client(rng, alpha, beta, records, flip_to == "any") for _ in range(clients)]
     x, label = (np.stack(parts) for parts in zip(*made, strict=True))

@@ -1,0 +1,37 @@
+"""Named tuples that check their fields, as dataclasses do by `arguments.check_fields`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, TypeVar
+
+import jax
+
+from fedpriv.core.arguments import checked, kinds_of_fields
+
+T = TypeVar("T", bound=Any)
+
+
+def checking_fields(cls: T) -> T:
+    """The same class of named tuples, which checks its fields as `check_fields` does whenever one is made.
+
+    So by `_replace`, too; not where JAX takes a tree apart and puts it together again.
+    """
+    plain, names = cls.__new__, cls._fields
+
+    @functools.wraps(plain)
+    def new(of: Any, *args: Any, **fields: Any) -> Any:
+        kinds = kinds_of_fields(cls)
+        made = zip(names, plain(of, *args, **fields), strict=True)
+        return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in made])
+
+    cls.__new__ = new
+    cls._make = classmethod(lambda of, fields: of(*fields))
+    keys = [jax.tree_util.GetAttrKey(name) for name in names]
+    jax.tree_util.register_pytree_with_keys(
+        cls,
+        lambda made: (list(zip(keys, made, strict=True)), None),
+        lambda _, leaves: tuple.__new__(cls, leaves),
+        lambda made: (made, None),
+    )
+    return cls

@@ -1,0 +1,86 @@
+"""What partitions are given: a generator, the rows to distribute, labels, numbers of clients."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
+
+from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
+from fedpriv.data.labels import class_numbers
+from fedpriv.data.validation import array_of
+
+
+def check_generator(rng: Generator) -> None:
+    """Raises ValueError: it is no generator, or has none beside it."""
+    require(isinstance(rng, Generator), "rng", rng, "give such as np.random.default_rng(0)")
+    able = hasattr(rng.bit_generator.seed_seq, "spawn")
+    require(able, "rng", rng, "it cannot spawn another; give such as np.random.default_rng(0)")
+
+
+def rows_of(total_or_rows: CountOrZero | ArrayLike, rows: ArrayLike | None) -> np.ndarray:
+    """The row numbers, i64[n], of which there may be a number, or some of those numbers."""
+    own = as_rows("total_or_rows", total_or_rows)
+    return own if rows is None else as_rows("rows", rows, len(own))
+
+
+def as_rows(
+    name: str, total_or_rows: CountOrZero | ArrayLike, total: int | None = None
+) -> np.ndarray:
+    """Distinct row numbers below `total`, i64[n], of an array or of their number.
+
+    Raises:
+        ValueError: they are none.
+    """
+    given = array_of(name, total_or_rows)
+    if np.ndim(given) == 0:
+        given = np.arange(checked(name, total_or_rows, CountOrZero))
+    rows = np.asarray(given)
+    if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
+        raise ValueError(f"{name}: {shown(rows)}; give a 1-d array of row numbers")
+    rows = rows.astype(np.int64) if rows.size else np.zeros(0, np.int64)
+    if rows.size and (rows.min() < 0 or (total is not None and rows.max() >= total)):
+        raise ValueError(
+            f"{name}: it holds {rows.min()} to {rows.max()}, outside [0, {total}); give row numbers"
+        )
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError(f"{name}: it holds a row number twice; give each at most once")
+    return rows
+
+
+def labels_and_rows(
+    rng: Generator, labels: ArrayLike, rows: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The classes of all examples, i[N], and the rows to distribute, i64[n].
+
+    Raises:
+        ValueError: labels that are not integers, or floats and booleans that are such; as `as_rows`.
+    """
+    check_generator(rng)
+    given = array_of("labels", labels)
+    require(np.ndim(given) == 1, "labels", given, "give one class per example")
+    classes = np.asarray(class_numbers("labels", given))
+    return classes, as_rows("rows", len(classes) if rows is None else rows, len(classes))
+
+
+def checked_clients(clients: Count, rows: int) -> int:
+    """The number of clients, each of which has a row.
+
+    Raises:
+        ValueError: there are too few rows.
+    """
+    number: int = checked("clients", clients, Count)
+    require(number <= rows, "clients", number, f"use at most as many as there are rows, {rows}")
+    return number
+
+
+def checked_skew(alpha: Positive, min_size: Count, clients: int, rows: int) -> tuple[float, int]:
+    """A concentration, and the records that each client has at least.
+
+    Raises:
+        ValueError: they are out of range.
+    """
+    alpha, min_size = checked("alpha", alpha, Positive), checked("min_size", min_size, Count)
+    fits = clients * min_size <= rows
+    require(fits, "min_size", min_size, f"give 1 to {rows // clients} for {clients} clients")
+    return alpha, min_size

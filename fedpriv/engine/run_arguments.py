@@ -1,0 +1,53 @@
+"""What `simulate` is given, checked before anything is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedpriv.core.arguments import require
+from fedpriv.data.datasets import Dataset
+from fedpriv.data.federation import Federation
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.checkpoint import Checkpoints
+from fedpriv.models.networks import Model
+from fedpriv.rounds.algorithm import Algorithm
+
+FEDERATIONS = Federation | StreamedFederation
+
+
+def check_parts(algorithm: Any, params: Any, federation: Any, test: Any, score: Any) -> None:
+    """Raises ValueError: something else where a part of the run belongs, such as the whole that it is a part of."""
+    made = isinstance(algorithm, Algorithm)
+    require(made, "algorithm", algorithm, "give such as fp.fed_avg(...)")
+    require(not isinstance(params, Model), "params", params, "give its `init`, or parameters")
+    require(not isinstance(score, Model), "score", score, "give its `score`")
+    require(callable(score), "score", score, "give such as model.score")
+    require(not isinstance(test, Dataset), "test", test, "give its `test`")
+    require(not isinstance(test, FEDERATIONS), "test", test, "give its `examples`, or others")
+    several = federation if isinstance(federation, list | tuple) else [federation]
+    remedy = "give fp.Federation.from_arrays(...) or a streamed one, for all seeds or one per seed"
+    require(len(several) > 0, "federation", federation, remedy)
+    for each in several:
+        require(isinstance(each, FEDERATIONS), "federation", each, remedy)
+
+
+def check_options(
+    seeds: Sequence[int],
+    strategy: Any,
+    measure: Any,
+    on_evaluation: Any,
+    checkpoints: Any,
+    compiler: Any,
+) -> None:
+    """Raises ValueError: no seeds, or something else where an option belongs."""
+    require(len(seeds) > 0, "seeds", seeds, "give at least one, as (0,)")
+    kinds = {"strategy": (strategy, Strategy), "checkpoints": (checkpoints, Checkpoints)}
+    for name, (value, kind) in kinds.items():
+        fits = value is None or isinstance(value, kind)
+        require(fits, name, value, f"give fp.{kind.__name__}(...), or leave it out")
+    functions = {"measure": measure, "on_evaluation": on_evaluation, "compiler": compiler}
+    for name, value in functions.items():
+        fits = callable(value) or (value is None and name != "compiler")
+        require(fits, name, value, "give a function, or leave it out")

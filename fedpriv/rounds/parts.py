@@ -1,0 +1,65 @@
+"""What an algorithm is made of: parts of another kind are refused where they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from fedpriv.compression.codecs import Codec
+from fedpriv.core.arguments import require
+from fedpriv.core.user_functions import takes
+from fedpriv.mechanisms.clipping import Clipping
+from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
+from fedpriv.rounds.local_training import epochs, full_batch, steps
+from fedpriv.rounds.samplers import Opening, Sampler
+from fedpriv.rounds.weighting import ByExamples, Weighting
+
+
+def _of_type(*types: type) -> Callable[[Any], bool]:
+    return lambda given: isinstance(given, types)
+
+
+def _is_schedule(given: Any) -> bool:
+    """Of one argument; not optax's own functions, which would take the round for a learning rate."""
+    module = getattr(given, "__module__", None) or ""
+    return takes(given, 0) and not module.startswith("optax.")
+
+
+_SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"
+_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "sampler": (_of_type(Sampler, Opening), "such as fp.poisson(1000, rate=0.1)"),
+    "records": (_of_type(Sampler), "such as fp.fixed_size(100, 10), of a client's records"),
+    "optimizer": (_is_schedule, _SCHEDULE),
+    "batches": (
+        lambda given: callable(given) and given not in (epochs, steps, full_batch),
+        "such as fp.epochs(5, batch_size=10) or fp.full_batch()",
+    ),
+    "grad": (callable, "such as fp.mean_grad(loss)"),
+    "gradients": (callable, "such as fp.per_example(loss)"),
+    "mechanism": (is_mechanism, MECHANISM),
+    "codec": (_of_type(Codec), "such as fp.qsgd(8)"),
+    "server": (
+        _of_type(optax.GradientTransformation),
+        "such as optax.sgd(1.0, momentum=0.9) or fp.fed_opt.adam(0.01), schedules within",
+    ),
+    "weighting": (
+        lambda given: type(given) in (Weighting, ByExamples),
+        "such as fp.ByExamples(cap=20), where a client of 20 examples or more counts 1",
+    ),
+    "clipping": (_of_type(Clipping), "such as fp.clipping.flat()"),
+}
+
+
+def check_parts(**parts: Any) -> None:
+    """Raises ValueError: a part is not of the kind that its name says, such as a number in the place of a sampler."""
+    for name, given in parts.items():
+        fits, such_as = _WANTED[name]
+        require(fits(given), name, given, f"give {such_as}")
+
+
+def check_optimizer(optimizer: optax.GradientTransformation) -> None:
+    """Raises ValueError: no optimiser of optax, where it is not a function of the round that is wanted."""
+    fits = isinstance(optimizer, optax.GradientTransformation)
+    require(fits, "optimizer", optimizer, "give an optimiser, such as optax.sgd(0.1)")

@@ -1,0 +1,75 @@
+"""What a client gives back: a message, or more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from fedpriv.core.arguments import require
+from fedpriv.core.trees import same_structure
+from fedpriv.core.types import Key, PyTree
+from fedpriv.core.user_functions import asked, check_leaves, gives
+from fedpriv.rounds.client_shard import Shard
+
+
+class Sent(NamedTuple):
+    """What a client gives back, where that is more than its message.
+
+    Attributes:
+      message: what travels, a tree.
+      diagnostics: name -> f32[], numbers about the client that are not private and never released.
+      own: what the client keeps for itself until it takes part again, a tree like its row of the store.
+    """
+
+    message: PyTree
+    diagnostics: Mapping[str, jax.Array] = {}
+    own: PyTree = ()
+
+
+Client: TypeAlias = Callable[..., Any]
+"""(key, shard) or (key, shard, own) -> a message, or a `Sent`."""
+
+
+def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
+    """What `client` gives back, for what it keeps for itself (`mine`, or nothing where clients keep nothing).
+
+    Raises:
+      ValueError: it is no function of these arguments, or what it gives back is no message, or no `Sent` of the kind
+        that `Sent` describes.
+    """
+    wants = "(key, shard, own)" if mine else "(key, shard)"
+    given = asked("client", client, wants, key, shard, *mine)
+    gives(given is not None, "client", client, given, "give back the message")
+    sent = given if isinstance(given, Sent) else Sent(given)
+    check_leaves("message", sent.message)
+    check_diagnostics("diagnostics", sent.diagnostics)
+    check_leaves("own", sent.own)
+    if not mine:
+        remedy = "hand the store to the cohort, `own=` of leaves [clients, ...]"
+        gives(not jax.tree.leaves(sent.own), "own", client, sent.own, remedy)
+    else:
+        remedy = f"give back fp.Sent(message, own=...), a tree like its row {_shapes(mine[0])}"
+        gives(_alike(sent.own, mine[0]), "own", client, sent.own, remedy)
+    return sent
+
+
+def check_diagnostics(name: str, given: Any) -> None:
+    """Raises ValueError: no dict of numbers by name."""
+    known = isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
+    require(known, name, given, "give a dict of numbers by name, {'loss': ...}")
+    for key, value in given.items():
+        require(same_structure(value, 0), f"{name}[{key!r}]", value, "give a number")
+    check_leaves(name, dict(given))
+
+
+def _alike(one: PyTree, other: PyTree) -> bool:
+    return same_structure(one, other) and all(
+        jax.tree.leaves(jax.tree.map(lambda a, b: jnp.shape(a) == b.shape, one, other))
+    )
+
+
+def _shapes(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: list(leaf.shape), tree)

@@ -1,0 +1,71 @@
+"""Named tuples that check their fields: whenever one is made, and not where JAX only carries its leaves about."""
+
+import copy
+import inspect
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedpriv as fp
+from fedpriv.core.provenance import constructed
+
+SAMPLER = fp.everyone(3)
+
+
+def test_an_opening_of_fewer_than_no_rounds():
+    for make in (
+        lambda: fp.Opening(SAMPLER, -1, SAMPLER),
+        lambda: fp.Opening(SAMPLER, 1, SAMPLER)._replace(rounds=-1),
+        lambda: fp.Opening._make([SAMPLER, -1, SAMPLER]),
+    ):
+        with pytest.raises(ValueError, match="rounds: -1; give a whole number from 0"):
+            make()
+
+
+def test_numbers_become_pythons():
+    made = fp.Opening(SAMPLER, np.int64(2), then=SAMPLER)
+    assert type(made.rounds) is int
+    assert made == fp.Opening(SAMPLER, 2, SAMPLER)
+    assert list(inspect.signature(fp.Opening).parameters) == ["first", "rounds", "then"]
+
+
+def test_what_is_proved_stays_proved():
+    """A seal holds the very fields that it was made of."""
+    made = fp.mechanism(
+        fp.clipping.flat(),
+        fp.noise.isotropic(),
+        clip_norm=np.float32(0.5),
+        noise_multiplier=np.int64(2),
+    )
+    assert constructed(made)
+    assert constructed(fp.poisson(np.int64(20), np.float32(0.5)))
+    assert not constructed(made._replace(certified_multiplier=3.0))
+
+
+def test_a_tree_holds_anything():
+    wire = fp.Wire(5, 8)
+    doubled = jax.jit(lambda w: jax.tree.map(lambda n: 2 * n, w))(wire)
+    assert isinstance(doubled, fp.Wire)
+    assert doubled.bits() == 160
+    shapes = jax.eval_shape(lambda: jax.tree.map(jnp.int32, wire))
+    assert shapes.values.dtype == jnp.int32
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(wire)]
+    assert paths == [".values", ".bits_per_value", ".overhead"]
+
+
+def test_copies_are_the_same():
+    wire = fp.Wire(5, 8)
+    assert pickle.loads(pickle.dumps(wire)) == copy.deepcopy(wire) == wire
+
+
+def test_a_class_of_ones_own_keeps_its_name():
+    class Warm(fp.Opening):
+        pass
+
+    made = Warm(SAMPLER, 2, SAMPLER)._replace(rounds=3)
+    assert type(made) is Warm
+    with pytest.raises(ValueError, match=r"rounds: 2\.5"):
+        Warm(SAMPLER, 2.5, SAMPLER)

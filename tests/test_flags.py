@@ -1,0 +1,169 @@
+"""JAX's flags for debugging: every algorithm is what it is without them, and what a flag asks of a program holds."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+from test_protocol import ALGORITHMS, FEDERATION, PARAMS
+
+import fedpriv as fp
+from fedpriv.certification.checks import check_launch
+
+
+@contextmanager
+def strict():
+    with (
+        jax.numpy_dtype_promotion("strict"),
+        jax.numpy_rank_promotion("raise"),
+        jax.debug_key_reuse(True),
+        jax.check_tracer_leaks(True),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_nothing_that_jax_warns_of_is_in_a_round(name):
+    """No type or rank is promoted, no key used twice: looked at before a run, and as it is compiled."""
+    algorithm = ALGORITHMS[name]
+    key, state = jax.random.key(1), algorithm.init(PARAMS, FEDERATION)
+    with strict():
+        check_launch(algorithm, PARAMS, FEDERATION)
+        jax.make_jaxpr(fp.one_round(algorithm))(key, state, FEDERATION)
+
+
+def test_a_key_that_is_used_twice_is_still_reported():
+    def batches(key, size, capacity):
+        jax.random.uniform(key)
+        return fp.epochs(1, 2)(key, size, capacity)
+
+    loss = fp.models.classifier(fp.models.LogisticRegression(2), (3,)).loss
+    examples = {"image": np.zeros((12, 3), np.float32), "label": np.zeros(12, np.int32)}
+    federation = fp.Federation.from_arrays(examples, np.arange(12).reshape(6, 2))
+    given = {"optimizer": lambda t: optax.sgd(0.1), "batches": batches}
+    twice = fp.fed_avg(loss, sampler=fp.everyone(6), **given)
+    params = fp.models.classifier(fp.models.LogisticRegression(2), (3,)).init(jax.random.key(0))
+    state = twice.init(params, federation)
+    with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
+        jax.make_jaxpr(fp.one_round(twice))(jax.random.key(1), state, federation)
+
+
+PROGRAM = """
+import json, sys
+import jax, numpy as np, optax
+import fedpriv as fp
+
+data = fp.datasets.load("digits")
+model = fp.models.classifier(fp.models.LogisticRegression(10), (8, 8, 1))
+parts = fp.partition.iid(np.random.default_rng(0), 60, 12)
+federation = fp.Federation.from_arrays(jax.tree.map(lambda x: x[:60], data.train), parts)
+test = jax.tree.map(lambda x: x[:20], data.test)
+algorithm = fp.dp_fed_avg(
+    model.loss, sampler=fp.poisson(12, rate=0.5), clip_norm=1.0, noise_multiplier=1.0,
+    optimizer=lambda t: optax.sgd(0.1 * 0.99**t, momentum=0.5), batches=fp.epochs(1, batch_size=3))
+
+def trained():
+    history = fp.simulate(
+        algorithm, model.init, federation, test, score=model.score, rounds=2, strategy=fp.Strategy())
+    return [np.asarray(x, np.float64).ravel().tolist() for x in jax.tree.leaves(history.state.params)]
+
+def main():
+    fp.check_algorithm(algorithm, model.init, federation)
+    epsilon = fp.certify(algorithm, model.init, federation, rounds=2, delta=1e-2).epsilon
+    json.dump([epsilon, trained()], sys.stdout)
+"""
+
+
+def ended(*options, program=f"{PROGRAM}\nmain()", **flags):
+    words = [sys.executable, *options, "-c", program]
+    own = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"} | flags
+    return subprocess.run(words, env=os.environ | own, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return json.loads(ended().stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"JAX_NUMPY_DTYPE_PROMOTION": "strict"},
+        {"JAX_NUMPY_RANK_PROMOTION": "raise"},
+        {"JAX_DEBUG_KEY_REUSE": "1"},
+        {"JAX_DEBUG_NANS": "1"},
+        {"JAX_CHECK_TRACER_LEAKS": "1"},
+        {"JAX_TRACEBACK_FILTERING": "off"},
+        {"PYTHONOPTIMIZE": "1"},
+        {"PYTHONWARNINGS": "error"},
+        {"JAX_ENABLE_X64": "1"},
+        {"JAX_DISABLE_JIT": "1"},
+    ],
+    ids=lambda flags: next(iter(flags)),
+)
+def test_a_program_gives_what_it_gives_without_the_flag(flags, plain):
+    """To the bit, but where operations are not compiled together; 64 bits draw other numbers."""
+    end = ended(**flags)
+    assert (end.returncode, end.stderr) == (0, "")
+    epsilon, params = json.loads(end.stdout)
+    assert epsilon == plain[0]
+    if "JAX_ENABLE_X64" in flags:
+        assert all(np.isfinite(leaf).all() for leaf in params)
+    elif "JAX_DISABLE_JIT" in flags:
+        for one, other in zip(params, plain[1], strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    else:
+        assert params == plain[1]
+
+
+@pytest.mark.slow
+def test_keys_that_are_derived_otherwise_are_refused_in_a_line():
+    end = ended(JAX_THREEFRY_PARTITIONABLE="0")
+    assert end.returncode == 1
+    last = end.stderr.strip().splitlines()[-1]
+    assert last.startswith("ValueError: jax_threefry_partitionable: False")
+    assert last.endswith("set it to True")
+
+
+AT_ONCE = f"""{PROGRAM}
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(3) as pool:
+    found = [future.result() for future in [pool.submit(trained) for _ in range(3)]]
+assert found[0] == found[1] == found[2]
+json.dump([None, found[0]], sys.stdout)
+"""
+RUNNING_LOOP = f"""{PROGRAM}
+import asyncio
+async def cell():
+    return trained()
+json.dump([None, asyncio.run(cell())], sys.stdout)
+"""
+SPAWNED = f"""{PROGRAM}
+if __name__ == "__main__":
+    import multiprocessing
+    trained()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        json.dump([None, pool.apply(trained)], sys.stdout)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "program", [AT_ONCE, RUNNING_LOOP, SPAWNED], ids=["threads", "loop", "spawn"]
+)
+def test_where_it_runs_makes_no_difference(program, plain, tmp_path):
+    file = Path(tmp_path) / "program.py"
+    file.write_text(program)
+    run = f"import runpy, sys; sys.argv = [{str(file)!r}]; runpy.run_path({str(file)!r}, run_name='__main__')"
+    words = [sys.executable, str(file)] if program is SPAWNED else [sys.executable, "-c", run]
+    own = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    end = subprocess.run(words, env=os.environ | own, capture_output=True, text=True, check=False)
+    assert (end.returncode, end.stderr) == (0, "")
+    assert json.loads(end.stdout)[1] == plain[1]

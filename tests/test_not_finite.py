@@ -1,0 +1,281 @@
+"""What is NaN or infinite counts as 0 where it is clipped: the history says how much, a warning says it once."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import reported
+from small import assert_identical, regression, squared, start
+
+import fedpriv as fp
+from experiments import runs
+from experiments.records import NotFinite, Spread, _not_finite
+from experiments.show import table
+from fedpriv.engine.simulate import simulate
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, HELD, PARAMS = 4, 3, start()
+WHOLE = regression([HELD] * CLIENTS)
+PRIVATE = {"clip_norm": 1.0, "noise_multiplier": 0.5}
+SAMPLER = fp.everyone(CLIENTS)
+
+
+def sgd(t):
+    return optax.sgd(0.1)
+
+
+def score(params, example):
+    return {"loss": squared(params, example)}
+
+
+def spoilt(*clients, value=np.nan):
+    """The federation, with one record of each of some clients that is not finite."""
+    y = np.array(WHOLE.examples["y"])
+    y[np.asarray(WHOLE.rows)[list(clients), 0]] = value
+    return WHOLE.replace(examples=WHOLE.examples | {"y": jnp.asarray(y)})
+
+
+def of_nan(params, example):
+    """A loss whose value and gradient are NaN."""
+    return jnp.sqrt(-1 - squared(params, example))
+
+
+def of_a_nan_gradient(params, example):
+    """As `jnp.where` makes it, which takes both gradients."""
+    return squared(params, example) + jnp.where(True, 0.0, jnp.sqrt(0 * params["w"].sum()))
+
+
+def sending(loss=squared, optimizer=sgd, **more):
+    given = {"sampler": SAMPLER, "batches": fp.full_batch(), **PRIVATE, **more}
+    return fp.dp_fed_avg(loss, optimizer=optimizer, **given)
+
+
+def by_record(loss=squared):
+    mechanism = fp.gaussian(1.0, 0.5)
+    everything = fp.fixed_size(HELD, HELD)
+    steps = fp.LocalSteps(fp.per_example(loss), everything, 2, sgd, mechanism)
+    return fp.dp_sgd(steps, sampler=SAMPLER)
+
+
+def of_ones_own(loss=squared):
+    """A client that asks for one private mean itself."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            given = {"records": fp.fixed_size(HELD, HELD), "mechanism": fp.gaussian(1.0, 0.5)}
+            return shard.private_mean(key, fp.per_example(loss), state.params, **given)
+
+        private = fp.unprotected("messages carry the noise of their records")
+        total, metrics, _ = cohort.sum(client, key, mechanism=private)
+        params = jax.tree.map(lambda p, s: p - 0.1 * s / CLIENTS, state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, SAMPLER, unit="record")
+
+
+def in_training(loss=squared):
+    """Records' gradients that are clipped in local training, without noise of their own."""
+    given = {"sampler": SAMPLER, "batches": fp.full_batch(), "optimizer": sgd, **PRIVATE}
+    return fp.dp_fed_avg_wav(loss, d=4, bounded="gradients", **given)
+
+
+def a_round(algorithm, federation, seed=0):
+    """Its metrics."""
+    state = algorithm.init(PARAMS, federation)
+    return jax.jit(fp.one_round(algorithm))(jax.random.key(seed), state, federation)[1]
+
+
+def told(algorithm, federation, rounds=3, every=3, **more):
+    """(the history, the warnings) of a run."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        test = dict(WHOLE.examples)
+        given = {"score": score, "rounds": rounds, "every": every, **more}
+        history = simulate(algorithm, PARAMS, federation, test, **given)
+    return history, [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize("clients", [(), (2,), (0, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_the_share_of_messages(clients, value):
+    metrics = a_round(sending(), spoilt(*clients, value=value))
+    assert float(metrics["not_finite"]["messages"]) == len(clients) / CLIENTS
+    assert float(metrics["not_finite"]["records"]) == 0
+    norm = metrics["diagnostics"]["mean_update_norm"]
+    assert np.isnan(norm) == (len(clients) == CLIENTS)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"codec": fp.qsgd(8)},
+        {"codec": fp.fixed_interval(8, 1.0)},
+        {"weighting": fp.ByExamples(cap=4)},
+        {"sampler": fp.Opening(fp.fixed_size(CLIENTS, CLIENTS), 1, SAMPLER)},
+    ],
+    ids=["qsgd", "interval", "weighted", "opening"],
+)
+def test_however_messages_are_coded_and_drawn(more):
+    metrics = a_round(sending(**more), spoilt(1))
+    assert float(metrics["not_finite"]["messages"]) == 1 / CLIENTS
+
+
+def test_of_those_who_take_part_alone():
+    sampler = fp.fixed_size(CLIENTS, 1)
+    found = {
+        float(a_round(sending(sampler=sampler), spoilt(1), seed)["not_finite"]["messages"])
+        for seed in range(8)
+    }
+    assert found == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("make", [by_record, of_ones_own, in_training])
+def test_the_share_of_records(make):
+    for clients in ((), (0, 3)):
+        metrics = a_round(make(), spoilt(*clients))
+        share = len(clients) / (CLIENTS * HELD)
+        assert float(metrics["not_finite"]["records"]) == pytest.approx(share)
+        assert float(metrics["not_finite"]["messages"]) == 0
+
+
+@pytest.mark.parametrize("layout", [{"clients": 1}, {"clients": CLIENTS}])
+@pytest.mark.parametrize("make", [sending, by_record])
+def test_a_run_says_it_once_and_its_history_keeps_it(make, layout):
+    more = {"strategy": fp.Strategy(**layout), "rounds": 4, "every": 2, "seeds": (5, 7)}
+    history, said = told(make(), spoilt(0, 3), **more)
+    name = "not_finite_messages" if make is sending else "not_finite_records"
+    share = 2 / CLIENTS if make is sending else 2 / (CLIENTS * HELD)
+    np.testing.assert_allclose(history.metric(name), np.full((2, 2), share), rtol=1e-6)
+    (warning,) = said
+    assert f"{100 * share:.3g} % of the" in warning
+    assert "in round 1 (seed 5)" in warning
+    assert "\n" not in warning
+
+
+@pytest.mark.parametrize("make", [sending, by_record])
+def test_nothing_is_said_where_all_is_finite(make):
+    history, said = told(make(), WHOLE)
+    assert not said
+    assert not any("not_finite" in name for e in history.evaluations for name in e.diagnostics)
+    assert history.metric("not_finite_messages").max() == 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "rate", "round", "cause"),
+    [
+        (squared, 1e38, 3, "finite for 12 records at the model: likely a learning rate too high"),
+        (of_nan, 0.1, 1, "The loss itself is NaN or infinite for 12 of 12 records"),
+        (of_a_nan_gradient, 0.1, 1, "The gradient of the loss is NaN or infinite for 12 of 12"),
+    ],
+    ids=["learning rate", "loss", "gradient"],
+)
+def test_the_cause_where_it_can_be_told(loss, rate, round, cause):
+    made = sending(loss, lambda t: optax.sgd(jnp.where(t + 1 >= round, rate, 0.1)))
+    history, (said,) = told(made, WHOLE, rounds=4, every=2)
+    assert f"100 % of the clients' messages were NaN or infinite in round {round} (seed 0)" in said
+    assert cause in said
+    later = history.metric("not_finite_messages")[:, 0]
+    np.testing.assert_array_equal(later, [float(round == 1), 1.0])
+
+
+def test_a_gradient_of_ones_own_leaves_the_cause_open():
+    def round(key, state, cohort):
+        def client(key, shard):
+            return jax.tree.map(lambda p: p * jnp.nan, state.params)
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=fp.gaussian(1.0, 1.0))
+        params = jax.tree.map(lambda p, s: p - s, state.params, total)
+        return fp.ModelState(params, state.round + 1), {"uplink": metrics["uplink"]}
+
+    history, (said,) = told(fp.Algorithm(fp.start, round, SAMPLER), WHOLE)
+    assert "Likely causes: a learning rate" in said
+    assert history.metric("not_finite_messages")[-1, 0] == 1
+
+
+def test_a_streamed_federation_tells_the_same():
+    rows = [np.asarray(r) for r in WHOLE.rows]
+    arrays = {name: np.asarray(leaf) for name, leaf in WHOLE.examples.items()}
+    streamed = fp.StreamedFederation.from_arrays(arrays, rows)
+
+    (ours, said), (theirs, expected) = (told(sending(of_nan), f) for f in (streamed, WHOLE))
+    assert said == expected
+    assert len(said) == 1
+    assert_identical(ours.metric("not_finite_messages"), theirs.metric("not_finite_messages"))
+
+
+def test_a_run_that_goes_on_does_not_say_it_again(tmp_path):
+    at_two = sending(optimizer=lambda t: optax.sgd(jnp.where(t == 1, 1e38, 0.1)))
+    more = {"rounds": 4, "every": 1}
+    whole, said = told(at_two, WHOLE, **more)
+    assert len(said) == 1
+    for stop in (1, 3):
+        keep = fp.Checkpoints(tmp_path / str(stop), rounds=1)
+
+        def interrupted(e, stop=stop):
+            if e.round == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            told(at_two, WHOLE, checkpoints=keep, on_evaluation=interrupted, **more)
+        again, said = told(at_two, WHOLE, checkpoints=keep, **more)
+        assert len(said) == (stop == 1)
+        for e, f in zip(again.evaluations, whole.evaluations, strict=True):
+            assert_identical(e.diagnostics, f.diagnostics)
+            assert [*e.diagnostics] == [*f.diagnostics]
+        assert_identical(again.state, whole.state)
+
+
+def test_a_model_that_diverges_is_still_refused():
+    made = fp.fed_avg(squared, sampler=SAMPLER, optimizer=sgd, batches=fp.full_batch())
+    with pytest.raises(fp.DivergedError, match="round 1"):
+        told(made, spoilt(0))
+
+
+@pytest.mark.parametrize("make", [sending, by_record, of_ones_own])
+def test_a_check_of_the_algorithm_says_so(make):
+    what = "messages" if make is sending else "records"
+    with pytest.raises(ValueError, match=f"^round: 100 % of its {what} are NaN or infinite"):
+        fp.check_algorithm(make(of_nan), PARAMS, WHOLE)
+
+
+@pytest.mark.parametrize("make", [sending, by_record])
+def test_certificates_do_not_see_it(make):
+    def certificate(algorithm):
+        return fp.certify(algorithm, PARAMS, WHOLE, rounds=3, delta=1e-3)
+
+    assert certificate(make(of_nan)) == certificate(make())
+
+
+def test_what_a_summary_says():
+    class Line:
+        def __init__(self, round, **shares):
+            self.round, self.seeds = round, 2
+            self.diagnostics_not_private = {n: Spread.of(np.array(s)) for n, s in shares.items()}
+
+    lines = [Line(2), Line(4, not_finite_messages=[0.5, 0.0]), Line(10)]
+    assert _not_finite(lines) == {
+        "not_finite_messages": NotFinite(4, Spread.of(np.array([0.1, 0.0])))
+    }
+    assert _not_finite(lines[:1]) == {}
+
+
+def test_what_a_run_folder_keeps_and_shows(tmp_path, monkeypatch):
+    made = reported._evaluation
+
+    def with_shares(name, t, *rest):
+        evaluation = made(name, t, *rest)
+        if name == "rand_k" and t > 1:
+            evaluation.diagnostics["not_finite_messages"] = np.array([0.5, 0.25])
+        return evaluation
+
+    monkeypatch.setattr(reported, "_evaluation", with_shares)
+    reported.record(tmp_path / "run", rounds=(1, 2), seeds=2)
+    summary = runs.read_summary(tmp_path / "run")
+    expected = NotFinite(2, Spread.of(np.array([0.25, 0.125])))
+    assert summary.not_finite_not_private == {"rand_k": {"not_finite_messages": expected}}
+    said = " ".join(table(summary).split())
+    assert "counted as 0: Fed-SMP rand_k 18.8 % of all messages, first seen in round 2" in said

@@ -1,0 +1,537 @@
+"""For each public function and class that takes numbers, choices or flags: arguments with which it can be called.
+
+Numbers are sums of a few powers of two, so that every type of numbers holds them exactly.
+"""
+
+import atexit
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from small import regression, squared, start
+
+import fedpriv as fp
+
+FOLDER = tempfile.TemporaryDirectory()
+atexit.register(FOLDER.cleanup)
+CLIENTS = Path(FOLDER.name) / "clients"
+fp.write_clients(CLIENTS, [{"x": np.ones((2, 3), np.float32), "label": np.arange(2)}] * 2)
+
+FEDERATION = regression([4, 4, 4])
+EXAMPLES = {"x": np.ones((12, 3), np.float32), "y": np.zeros(12, np.float32)}
+EXAMPLE = {"x": np.ones(3, np.float32), "y": np.float32(0)}
+PARAMS, KEY, ROWS = start(), jax.random.key(0), np.arange(12)
+LABELS, OWNERS = ROWS % 2, [ROWS[:4], ROWS[4:8], ROWS[8:]]
+SAMPLER, BATCHES, GAUSSIAN = fp.everyone(3), fp.full_batch(), fp.gaussian(0.5, 2.0)
+GRADIENTS, SCORES = fp.per_example(squared), np.linspace(0, 1, 8).astype(np.float32)
+PRESENT = ROWS[:8] % 2 == 0
+
+
+def optimizer(t):
+    """Of the clients."""
+    return optax.sgd(0.5)
+
+
+def smooth(t):
+    """A learning rate."""
+    return 1 / (2.0 + t)
+
+
+def score(params, example):
+    """The loss, as a metric."""
+    return {"loss": squared(params, example)}
+
+
+TRAINED = {"sampler": SAMPLER, "optimizer": optimizer, "batches": BATCHES}
+ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
+STEPS = fp.LocalSteps(GRADIENTS, fp.fixed_size(4, 2), 2, optimizer, GAUSSIAN)
+DYNAMIC = fp.dynamic(GAUSSIAN, rounds=4)
+RELEASE = fp.Release("server", "client", multiplier=2.0, steps=3, sampling=SAMPLER.accounting)
+SPLIT = {
+    "sampler": fp.fixed_size(3, 2),
+    "optimizer": optimizer,
+    "batches": BATCHES,
+    "splitting": fp.splitting.uniform(0.5),
+    "coupling": fp.consensus.coupling(0.25, 0.125),
+    "exchanges": fp.consensus.constant(2),
+}
+SUBMODELS = fp.splitting.Submodels(jnp.ones((2, 4)), jnp.ones((2, 1, 4)), jnp.ones((2, 1)))
+MESSAGES = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2, 4)), jnp.float32)
+SENT = fp.quantization.quantize(KEY, MESSAGES[0], jnp.float32(-1), jnp.float32(1), 8)
+PRIVACY = {"delta": 2.0**-10, "view": "third_party", "honest": 1.0}
+CHECKED = (ALGORITHM, PARAMS, FEDERATION)
+
+
+def _named(*values, **more):
+    """The arguments of a call that begins with an algorithm, parameters and a federation."""
+    return dict(zip(("algorithm", "params", "federation"), values, strict=True)) | more
+
+
+def observed(image, label):
+    """What a client shows."""
+    return image.reshape(-1)[:2] * (1.0 + label)
+
+
+SEEN = {
+    "observe": observed,
+    "labels": jnp.zeros(1, jnp.int32),
+    "image_shape": (2, 1, 1),
+    "key": KEY,
+    "steps": 1,
+}
+VIEW = fp.attacks.View(jnp.ones((1, 2)), jnp.ones(2, bool), SAMPLER.draw(KEY))
+DRAWN = fp.attacks.Scores(SCORES, SCORES / 2, frozenset({"gaussian"}), True)
+AUDITED = RELEASE.__class__(
+    "server", "client", multiplier=2.0, steps=1, sampling=SAMPLER.accounting, mechanism=GAUSSIAN
+)
+MODEL = SimpleNamespace(init=None, built=None)
+
+FUNCTIONS = {
+    "Algorithm": {"init": fp.start, "round": ALGORITHM.round, "sampler": SAMPLER, "unit": "client"},
+    "ByExamples": {"cap": 4.0, "mean": 0.5, "estimator": "fixed"},
+    "Checkpoints": {"folder": FOLDER.name, "rounds": 2, "minutes": 0.5},
+    "Codec": {"code": fp.qsgd(8).code, "wire": fp.Wire, "lossy": True},
+    "Dynamic": {
+        "start": GAUSSIAN,
+        "rounds": 3,
+        "clip_decay": 2.0,
+        "noise_decay": 2.0,
+        "parts": 2,
+    },
+    "Federation.blank": {"example": EXAMPLE, "clients": 2, "per_client": 3, "public": 1},
+    "Federation.from_arrays": {
+        "examples": EXAMPLES | {"label": LABELS},
+        "clients": OWNERS,
+        "num_classes": 2,
+    },
+    "LocalSteps": {
+        "gradients": GRADIENTS,
+        "records": fp.everyone(4),
+        "steps": 2,
+        "optimizer": optimizer,
+        "mechanism": GAUSSIAN,
+        "unit": "record",
+    },
+    "Mechanism": {
+        "clip": GAUSSIAN.clip,
+        "perturb": GAUSSIAN.perturb,
+        "certified_multiplier": 2.0,
+        "noise": "gaussian",
+        "dimension": 4,
+        "tensors": 1,
+    },
+    "MedianClipping": {"noise_multiplier": 2.0, "tensors": 2},
+    "Opening": {"first": SAMPLER, "rounds": 1, "then": SAMPLER},
+    "Release": {
+        "view": "server",
+        "unit": "client",
+        "multiplier": 2.0,
+        "steps": 3,
+        "sampling": SAMPLER.accounting,
+        "noise": "gaussian",
+        "noise_is_split": True,
+        "local_steps": 1,
+        "server_adds_noise": False,
+        "own_noise": False,
+    },
+    "Sampler": {
+        "draw": SAMPLER.draw,
+        "slots": 3,
+        "expected_size": 3.0,
+        "accounting": SAMPLER.accounting,
+    },
+    "Strategy": {"clients": 2, "devices": 1, "convolution": "xla", "dense": "plain"},
+    "StreamedFederation.from_arrays": {
+        "examples": EXAMPLES | {"label": LABELS},
+        "clients": OWNERS,
+        "num_classes": 2,
+        "capacity": 5,
+    },
+    "StreamedFederation.from_folder": {"folder": CLIENTS, "num_classes": 2, "capacity": 5},
+    "StreamedFederation.from_sorted": {
+        "examples": EXAMPLES | {"label": LABELS},
+        "sizes": [4, 4, 4],
+        "num_classes": 2,
+        "capacity": 5,
+    },
+    "Wire": {"values": 5, "bits_per_value": 8, "overhead": 32},
+    "adaptive_fed_avg": {
+        "loss": squared,
+        **TRAINED,
+        "quantile": 0.5,
+        "clip_norm": 0.5,
+        "noise_multiplier": 1.0,
+        "count_noise": 2.0,
+        "clip_rate": 0.25,
+    },
+    "attacks.draw_scores": {
+        "releases": [AUDITED],
+        "view": "server",
+        "draws": 4,
+        "seed": 1,
+        "dimension": 2,
+    },
+    "attacks.epsilon_estimate": {"scores": SCORES, "present": PRESENT, "delta": 2.0**-10},
+    "attacks.epsilon_one_run": {
+        "scores": SCORES,
+        "present": PRESENT,
+        "delta": 2.0**-10,
+        "significance": 0.25,
+    },
+    "attacks.fit_weights": {
+        "messages": MESSAGES,
+        "step": 0.25,
+        "decay": smooth,
+        "number": 1,
+        "largest": 0.5,
+    },
+    "attacks.infer_membership": {
+        "members": SCORES,
+        "others": SCORES,
+        "fprs": (0.5, 0.25),
+    },
+    "attacks.invert": {
+        **SEEN,
+        "observed": jnp.ones((1, 2)),
+        "optimizer": optax.with_extra_args_support(optax.sgd(0.5)),
+    },
+    "attacks.invert_view": {**SEEN, "view": VIEW},
+    "attacks.least_squares": {"messages": MESSAGES, "step": 0.25, "decay": smooth, "different": 1},
+    "attacks.local_update": {
+        "loss": squared,
+        "params": PARAMS,
+        "optimizer": optax.sgd(0.5),
+        "steps": 2,
+    },
+    "attacks.losses": {"loss": squared, "params": PARAMS, "examples": EXAMPLES, "batch_size": 4},
+    "attacks.lower_bounds": {"scores": DRAWN, "delta": 2.0**-10, "significance": 0.25},
+    "attacks.state_sum": {"messages": MESSAGES, "step": 0.25, "number": 2.0},
+    "attacks.unmixed": {
+        "messages": MESSAGES,
+        "received": jnp.zeros(4),
+        "step": 0.25,
+        "number": 2.0,
+    },
+    "attacks.with_canaries": {
+        "algorithm": ALGORITHM,
+        "count": 2,
+        "per_client": 1,
+        "clip_norm": 0.5,
+        "seed": 3,
+    },
+    "calibrate_noise": {
+        "make": lambda sigma: ALGORITHM,
+        "params": PARAMS,
+        "federation": FEDERATION,
+        "epsilon": 512.0,
+        "rounds": 1,
+        **PRIVACY,
+        "claimed": False,
+        "tolerance": 0.5,
+    },
+    "calibrate_rounds": _named(*CHECKED, epsilon=1.0, **PRIVACY, claimed=False, at_most=1),
+    "capacity_for": {"size": 8.0, "rate": 0.5, "deviations": 4.0},
+    "certify": _named(*CHECKED, rounds=2, **PRIVACY, best_of=1.0),
+    "certify_together": {
+        "runs": [(ALGORITHM, 1), (ALGORITHM, 2)],
+        "params": PARAMS,
+        "federation": FEDERATION,
+        **PRIVACY,
+    },
+    "check_algorithm": _named(*CHECKED, seed=1),
+    "clipping.Clipping": {
+        "clip": fp.clipping.flat().clip,
+        "length": 1.0,
+        "worst": fp.clipping.flat().worst,
+        "weighted_length": 2.0,
+        "dimension": 4,
+        "tensors": 1,
+    },
+    "clipping.coefficients": {"d": 4},
+    "clipping.per_layer": {"tensors": 2},
+    "clipping.per_level": {"d": 4},
+    "clipping.separately": {"tensors": 2},
+    "consensus.Coupling": {"step": 0.25, "gamma": 0.125, "decay": smooth},
+    "consensus.Exchanges": {"at": jnp.int32, "most": 2},
+    "consensus.Transmission": fp.consensus.dynamic(8)._asdict(),
+    "consensus.agree": {
+        "key": KEY,
+        "start": SUBMODELS,
+        "sent": SENT,
+        "coupling": SPLIT["coupling"],
+        "transmission": fp.consensus.full_precision(),
+        "rounds": 1,
+        "most": 2,
+    },
+    "consensus.by_rate": {
+        "learning_rate": smooth,
+        "contraction": 0.5,
+        "most": 4,
+        "quantized": True,
+    },
+    "consensus.check_coupling": {
+        "coupling": SPLIT["coupling"],
+        "size": 3,
+        "most": 1,
+        "stable": True,
+    },
+    "consensus.constant": {"count": 2},
+    "consensus.coupling": {"step": 0.25, "gamma": 0.125, "decay": "root"},
+    "consensus.dynamic": {"bits": 8, "norm": "columns"},
+    "consensus.eigenvalues": {"step": 0.25, "size": 3},
+    "consensus.exchange": {
+        "now": SUBMODELS,
+        "mean": jnp.ones(4),
+        "sent": jnp.ones((2, 4)),
+        "step": 0.25,
+        "alpha": jnp.float32(0.5),
+    },
+    "consensus.fixed": {"bits": 8, "bound": 0.5},
+    "consensus.interval_scale": {"step": 0.25, "size": 3},
+    "datasets.encode_text": {"texts": ["a", "bc"], "length": 2},
+    "datasets.from_torch": {
+        "dataset": [(np.ones(2), 0), (np.ones(2), 1)],
+        "channels_first": True,
+    },
+    "datasets.load": {"name": "digits", "image_size": (8, 8), "text_length": 4},
+    "datasets.synthetic": {
+        "alpha": 0.5,
+        "beta": 0.5,
+        "clients": 2,
+        "records": 8,
+        "seed": 1,
+        "preprocess": False,
+        "flip_to": "any",
+    },
+    "distributed.initialize": {"num_processes": None, "process_id": None, "timeout": 2.0},
+    "dp_fed_avg": {"loss": squared, **TRAINED, "clip_norm": 0.5, "noise_multiplier": 2.0},
+    "dp_fed_avg_wav": {
+        "loss": squared,
+        **TRAINED,
+        "d": 4,
+        "clip_norm": 0.5,
+        "noise_multiplier": 2.0,
+        "bounded": "update",
+    },
+    "dp_scaffold": {
+        "local": STEPS,
+        "sampler": SAMPLER,
+        "warm_start": 2,
+        "everyone_first": True,
+    },
+    "dp_scaffold_steps": {
+        "gradients": GRADIENTS,
+        "records": fp.fixed_size(4, 2),
+        "steps": 2,
+        "learning_rate": 0.5,
+        "clip_norm": 0.5,
+        "noise_multiplier": 2.0,
+        "unit": "record",
+        "tensors": 2,
+    },
+    "dp_sgd_wav": {"local": STEPS, "sampler": SAMPLER, "noise_on_each": True},
+    "dynamic": {
+        "start": GAUSSIAN,
+        "rounds": 3,
+        "clip_decay": 2.0,
+        "noise_decay": 2.0,
+        "parts": 2,
+    },
+    "epochs": {"count": 2, "batch_size": 2},
+    "everyone": {"population": 3},
+    "fed_opt.adagrad": {"learning_rate": 0.5, "momentum": 0.5, "adaptivity": 0.25},
+    "fed_opt.adam": {
+        "learning_rate": 0.5,
+        "momentum": 0.5,
+        "second_momentum": 0.5,
+        "adaptivity": 0.25,
+    },
+    "fed_opt.yogi": {
+        "learning_rate": 0.5,
+        "momentum": 0.5,
+        "second_momentum": 0.5,
+        "adaptivity": 0.25,
+    },
+    "fed_sgd": {"loss": squared, "sampler": SAMPLER, "learning_rate": 0.5},
+    "fed_smp": {
+        "loss": squared,
+        **TRAINED,
+        "sparsifier": fp.select_rand_k(0.5),
+        "clip_norm": 0.5,
+        "noise_multiplier": 2.0,
+    },
+    "fixed_interval": {"bits": 8, "bound": 0.5},
+    "fixed_size": {"population": 5, "size": 2},
+    "gaussian": {"clip_norm": 0.5, "noise_multiplier": 2.0},
+    "jopeq": {
+        "loss": squared,
+        **TRAINED,
+        "bits": 8,
+        "bound": 0.5,
+        "epsilon": 2.0,
+        "noise": "t",
+    },
+    "laplace": {"clip_norm": 0.5, "noise_multiplier": 2.0},
+    "load_model": {"folder": FOLDER.name, "algorithm": "none", "seed": 1},
+    "measures.heterogeneity": {"loss": squared, "l2": 0.5, "minimum": 0.25},
+    "measures.minimum_of": {
+        "loss": squared,
+        "params": PARAMS,
+        "federation": FEDERATION,
+        "l2": 0.5,
+    },
+    "measures.objective": {"loss": squared, "l2": 0.5},
+    "measures.per_client": {"score": score, "clients": 2, "bound": 0.5},
+    "mechanism": {
+        "clipping": fp.clipping.flat(),
+        "noise": fp.noise.isotropic(),
+        "clip_norm": 0.5,
+        "noise_multiplier": 2.0,
+        "calibrated": True,
+    },
+    "median_norm": {
+        "gradients": GRADIENTS,
+        "params": PARAMS,
+        "examples": EXAMPLES,
+        "chunk": 4,
+    },
+    "models.CNN": {"filters": (4,), "hidden": (4, 4), "classes": 2, "weights": "pytorch"},
+    "models.CharacterLSTM": {"vocabulary": 4, "embedding": 2, "hidden": 2},
+    "models.DropoutCNN": {"classes": 2, "mean": (0.5,), "std": (0.25,)},
+    "models.LogisticRegression": {"classes": 2},
+    "models.MLP": {"hidden": (4, 4), "classes": 2},
+    "models.SigmoidLeNet": {"classes": 2},
+    "models.fashion_mnist_cnn": {"weights": "pytorch"},
+    "models.initializers": {"weights": "pytorch", "fan_in": 4},
+    "models.svhn_cnn": {"weights": "pytorch"},
+    "msp_fl": {"loss": squared, **SPLIT, "submodels": (1, 1), "secret": 1, "unstable": False},
+    "mspdq_fl": {"loss": squared, **SPLIT, "bits": 8, "norm": "columns"},
+    "noise.Noise": {
+        "draw": fp.noise.isotropic().draw,
+        "reach": fp.noise.isotropic().reach,
+        "whiten": fp.noise.isotropic().whiten,
+        "dimension": 4,
+    },
+    "noise.haar_noise": {"d": 4, "form": "orthonormal"},
+    "partition.dirichlet": {"labels": LABELS, "clients": 2, "alpha": 64.0, "min_size": 1},
+    "partition.dirichlet_mixtures": {"labels": LABELS, "clients": 2, "alpha": 0.5},
+    "partition.hold_out": {"total_or_rows": 12, "count": 2},
+    "partition.iid": {"total_or_rows": 12, "clients": 2},
+    "partition.quantity_skew": {
+        "total_or_rows": 12,
+        "clients": 2,
+        "alpha": 64.0,
+        "min_size": 1,
+    },
+    "partition.shards": {"labels": LABELS, "clients": 2, "shards_per_client": 2},
+    "partition.similar": {"labels": LABELS, "clients": 2, "percent": 50.0},
+    "per_example": {"loss": squared, "l2": 0.5},
+    "per_example_dense": {"l2": 0.5},
+    "poisson": {"population": 5, "rate": 0.5, "capacity": 4},
+    "private_mean": {"gradients": GRADIENTS, "mechanism": GAUSSIAN, "expected_size": 2.0},
+    "proximal": {"optimizer": optax.sgd(0.5), "mu": 0.5},
+    "qsgd": {"bits": 8},
+    "quantization.quantize": {
+        "key": KEY,
+        "x": jnp.ones(3),
+        "low": jnp.float32(0),
+        "high": jnp.float32(2),
+        "bits": 4,
+    },
+    "save_model": {
+        "folder": FOLDER.name,
+        "algorithm": "kept",
+        "seed": 1,
+        "model": MODEL,
+        "params": PARAMS,
+    },
+    "select_rand_k": {"p": 0.5, "unbiased": True},
+    "select_top_k": {"p": 0.5, "batches": BATCHES},
+    "simulate": _named(*CHECKED, test=EXAMPLES, score=score, rounds=1, every=1, seeds=(0,)),
+    "split_cpu": {"devices": 2},
+    "splitting.equal": {"key": KEY, "shape": (2, 1)},
+    "splitting.gaussian": {"std": 0.5},
+    "splitting.invisible": {
+        "key": KEY,
+        "w": jnp.ones(4),
+        "a": jnp.ones(4),
+        "m": jnp.int32(1),
+        "most": 2,
+    },
+    "splitting.laplace": {"sensitivity": 0.5, "epsilon": 2.0},
+    "splitting.per_client": {"least": 0.5},
+    "splitting.per_submodel": {"least": 0.5},
+    "splitting.uniform": {"factor": 0.5},
+    "steps": {"count": 2, "batch_size": 2},
+    "wavelet.haar": {"x": jnp.ones(4), "form": "orthonormal"},
+    "wavelet.inverse_haar": {"coefficients": jnp.ones(4), "length": 3, "form": "orthonormal"},
+    "wavelet.padded_length": {"length": 3},
+    "wavelet.variance_left": {"variances": np.ones(4), "form": "orthonormal"},
+    "wavelet.weights": {"m": 4},
+    "wavelet_mechanism": {
+        "d": 4,
+        "clip_norm": 0.5,
+        "noise_multiplier": 2.0,
+        "clip": "levels",
+        "calibrated": True,
+    },
+    "with_replacement": {"sizes": [1.0, 2.0], "size": 2},
+}
+
+METHODS = {
+    "ByExamples.bounded": (
+        fp.ByExamples(4.0),
+        {"total": jnp.ones(3), "weights": jnp.ones(2), "expected_size": 2.0},
+    ),
+    "Dynamic.in_round": (DYNAMIC, {"t": 1}),
+    "Dynamic.stages": (DYNAMIC, {"rounds": 2}),
+    "Mechanism.in_round": (GAUSSIAN, {"t": 1}),
+    "Mechanism.stages": (GAUSSIAN, {"rounds": 2}),
+    "MedianClipping.in_round": (fp.MedianClipping(1.0), {"t": 1}),
+    "MedianClipping.stages": (fp.MedianClipping(1.0), {"rounds": 2}),
+    "Release.with_honest": (RELEASE, {"fraction": 0.5}),
+    "Weighting.bounded": (
+        fp.Weighting(),
+        {"total": jnp.ones(3), "weights": (), "expected_size": 2.0},
+    ),
+}
+
+GENERATORS = (
+    "partition.dirichlet",
+    "partition.dirichlet_mixtures",
+    "partition.hold_out",
+    "partition.iid",
+    "partition.quantity_skew",
+    "partition.shards",
+    "partition.similar",
+)
+"""They draw from a generator, which is a new one for every call."""
+
+NOT_RUN = {"split_cpu": "it would change the environment of all later processes"}
+NOT_COMPARED = NOT_RUN | {
+    "check_algorithm": "it gives nothing back",
+    "simulate": "its history has times",
+}
+
+LEFT_OUT = {
+    "Certificate": "what fedpriv gives back",
+    "Claim": "what the claims of `fedpriv.privacy` give back, whose numbers they check",
+    "Cohort": "made by the engine",
+    "Cohort.sum": "within a round only: tests/test_cohort.py",
+    "DivergedError": "what fedpriv raises",
+    "Evaluation": "what fedpriv gives back",
+    "Federation": "made by `from_arrays`",
+    "History": "what fedpriv gives back",
+    "LocalSteps.run": "within a round only: `moving` is computed there",
+    "Shard": "made by the engine, within a round",
+    "StreamedFederation": "made by `from_arrays` and the like",
+    "History.params": "of a run: tests/test_simulate.py",
+    "attacks.LowerBounds": "what fedpriv gives back",
+    "attacks.Membership": "what fedpriv gives back",
+    "attacks.Scores": "what fedpriv gives back",
+    "datasets.Dataset": "what fedpriv gives back",
+}
