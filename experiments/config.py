@@ -45,12 +45,11 @@ class Layout:
     `fit`: as many as fit the device's memory. By default `map` on CPU, `fit` elsewhere."""
 
     def __post_init__(self) -> None:
-        if self.devices is not None:
-            at_least_one(**{"layout.devices": self.devices})
-            if self.devices > MOST_DEVICES:
-                raise ValueError(
-                    f"layout.devices: {self.devices} exceeds {MOST_DEVICES}; leave it out to use all there are"
-                )
+        at_least_one(**{"layout.devices": self.devices})
+        if self.devices is not None and self.devices > MOST_DEVICES:
+            raise ValueError(
+                f"layout.devices: {self.devices} exceeds {MOST_DEVICES}; leave it out to use all there are"
+            )
         if isinstance(self.clients, int) and self.clients < 1:
             raise ValueError(
                 f"layout.clients: {self.clients} is not map, vmap, fit or a number from 1 up"
@@ -67,8 +66,7 @@ class Checkpoint:
     """Likewise after so many minutes; None: not by the clock."""
 
     def __post_init__(self) -> None:
-        if self.rounds is not None:
-            at_least_one(**{"checkpoint.rounds": self.rounds})
+        at_least_one(**{"checkpoint.rounds": self.rounds})
         checked("checkpoint.minutes", self.minutes, NonNegative | None)
 
 
@@ -115,10 +113,7 @@ class Run:
 
     def __post_init__(self) -> None:
         at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
-        if self.patience is not None:
-            at_least_one(patience=self.patience)
-        if self.per_client is not None:
-            at_least_one(per_client=self.per_client)
+        at_least_one(patience=self.patience, per_client=self.per_client)
         if self.bound is not None and self.per_client is None:
             raise ValueError(
                 f"bound: {self.bound} has no use without per_client; give --per-client"

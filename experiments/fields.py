@@ -1,4 +1,4 @@
-"""What fields of a config may be: each check names the field, its value and what it takes."""
+"""What fields of a config, and options, may be: each check names the field, its value and what it takes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ MOST_CLIENTS = 2**31 - 2
 SMALLEST, LARGEST = 1e-30, 1e38  # of the numbers that float32 computes with
 
 
-def at_least_one(**values: int) -> None:
-    """Raises ValueError naming the first of the settings that is below 1, or beyond what ends."""
+def at_least_one(**values: int | None) -> None:
+    """Raises ValueError naming the first of the settings that is given and below 1, or beyond what ends."""
     for name, value in values.items():
+        if value is None:
+            continue
         if value < 1:
             raise ValueError(f"{name}: {value} is not at least 1")
         if value > MOST:
@@ -56,3 +58,17 @@ def probability(**values: float | None) -> None:
     for name, value in values.items():
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not in (0, 1)")
+
+
+def share(**values: float) -> None:
+    """Raises ValueError naming the first of the settings that is not in (0, 1]."""
+    for name, value in values.items():
+        if not 0 < value <= 1:
+            raise ValueError(f"{name}: {value} is not in (0, 1]")
+
+
+def below_one(**values: float) -> None:
+    """Raises ValueError naming the first of the settings that is not in [0, 1)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name}: {value} is not in [0, 1)")

@@ -22,6 +22,7 @@ from experiments.config import Ledger, Run
 from experiments.formats import width, wrapped
 from experiments.ledger import Account, accounts, as_json, picture, table
 from fedpriv.certification.calibration import calibrate_rounds
+from fedpriv.core.arguments import Budget, MeanRuns, Rate, checked
 from fedpriv.privacy import VIEWS
 
 
@@ -109,6 +110,9 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
         "mean; third party alone (default: 1)",
     )
     options, rest = own_options(parser, args)
+    checked("--target-epsilon", options.target_epsilon, Budget | None)
+    checked("--honest", options.honest, Rate)
+    checked("--best-of", options.best_of, MeanRuns)
     if options.solve and options.best_of != 1:
         raise ValueError("--best-of: cannot be solved for; leave out --solve")
     if options.solve and options.target_epsilon is None:

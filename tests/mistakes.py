@@ -1,5 +1,6 @@
 """Mistakes that people make in functions of their own, each with what is said of it."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,6 +101,14 @@ def long_dot(*given):
     return jnp.zeros(2) @ TOO_LONG
 
 
+class Long(nn.Module):
+    """A network of one's own."""
+
+    @nn.compact
+    def __call__(self, x):
+        return long_dot()
+
+
 def branches(key, shard):
     if shard.examples["y"][0] > 0:
         return PARAMS
@@ -142,6 +151,10 @@ JAXS = {
     "make": (lambda: calibrated(long_dot), DOT),
     "own training": (lambda: fp.train(KEY, PARAMS, SHARD, **LONG), DOT),
     "membership": (lambda: fp.attacks.losses(long_loss, PARAMS, TEST), DOT),
+    "minimum": (lambda: fp.measures.minimum_of(long_loss, PARAMS, FEDERATION), DOT),
+    "decay": (lambda: fp.attacks.least_squares(jnp.ones((6, 2, 4)), 0.25, long_dot, 1), DOT),
+    "network": (lambda: fp.models.classifier(Long(), (3,)).init(KEY), DOT),
+    "outputs": (lambda: fp.models.Model(None, None, None, long_dot).predict(PARAMS, TEST), DOT),
     "if": (lambda: look(sums(branches)), r"Attempted boolean conversion .* See https:.*"),
     "numpy": (lambda: look(sums(reads)), r"The numpy\.ndarray conversion .* See https:.*"),
     "a mask": (lambda: look(sums(selects)), r"Array boolean indices .* See https:.*"),
@@ -164,7 +177,6 @@ OURS = {
         "federation: ",
     ),
     "a number for a mechanism": (lambda: look(sums(mechanism=1.0)), "mechanism: 1.0; give"),
-    "a number for a round": (lambda: look(of(3)), "round: 3; give a function of"),
     "a round of two": (lambda: look(of(lambda k, s: s)), r"round: it takes \(k, s\) \(mistakes"),
     "an init of one": (lambda: look(of(sums().round, lambda p: p)), r"init: it takes \(p\)"),
     "a client of one": (lambda: look(sums(lambda key: PARAMS)), r"client: it takes \(key\)"),

@@ -5,6 +5,7 @@ import pytest
 from small import squared
 
 import fedpriv as fp
+from fedpriv.core.arguments import check_path
 from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import isotropic
 
@@ -76,3 +77,9 @@ def test_no_numbers_and_no_optimiser(make, said):
 def test_no_batches(given):
     with pytest.raises(ValueError, match=r"batches: .*; give such as fp\.epochs"):
         fp.fed_avg(squared, **COMMON | {"batches": given})
+
+
+@pytest.mark.parametrize("path", [3, None, b"runs", "a\0b", ["runs"]])
+def test_no_path(path):
+    with pytest.raises(ValueError, match=r"^folder: .*; give a folder$"):
+        check_path("folder", path, "give a folder")

@@ -25,6 +25,25 @@ def test_an_opening_of_fewer_than_no_rounds():
             make()
 
 
+@pytest.mark.parametrize("part", [5, "x", None])
+def test_what_is_no_function(part):
+    gaussian, split = fp.gaussian(1.0, 1.0), fp.splitting.uniform(0.5)
+    for made, name in (
+        (SAMPLER, "draw"),
+        (gaussian, "clip"),
+        (fp.qsgd(8), "wire"),
+        (fp.clipping.flat(), "clip"),
+        (fp.noise.isotropic(), "draw"),
+        (fp.consensus.coupling(0.25, 0.125), "decay"),
+        (fp.consensus.constant(2), "at"),
+        (split, "draw"),
+        (fp.Algorithm(fp.start, round, SAMPLER), "round"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: {part!r}; give a function"):
+            made._replace(**{name: part})
+    assert gaussian._replace(scales=None).scales is None
+
+
 def test_numbers_become_pythons():
     made = fp.Opening(SAMPLER, np.int64(2), then=SAMPLER)
     assert type(made.rounds) is int

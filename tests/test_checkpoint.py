@@ -431,7 +431,8 @@ def test_how_often_makes_sense(often, said, tmp_path):
         fp.Checkpoints(tmp_path, **often)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+@pytest.mark.parametrize("folder", ["file", "file/below", 300 * "x"])
+def test_a_folder_that_cannot_be_made(folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"checkpoints: cannot make .* choose another folder"):
-        run(folder=tmp_path / "file" / "below")
+        run(folder=tmp_path / folder)

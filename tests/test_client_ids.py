@@ -49,7 +49,7 @@ MISSING = {
     "strings": [None, NAN, "", Unknown(), np.datetime64("NaT")],
     "bytes": [b"", None],
     "dates": [None, np.datetime64("NaT"), NAN],
-    "decimals": [decimal.Decimal("NaN"), None],
+    "decimals": [decimal.Decimal("NaN"), decimal.Decimal("sNaN"), None],
 }
 
 

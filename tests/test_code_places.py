@@ -144,7 +144,7 @@ def built(loss, optimizer):
     }
 
 
-@pytest.mark.parametrize("name", built(weighed, None))
+@pytest.mark.parametrize("name", built(weighed, lambda t: KEPT))
 def test_arrays_of_a_built_in_algorithm_are_named_by_the_users_line(name):
     """That of the function which uses one, or of the call that an optimiser with one was handed to."""
     make = built(weighed, lambda t: KEPT)[name]

@@ -185,6 +185,9 @@ def test_a_set_without_an_image_or_a_text(tmp_path):
         load("odd", tmp_path, test="train")
     with pytest.raises(ValueError, match="no splits or sizes to choose"):
         load("digits", train="train")
+    for name, given in {"data_dir": ["here"], "train": 3, "test": np.ones(3)}.items():
+        with pytest.raises(ValueError, match=f"^{name}: .*; give"):
+            load("digits", **{name: given})
 
 
 def test_a_missing_set(tmp_path):

@@ -120,6 +120,7 @@ def changed(leaf, index, value):
         ({"clients": [[0], [2, 2]]}, r"row 2 is given to clients\[1\] and to clients\[1\]"),
         ({"public": [0]}, r"row 0 is given to clients\[0\] and to public"),
         ({"public": [3, 3]}, "row 3 is given to public and to public"),
+        ({"clients": [np.ma.masked_equal([0, 1], 1)]}, r"clients\[0\]: masked in row 1; fill it"),
         ({"public": [7]}, "public: row 7 is outside"),
     ],
 )

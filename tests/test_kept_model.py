@@ -284,6 +284,8 @@ def test_the_model_of_a_seed():
     assert_identical(history.params(seed=1), {"w": np.array([4, 5])})
     with pytest.raises(ValueError, match=r"seed: 0 was not trained; give one of \[9, 5, 1\]"):
         history.params(seed=0)
+    with pytest.raises(ValueError, match=r"seed: \[9\]; give"):
+        history.params(seed=[9])
     with pytest.raises(ValueError, match="params: the run has not ended"):
         fp.History((0,)).params()
 

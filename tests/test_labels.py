@@ -1,5 +1,7 @@
 """Labels of every type: classes where nothing is ambiguous, one line with type and remedy otherwise, wherever given."""
 
+import decimal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,6 +96,8 @@ WRONG = {
     "masked": (np.ma.masked_equal(CLASSES, 1), ": masked in row 1; "),
     "complex": (np.array(CLASSES, complex), ": its data type is complex128; "),
     "dates": (np.array(CLASSES, "M8[s]"), r": its data type is datetime64\[s\]; "),
+    "decimals": (np.array([decimal.Decimal(c) for c in CLASSES]), ": Decimal.*; give"),
+    "spans": (np.array(CLASSES, "m8[s]"), r": its data type is timedelta64\[s\]; "),
     "huge": (np.array([0, 2**70, 0, 0, 1, 2], object), ": .*(32 bits|object); "),
 }
 

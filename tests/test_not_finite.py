@@ -156,6 +156,17 @@ def test_a_run_says_it_once_and_its_history_keeps_it(make, layout):
     assert "\n" not in warning
 
 
+def test_every_run_of_a_process_says_it():
+    """Python says a warning of the same words and line once; each is told at the user's line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            given = {"score": score, "rounds": 1}
+            simulate(sending(), PARAMS, spoilt(1), dict(WHOLE.examples), **given)
+    assert [w.filename for w in caught] == [__file__] * 2
+    assert "1 of 12 records hold NaN" in str(caught[0].message)
+
+
 @pytest.mark.parametrize("make", [sending, by_record])
 def test_nothing_is_said_where_all_is_finite(make):
     history, said = told(make(), WHOLE)

@@ -341,6 +341,8 @@ class Seedless(np.random.bit_generator.ISeedSequence):
     "given", [0, None, np.random.RandomState(0), np.random.Generator(np.random.PCG64(Seedless()))]
 )
 def test_what_is_no_generator(name, given):
+    if name in PLAIN and isinstance(given, np.random.Generator):
+        return  # spawns none
     with pytest.raises(ValueError, match=r"^rng: .*; .*np\.random\.default_rng\(0\)$"):
         (SKEWED | PLAIN)[name](given)
 
@@ -390,6 +392,9 @@ def test_natural_with_names():
         (lambda: quantity_skew(rng(), 10, 2, -1), "^alpha: -1; give a finite number"),
         (lambda: quantity_skew(rng(), 10, 2, 1, 6), "^min_size: 6; give 1 to 5 for 2"),
         (lambda: counts([[0]], [-1]), r"^labels: int64\[1\]; give one class from 0"),
+        (lambda: counts([[0]], 1), r"^labels: array\(1\); give one class from 0"),
+        (lambda: counts([[0]], [2**31 - 1]), "^labels: 2147483647; number the classes"),
+        (lambda: counts([[0]], np.array([1], "m8[s]")), r"^labels: its data type is timedelta64"),
         (lambda: counts([], [1]), r"^clients: \[\]; give one array of row numbers"),
         (lambda: natural(LABELS[None]), r"^keys: it has the shape \[1, 1000\]"),
         (lambda: natural(LABELS, rows=[]), r"^rows: \[\]; give at least one"),

@@ -25,6 +25,7 @@ from experiments.files import write_text
 
 PRECISIONS = ("highest", "tensorfloat32", "bfloat16")
 STEPS = ("C", "G")
+MOST = 24 * 60  # minutes
 
 
 class Part(NamedTuple):
@@ -50,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--tiny", action="store_true", help="two clients, one turn, Table 1 at 1/100"
     )
     args = parser.parse_args(argv)
-    if not args.minutes > 0:
-        raise ValueError(f"--minutes: {args.minutes:g} is not positive")
+    if not 0 < args.minutes <= MOST:
+        raise ValueError(f"--minutes: {args.minutes:g} is not above 0, and at most {MOST}")
     args.output.mkdir(parents=True, exist_ok=True)
     ends, found = time.monotonic() + 60 * args.minutes, {}
     for part in parts(args.data_dir, args.output, args.tiny):

@@ -22,6 +22,7 @@ import numpy as np
 import fedpriv as fp
 from experiments import compilation_cache
 from experiments.command_line import Parser, command
+from experiments.fields import at_least_one
 from experiments.formats import epsilon
 from experiments.inversion.attack import Attacked, attacker, views
 from experiments.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
@@ -62,8 +63,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if not 2 <= options.victims <= 1000:
         raise ValueError(f"--victims: {options.victims} is not in 2..1000, with an image each")
-    if options.steps < 1:
-        raise ValueError(f"--steps: {options.steps} is not at least 1")
+    at_least_one(**{"--steps": options.steps})
     if options.seed < 0:
         raise ValueError(f"--seed: {options.seed} is not 0 or more")
     return options

@@ -8,7 +8,7 @@ from typing import Literal
 import optax
 
 import fedpriv as fp
-from experiments.fields import positive
+from experiments.fields import below_one, positive, share
 
 Optimizer = Literal["sgd", "momentum", "adagrad", "adam", "yogi"]
 RATES: dict[Optimizer, float] = {
@@ -49,11 +49,8 @@ class Server:
 
     def __post_init__(self) -> None:
         positive(learning_rate=self.learning_rate, adaptivity=self.adaptivity)
-        for name in ("momentum", "second_momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not in [0, 1)")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay: {self.decay} is not in (0, 1]")
+        below_one(momentum=self.momentum, second_momentum=self.second_momentum)
+        share(decay=self.decay)
 
     def made(self, optimizer: Optimizer | None = None) -> optax.GradientTransformation:
         """The optimiser, or another one with these settings."""

@@ -13,7 +13,15 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
-from experiments.fields import LARGEST, at_least_one, each_once, mechanism, positive, probability
+from experiments.fields import (
+    LARGEST,
+    at_least_one,
+    each_once,
+    mechanism,
+    positive,
+    probability,
+    share,
+)
 from experiments.papers.dp_scaffold_authors import with_one_seed
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
@@ -111,9 +119,7 @@ class DPScaffold(Run):
             raise ValueError(
                 "authors.everyone_first: there is no warm start; give warm_start at least 1"
             )
-        for name in ("client_rate", "record_rate"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not in (0, 1]")
+        share(client_rate=self.client_rate, record_rate=self.record_rate)
         if self.records < 5:
             raise ValueError(
                 f"records: {self.records} is not at least 5, one of which is for testing"

@@ -16,11 +16,13 @@ from experiments.config import Entry, Experiment, Ledger, Run, blank
 from experiments.fields import (
     LARGEST,
     at_least_one,
+    below_one,
     each_once,
     mechanism,
     population,
     positive,
     probability,
+    share,
 )
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
@@ -58,13 +60,10 @@ class Local:
 
     def __post_init__(self) -> None:
         at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
-        if self.steps is not None:
-            at_least_one(steps=self.steps)
+        at_least_one(steps=self.steps)
         positive(learning_rate=self.learning_rate)
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum: {self.momentum} is not in [0, 1)")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay: {self.decay} is not in (0, 1]")
+        below_one(momentum=self.momentum)
+        share(decay=self.decay)
         if not 0 <= self.proximal <= LARGEST:
             raise ValueError(f"proximal: {self.proximal} is not 0 or more, up to {LARGEST:g}")
 
@@ -118,11 +117,9 @@ class FedSMP(Run):
             raise ValueError(f"train_loss_examples: {self.train_loss_examples} is negative")
         population(self.clients)
         at_least_one(cohort=self.cohort, public_examples=self.public_examples)
-        given = {"capacity": self.capacity, "public_epochs": self.public_epochs}
-        at_least_one(**{name: value for name, value in given.items() if value is not None})
+        at_least_one(capacity=self.capacity, public_epochs=self.public_epochs)
         each_once(self.algorithms)
-        if not 0 < self.p <= 1:
-            raise ValueError(f"p: {self.p} is not in (0, 1]")
+        share(p=self.p)
         mechanism(self.clip_norm, self.noise_multiplier)
         probability(delta=self.delta)
 

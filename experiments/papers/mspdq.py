@@ -12,7 +12,15 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank, federations
-from experiments.fields import MOST, at_least_one, each_once, positive, probability
+from experiments.fields import (
+    MOST,
+    at_least_one,
+    below_one,
+    each_once,
+    positive,
+    probability,
+    share,
+)
 from fedpriv.algorithms.consensus import Exchanges, Norm
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
@@ -137,14 +145,12 @@ class Msp(Run):
             consensus_step=self.consensus_step,
             gamma=self.gamma,
         )
-        if not 0 <= self.splitting_factor < 1:
-            raise ValueError(f"splitting_factor: {self.splitting_factor} is not in [0, 1)")
+        below_one(splitting_factor=self.splitting_factor)
         if not 1 <= self.bits <= 22:
             raise ValueError(f"bits: {self.bits} is not in 1..22")
         if not 1 <= self.submodels[0] <= self.submodels[1] <= MOST:
             raise ValueError(f"submodels: {self.submodels} is not a range of numbers from 1 on")
-        if not 0 < self.least_weight <= 1:
-            raise ValueError(f"least_weight: {self.least_weight} is not in (0, 1]")
+        share(least_weight=self.least_weight)
         probability(delta=self.delta, contraction=self.contraction)
 
     def with_noise(self, algorithm: str, noise: float) -> Self:

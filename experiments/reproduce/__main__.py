@@ -11,7 +11,6 @@ Exit code 2 means that something given was wrong, 1 that a training diverged, 13
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from argparse import Namespace
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from experiments import ending
 from experiments.command_line import Parser, command
+from experiments.fields import at_least_one
 from experiments.formats import columns
 from experiments.reproduce import page
 from experiments.reproduce.catalogue import PAPERS
@@ -108,10 +108,9 @@ def _item(paper: str | None, name: str | None) -> Item:
 
 def _scale(options: Namespace) -> Scale:
     """Raises ValueError where it is none."""
-    if not 0 < options.scale <= 1 or math.isnan(options.scale):
+    if not 0 < options.scale <= 1:
         raise ValueError(f"--scale: {options.scale} is not above 0 and at most 1")
-    if options.seeds is not None and options.seeds < 1:
-        raise ValueError(f"--seeds: {options.seeds} is not at least 1")
+    at_least_one(**{"--seeds": options.seeds})
     return Scale(options.scale, options.seeds)
 
 

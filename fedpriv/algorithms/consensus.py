@@ -98,7 +98,7 @@ def check_coupling(coupling: Coupling, size: Count, most: Count, *, stable: bool
     stable = checked("stable", stable, bool)
     e, gamma = coupling.step, coupling.gamma
     widest = size / (size - 1) if size > 1 else math.inf
-    if not 0 < e < widest:
+    if e >= widest:
         raise ValueError(f"step: {e} is not in (0, M / (M - 1)) = (0, {widest:.4g})")
     least = eigenvalues(e, size)[1]
     bound = least / (1 + least) if least > 0 else 0.0

@@ -11,7 +11,7 @@ import optax
 
 from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.types import Params
-from fedpriv.rounds.parts import check_optimizer
+from fedpriv.rounds.optimizers import check_optimizer
 
 
 def proximal(

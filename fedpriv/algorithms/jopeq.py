@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, PyTree
 from fedpriv.mechanisms.mechanisms import unprotected
 from fedpriv.privacy import jopeq_claim, t_epsilon
+from fedpriv.privacy.claims.jopeq_claim import JopeqNoise
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.samplers import Sampler
 
@@ -35,7 +36,6 @@ Degrees: TypeAlias = Annotated[
         "a finite number above 2, below which the variance is infinite", 2, math.inf, (2, math.inf)
     ),
 ]
-Kind: TypeAlias = Literal["laplace", "t"]
 
 
 class PrivateQuantizer(NamedTuple):
@@ -156,7 +156,7 @@ def jopeq(
     bits: SignedLevels,
     bound: Positive,
     epsilon: Budget,
-    noise: Kind = "laplace",
+    noise: JopeqNoise = "laplace",
     **options: Any,
 ) -> Algorithm:
     """JoPEQ (Lang et al. 2023): federated averaging of updates that went through `private_laplace` or `private_t`.
@@ -180,7 +180,7 @@ def jopeq(
     bits = checked("bits", bits, SignedLevels)
     bound = checked("bound", bound, Positive)
     epsilon = checked("epsilon", epsilon, Budget)
-    noise = checked("noise", noise, Kind)
+    noise = checked("noise", noise, JopeqNoise)
     private = (private_laplace if noise == "laplace" else private_t)(bits, bound, epsilon)
 
     def code(key: Key, update: PyTree) -> Coded:

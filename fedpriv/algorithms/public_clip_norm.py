@@ -23,7 +23,8 @@ from fedpriv.mechanisms.per_example import Gradients
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import over_clients
 from fedpriv.rounds.local_training import Batches, mean_grad, train
-from fedpriv.rounds.parts import check_optimizer, check_parts
+from fedpriv.rounds.optimizers import check_optimizer
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import everyone
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from fedpriv.core.arguments import Budget, Count, Decay, Positive, Rate, checked
 from fedpriv.core.array_arguments import check_key, check_numbers
+from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.types import Key
 from fedpriv.privacy import Claim, msp_laplace_claim
 
@@ -38,6 +39,7 @@ class Submodels(NamedTuple):
         return self.weights > 0
 
 
+@checking_fields
 class Splitting(NamedTuple):
     """How the visible submodel is drawn.
 

@@ -26,7 +26,7 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.mechanisms.per_example import Gradients, PerExample
-from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state
+from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.samplers import Draw, Sampler
@@ -82,8 +82,7 @@ def with_canaries(
       NoPlaceError: in a round, an algorithm that protects no client in a cohort's sum, or no record in a private
         mean.
     """
-    remedy = "give such as fp.fed_avg(...)"
-    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, remedy)
+    require_algorithm(algorithm)
     count = checked("count", count, Count)
     per_client = checked("per_client", per_client, CountOrZero)
     clip_norm = checked("clip_norm", clip_norm, Positive)

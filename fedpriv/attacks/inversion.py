@@ -19,7 +19,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
-from fedpriv.rounds.parts import check_optimizer
+from fedpriv.rounds.optimizers import check_optimizer
 
 
 class Reconstruction(NamedTuple):

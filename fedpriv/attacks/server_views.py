@@ -28,7 +28,7 @@ from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Given, Protocol, agreed
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.parts import check_optimizer
+from fedpriv.rounds.optimizers import check_optimizer
 from fedpriv.rounds.samplers import Draw, drawn_from, parts_of
 
 

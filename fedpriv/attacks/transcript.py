@@ -30,6 +30,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Count, Positive, Range, checked, require
 from fedpriv.core.array_arguments import check_numbers
+from fedpriv.core.user_code import names_user_code
 
 Gamma: TypeAlias = Annotated[float, Range("a weight from 1e-7 to 1", 1e-7, 1)]
 Decay = Callable[[jax.Array], jax.Array]
@@ -49,6 +50,7 @@ class Recovered(NamedTuple):
     weights: np.ndarray
 
 
+@names_user_code
 def least_squares(
     messages: jax.Array, step: Positive, decay: Decay, different: Count = 1
 ) -> Recovered:
@@ -96,6 +98,7 @@ def _powers(f: np.ndarray, public: np.ndarray, most: int) -> list[np.ndarray]:
     return found
 
 
+@names_user_code
 def fit_weights(
     messages: jax.Array, step: Positive, decay: Decay, number: Count, largest: Gamma
 ) -> Recovered:
@@ -204,7 +207,10 @@ def unmixed(
       ValueError: as `state_sum`.
     """
     check_numbers("received", received, 1)
-    update = received - state_sum(messages, step, number)
+    total = state_sum(messages, step, number)
+    fits = received.shape == total.shape[-1:]
+    require(fits, "received", received, f"give the {total.shape[-1]} numbers of a model")
+    update = received - total
     start = received - messages[0]
     tiny = jnp.finfo(jnp.float32).tiny
     share = jnp.sum(update * start, 1) / jnp.maximum(jnp.sum(start**2, 1), tiny)

@@ -11,7 +11,7 @@ from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, re
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy.release import View
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, require_algorithm
 
 _QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
 _MOST_ROUNDS = 2**24  # tried where none is given
@@ -166,8 +166,7 @@ def _priced(
     last: list[Looked] = []
 
     def epsilon(algorithm: Algorithm, rounds: int) -> float:
-        made = isinstance(algorithm, Algorithm)
-        require(made, "algorithm", algorithm, "give such as fp.fed_avg(...)")
+        require_algorithm(algorithm)
         if not claimed:
             if not last or last[0].algorithm is not algorithm:
                 last[:] = [looked_at(algorithm, params, federation)]

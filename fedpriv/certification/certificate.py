@@ -29,7 +29,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
-from fedpriv.rounds.algorithm import Algorithm, made_at
+from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
 from fedpriv.rounds.samplers import Sampler, parts_of
 
 _CLOSED_OVER = (
@@ -143,9 +143,7 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
         clients or of records; parameters that are no arrays.
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
-    require(
-        isinstance(algorithm, Algorithm), "algorithm", algorithm, "give such as fp.fed_avg(...)"
-    )
+    require_algorithm(algorithm)
     known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
     require(known, "federation", federation, "give such as fp.Federation.from_arrays(...)")
     if isinstance(federation, StreamedFederation):

@@ -23,6 +23,7 @@ from fedpriv.certification.measurements import (
 from fedpriv.certification.record_measurements import check_gradients
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import Seed, checked
+from fedpriv.core.trees import check_values
 from fedpriv.core.types import Key, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
@@ -98,6 +99,7 @@ def check_algorithm(
     seed = checked("seed", seed, Seed)
     if callable(params):
         params = params(jax.random.key(seed))
+    check_values(params)
     looked = check_launch(algorithm, params, federation)
     init, private = unreadable(algorithm, federation)
     state = jax.jit(init)(params, private)

@@ -11,9 +11,9 @@ from fedpriv.certification.closed_over import closed_over, private_names
 from fedpriv.certification.information_flow import NONE, as_compiled, follow
 from fedpriv.certification.leaks import Rules
 from fedpriv.certification.privacy_labels import LeakError, Private
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Params, PyTree, State
 from fedpriv.core.user_code import user_line
-from fedpriv.core.user_functions import check_leaves
 from fedpriv.rounds.algorithm import Algorithm, initial_state, made_at
 
 _NOT_CONCRETE = (

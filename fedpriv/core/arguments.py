@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 import types
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
@@ -153,6 +154,12 @@ def require(ok: bool, name: str, value: object, remedy: str) -> None:
         raise ValueError(f"{name}: {shown(value)}; {remedy}")
 
 
+def check_path(name: str, value: object, remedy: str) -> None:
+    """Raises ValueError: it is no name of a file or folder."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else b""
+    require(isinstance(path, str) and "\0" not in path, name, value, remedy)
+
+
 def shown(value: object) -> str:
     """What was given, in a few words."""
     if isinstance(value, jax.core.Tracer):
@@ -170,11 +177,14 @@ def shown(value: object) -> str:
         text = "\n"
     if isinstance(value, str) and len(text) > 60:
         return text[:57] + "...'"
-    return (
-        text
-        if len(text) <= 60 and "\n" not in text
-        else f"an object of type {type(value).__name__}"
-    )
+    if len(text) > 60 or "\n" in text:
+        return f"an object of type {type(value).__name__}"
+    return text
+
+
+def holds_numbers(dtype: Any) -> bool:
+    """Whether an array of this type is one of real numbers, or booleans."""
+    return any(jax.dtypes.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
 
 
 def kind_of(hint: Any) -> Any:
@@ -216,13 +226,9 @@ def _each(name: str, value: Any, kinds: tuple) -> tuple:
 def _plain(value: Any) -> Any:
     """The Python number in an array without axes, of NumPy or JAX; anything else the same."""
     dtype = getattr(value, "dtype", None)
-    masked = isinstance(value, np.ma.MaskedArray)
-    if (
-        dtype is None
-        or masked
-        or isinstance(value, jax.core.Tracer)
-        or getattr(value, "ndim", True)
-    ):
+    if dtype is None or isinstance(value, jax.core.Tracer | np.ma.MaskedArray):
+        return value
+    if getattr(value, "ndim", True):
         return value
     kind = getattr(dtype, "kind", "?")
     if kind == "m":  # `np.timedelta64` says that it is an integer
@@ -236,8 +242,7 @@ def _is_computed(value: Any) -> bool:
     """Whether it is an array of real numbers that a program computes, or that has axes."""
     if not isinstance(value, jax.Array) or not (isinstance(value, jax.core.Tracer) or value.ndim):
         return False
-    kinds = (np.bool_, np.integer, np.floating)
-    return any(jax.dtypes.issubdtype(value.dtype, kind) for kind in kinds)
+    return holds_numbers(value.dtype)
 
 
 def _whole(value: Any) -> int | None:

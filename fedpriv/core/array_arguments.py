@@ -1,4 +1,4 @@
-"""Arrays and keys as people hand them in: one line for what is none."""
+"""Arrays, trees of them and keys as people hand them in: one line for what is none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.core.arguments import require
-from fedpriv.core.types import Key
+from fedpriv.core.arguments import holds_numbers, require
+from fedpriv.core.types import Key, PyTree
 
 
 def check_numbers(name: str, value: Any, axes: int | None = None) -> None:
@@ -17,9 +17,7 @@ def check_numbers(name: str, value: Any, axes: int | None = None) -> None:
     if axes == 0 and isinstance(value, int | float):
         return
     known = hasattr(value, "shape") and hasattr(value, "dtype")
-    kinds = (np.bool_, np.integer, np.floating)
-    fits = known and any(jax.dtypes.issubdtype(value.dtype, kind) for kind in kinds)
-    fits = fits and (axes is None or value.ndim == axes)
+    fits = known and holds_numbers(value.dtype) and (axes is None or value.ndim == axes)
     wanted = "numbers" if axes is None else f"numbers with {axes} axes"
     require(fits, name, value, f"give an array of {wanted}")
 
@@ -32,8 +30,20 @@ def as_numbers(name: str, value: Any, axes: int | None = None) -> np.ndarray:
     return value
 
 
-def check_key(name: str, value: Key) -> None:
-    """Raises ValueError: no key of JAX's, typed or not."""
-    typed = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-    words = isinstance(value, np.ndarray | jax.Array) and value.dtype == np.uint32 and value.ndim
-    require(bool(typed or words), name, value, "give such as jax.random.key(0)")
+def check_leaves(name: str, tree: PyTree) -> None:
+    """Raises ValueError: a leaf that is no array that JAX can hold."""
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        try:
+            jax.typeof(leaf)
+        except (TypeError, OverflowError):
+            remedy = "give arrays, and numbers of at most 32 bits"
+            require(False, name + jax.tree_util.keystr(path), leaf, remedy)
+
+
+def check_key(name: str, value: Key, remedy: str = "give such as jax.random.key(0)") -> None:
+    """Raises ValueError: it is not one key of JAX's, typed or not."""
+    array = isinstance(value, jax.Array | np.ndarray)
+    typed = array and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    axes = 0 if typed else 1
+    fits = array and value.ndim == axes and (typed or value.dtype == np.uint32)
+    require(fits, name, value, remedy)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
 
-from fedpriv.core.arguments import checked, kinds_of_fields
+from fedpriv.core.arguments import checked, kinds_of_fields, require
 
 T = TypeVar("T", bound=Any)
+
+
+@functools.cache
+def _functions(cls: Any) -> frozenset[str]:
+    """The fields that are functions."""
+    hints = get_type_hints(cls)
+    parts = {name: (hints[name], *get_args(hints[name])) for name in cls._fields}
+    return frozenset(n for n, of in parts.items() if any(get_origin(one) is Callable for one in of))
 
 
 def checking_fields(cls: T) -> T:
@@ -22,7 +31,10 @@ def checking_fields(cls: T) -> T:
     @functools.wraps(plain)
     def new(of: Any, *args: Any, **fields: Any) -> Any:
         kinds = kinds_of_fields(cls)
-        made = zip(names, plain(of, *args, **fields), strict=True)
+        made = list(zip(names, plain(of, *args, **fields), strict=True))
+        for name, value in made:
+            fits = callable(value) or (value is None and name in cls._field_defaults)
+            require(fits or name not in _functions(cls), name, value, "give a function")
         return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in made])
 
     cls.__new__ = new
@@ -32,6 +44,5 @@ def checking_fields(cls: T) -> T:
         cls,
         lambda made: (list(zip(keys, made, strict=True)), None),
         lambda _, leaves: tuple.__new__(cls, leaves),
-        lambda made: (made, None),
     )
     return cls

@@ -52,10 +52,16 @@ def place(file: str, line: int) -> str:
 
 def callers_line() -> str | None:
     """The user's line that runs now, the innermost if there are several, as `place`; None where there is none."""
+    frame = callers_frame()
+    return place(frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+def callers_frame() -> FrameType | None:
+    """As `callers_line`."""
     frame: FrameType | None = sys._getframe(1)
     while frame and not is_users_frame(frame):
         frame = frame.f_back
-    return place(frame.f_code.co_filename, frame.f_lineno) if frame else None
+    return frame
 
 
 def _cell(file: str) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.arguments import shown
 from fedpriv.core.loss_values import check_loss
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_functions import takes
@@ -73,10 +74,10 @@ def of_one(loss: LossFn) -> LossFn:
         known = (
             f"a {kind}; give its `loss`"
             if hasattr(loss, "loss")
-            else f"{loss!r:.40} is no function"
+            else f"{shown(loss)} is no function"
         )
         raise ValueError(f"loss: {known}, (params, example) -> loss of one example")
-    random, checked = takes_key(loss), set()
+    random, traced = takes_key(loss), set()
     _check_parameters(loss, random)
 
     def plain(params: Params, given: Example | Keyed) -> jax.Array:
@@ -91,9 +92,9 @@ def of_one(loss: LossFn) -> LossFn:
     def one(params: Params, given: Example | Keyed) -> jax.Array:
         if (seen := _SEEN.get()) is not None and all(known is not loss for known in seen):
             seen.append(loss)
-        if (shapes := _shapes(params, given)) not in checked:
+        if (shapes := _shapes(params, given)) not in traced:
             check_loss(plain, params, given)
-            checked.add(shapes)
+            traced.add(shapes)
         return plain(params, given)
 
     return one

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import shown
+from fedpriv.core.arguments import holds_numbers, shown
 from fedpriv.core.types import Params, PyTree
 
 
@@ -51,8 +51,7 @@ def real(tree: PyTree, name: str = "message") -> PyTree:
 
 def _check_real(name: str, path: Any, leaf: Any) -> None:
     dtype = leaf.dtype if hasattr(leaf, "dtype") else jnp.asarray(leaf).dtype
-    known = (jnp.floating, jnp.integer, jnp.bool_)
-    if any(jnp.issubdtype(dtype, kind) for kind in known):
+    if holds_numbers(dtype):
         return
     remedy = "leave it out"
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -75,9 +74,19 @@ def check_arrays(params: Params) -> None:
             raise _no_floats(path, leaf)
 
 
+def check_values(params: Params) -> None:
+    """Raises ValueError: a leaf that is the shape of an array alone, which is enough for `certify`."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            raise ValueError(
+                f"params{jax.tree_util.keystr(path)}: {shown(leaf)} has no values; give the array, or a model's `init`"
+            )
+
+
 def check_params(params: Params) -> None:
     """Raises ValueError: parameters that no gradient can be taken of: none at all, or a leaf that is not of floats."""
     check_arrays(params)
+    check_values(params)
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         kind = getattr(leaf, "dtype", type(leaf))
         if kind is not float and not jnp.issubdtype(kind, jnp.floating):

@@ -10,7 +10,6 @@ import jax
 
 from fedpriv.core.arguments import require, shown
 from fedpriv.core.code_places import is_users_file, place
-from fedpriv.core.types import PyTree
 
 
 def asked(name: str, fn: Callable[..., Any], wants: str, *args: Any) -> Any:
@@ -57,25 +56,6 @@ def gives(ok: bool, name: str, fn: Callable[..., Any], given: Any, remedy: str) 
     """Raises ValueError unless what a function gave back is `ok`, in one line with the line of the function."""
     if not ok:
         raise ValueError(f"{name}: {_in_words(given)} came back{line_of(fn)}; {remedy}")
-
-
-def check_leaves(name: str, tree: PyTree) -> None:
-    """Raises ValueError: a leaf that is no array that JAX can hold."""
-    for path, leaf in jax.tree.leaves_with_path(tree):
-        try:
-            jax.typeof(leaf)
-        except (TypeError, OverflowError):
-            remedy = "give arrays, and numbers of at most 32 bits"
-            require(False, name + jax.tree_util.keystr(path), leaf, remedy)
-
-
-def is_key(value: Any) -> bool:
-    """Whether it is one random key, of the new or the old style."""
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if dtype is None or shape is None:
-        return False
-    new = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-    return shape == () if new else len(shape) == 1 and dtype == "uint32"
 
 
 def _in_words(value: Any) -> str:

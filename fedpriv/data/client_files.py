@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import check_path, require
 from fedpriv.data.labels import stored
 from fedpriv.data.validation import check_lengths, leaves_of
 
@@ -39,6 +39,7 @@ def write_clients(
       ValueError: a folder that has files of that kind, no client, or one without records, with other arrays than the
         first client has, or with values that are NaN, infinite or beyond 32 bits.
     """
+    check_path("folder", folder, "give the path of an empty folder, or of one to make")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.glob("*.npy")):

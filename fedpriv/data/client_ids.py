@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import require, shown
 from fedpriv.core.types import PyTree
-from fedpriv.data.validation import array_of, row_numbers
+from fedpriv.data.validation import on_host, row_numbers
 
 
 def by_leaf(
@@ -45,7 +45,7 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
       ValueError: no column; an id among them that is missing (None, NaN, NaT, an empty string), or of another type than
         the first.
     """
-    array = np.asarray(array_of(name, ids))
+    array = on_host(name, ids)
     if array.ndim != 1:
         raise ValueError(f"{name}: it has the shape {list(array.shape)}; give one id per example")
     require(len(rows) > 0, "rows", [], "give at least one row to distribute")
@@ -77,7 +77,10 @@ def _missing(ids: np.ndarray) -> np.ndarray:
 def _is_missing(value: Any) -> bool:
     if value is None or isinstance(value, str | bytes):
         return not value
-    same = value == value
+    try:
+        same = value == value
+    except ArithmeticError:  # a signalling NaN
+        return True
     if isinstance(same, bool | np.bool_):
         return not same
     return same is value  # pandas.NA

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import shown
 from fedpriv.core.types import PyTree
-from fedpriv.data.validation import array_of, converted
+from fedpriv.data.validation import array_of, converted, on_host
 
 NAME = "examples['label']"
 _NAMES = (
@@ -57,7 +58,7 @@ def _classes(labels: Any, num_classes: int) -> Any:
 
 def _check_not_one_hot(labels: Any, num_classes: int) -> None:
     """Of other types than integers, which may be classes of a sequence."""
-    array = np.asarray(array_of(NAME, labels))
+    array = on_host(NAME, labels)
     numbers = array.dtype.kind == "b" or jnp.issubdtype(array.dtype, jnp.floating)
     if array.ndim < 2 or array.shape[-1] != num_classes or not array.size or not numbers:
         return
@@ -74,7 +75,7 @@ def class_numbers(name: str, labels: ArrayLike) -> Any:
     array = array_of(name, labels)
     if _integers(array):
         return array
-    array = np.asarray(array)
+    array = on_host(name, array)
     if array.dtype == object and not array.size:  # of any type
         return np.zeros(array.shape, np.int32)
     if array.dtype.kind in "USOT":
@@ -87,7 +88,7 @@ def class_numbers(name: str, labels: ArrayLike) -> Any:
 
 
 def _integers(array: Any) -> bool:
-    return bool(jnp.issubdtype(array.dtype, jnp.integer))
+    return bool(jnp.issubdtype(array.dtype, jnp.integer)) and array.dtype.kind != "m"
 
 
 def _no_number(array: np.ndarray) -> str:
@@ -99,7 +100,9 @@ def _no_number(array: np.ndarray) -> str:
         if isinstance(value, str | bytes):
             return f"strings such as {shown(value)}; {_NAMES}"
         if not isinstance(value, int | float | np.number | np.bool_) or value != value:
-            return f"{shown(value)} in row {i // width}; remove or repair that row"
+            number = isinstance(value, Number) and value == value
+            remedy = "give integers, as astype(int) does" if number else "remove or repair that row"
+            return f"{shown(value)} in row {i // width}; {remedy}"
     return "integers of more than 32 bits; give such from 0"
 
 

@@ -8,12 +8,17 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
 from fedpriv.data.labels import class_numbers
-from fedpriv.data.validation import array_of
+from fedpriv.data.validation import array_of, on_host
 
 
 def check_generator(rng: Generator) -> None:
-    """Raises ValueError: it is no generator, or has none beside it."""
+    """Raises ValueError: it is no generator."""
     require(isinstance(rng, Generator), "rng", rng, "give such as np.random.default_rng(0)")
+
+
+def check_spawning(rng: Generator) -> None:
+    """Raises ValueError: it is no generator, or can have none beside it."""
+    check_generator(rng)
     able = hasattr(rng.bit_generator.seed_seq, "spawn")
     require(able, "rng", rng, "it cannot spawn another; give such as np.random.default_rng(0)")
 
@@ -35,8 +40,8 @@ def as_rows(
     given = array_of(name, total_or_rows)
     if np.ndim(given) == 0:
         given = np.arange(checked(name, total_or_rows, CountOrZero))
-    rows = np.asarray(given)
-    if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
+    rows = on_host(name, given)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name}: {shown(rows)}; give a 1-d array of row numbers")
     rows = rows.astype(np.int64) if rows.size else np.zeros(0, np.int64)
     if rows.size and (rows.min() < 0 or (total is not None and rows.max() >= total)):
@@ -56,8 +61,8 @@ def labels_and_rows(
     Raises:
         ValueError: labels that are not integers, or floats and booleans that are such; as `as_rows`.
     """
-    check_generator(rng)
-    given = array_of("labels", labels)
+    check_spawning(rng)
+    given = on_host("labels", labels)
     require(np.ndim(given) == 1, "labels", given, "give one class per example")
     classes = np.asarray(class_numbers("labels", given))
     return classes, as_rows("rows", len(classes) if rows is None else rows, len(classes))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import require, shown
+from fedpriv.core.arguments import check_path, require, shown
 from fedpriv.data.labels import class_numbers
-from fedpriv.data.validation import row_numbers
+from fedpriv.data.validation import on_host, row_numbers
 
+_MOST = 2**30  # numbers in a table
 _NAMED = 20  # classes with a colour and a line in the legend of their own
 
 
@@ -26,11 +27,14 @@ def counts(clients: Sequence[ArrayLike], labels: ArrayLike) -> np.ndarray:
     Raises:
         ValueError: no client; rows that are not there; labels that are not integers from 0.
     """
-    labels = np.asarray(class_numbers("labels", labels))
+    given = on_host("labels", labels)
+    labels = np.asarray(class_numbers("labels", given)) if given.ndim == 1 else given
     if labels.ndim != 1 or (labels.size and labels.min() < 0):
         raise ValueError(f"labels: {shown(labels)}; give one class from 0 per example")
     require(len(clients) > 0, "clients", [], "give one array of row numbers per client")
     classes = 1 + int(labels.max(initial=0))
+    remedy = "number the classes one after the other, as np.unique(labels, return_inverse=True)[1]"
+    require(len(clients) * classes <= _MOST, "labels", classes - 1, remedy)
     held = (
         labels[row_numbers(f"clients[{i}]", rows, len(labels))] for i, rows in enumerate(clients)
     )
@@ -55,6 +59,8 @@ def picture(
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
+    if path is not None:
+        check_path("path", path, "give the file to save it in, or leave it out")
     table = counts(clients, labels)
     number, classes = table.shape
     figure = Figure((6.4, min(1.6 + 0.16 * number, 12)), layout="constrained")

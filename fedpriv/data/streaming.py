@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, checked, require, shown
+from fedpriv.core.arguments import Count, check_path, checked, require, shown
 from fedpriv.core.types import PyTree
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
 from fedpriv.data.labels import stored
-from fedpriv.data.validation import array_of, check_lengths, held_rows, name_of
+from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +101,8 @@ class StreamedFederation:
         num_classes = checked("num_classes", num_classes, Count | None)
         total = _check_arrays(examples)
         _check_types(examples, num_classes)
-        sizes = np.asarray(array_of("sizes", sizes))
-        plain = sizes.ndim == 1 and len(sizes) and np.issubdtype(sizes.dtype, np.integer)
+        sizes = on_host("sizes", sizes)
+        plain = sizes.ndim == 1 and len(sizes) and sizes.dtype.kind in "iu"
         require(bool(plain), "sizes", sizes, "give a number of records for each client")
         i = int(np.argmin(sizes))
         require(
@@ -132,8 +132,7 @@ class StreamedFederation:
         Raises:
           ValueError: as `from_sorted`, or a file that is missing.
         """
-        named = isinstance(folder, str | os.PathLike)
-        require(named, "folder", folder, "give the path of one that write_clients made")
+        check_path("folder", folder, "give the path of one that write_clients made")
         files = {path.stem: path for path in sorted(Path(folder).glob("*.npy"))}
         if "sizes" not in files:
             raise ValueError(f"folder: {folder} has no sizes.npy; make it with write_clients")
@@ -200,6 +199,10 @@ class StreamedFederation:
             rows = slice(self.offsets[i], self.offsets[i + 1])
             own = self._checked(rows if self.order is None else self.order[rows], f"client {i}")
             for to, leaf in zip(jax.tree.leaves(held), jax.tree.leaves(own), strict=True):
+                if leaf.shape[1:] != to.shape[2:]:
+                    raise ValueError(
+                        f"client {i}: an array of objects holds arrays {list(leaf.shape[1:])}; give np.stack(array)"
+                    )
                 to[slot, : len(leaf)] = leaf
                 to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
         return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), held

@@ -84,8 +84,21 @@ def array_of(name: str, leaf: Any) -> Any:
         ) from None
 
 
+def on_host(name: str, leaf: Any) -> np.ndarray:
+    """As `array_of`, of NumPy; raises ValueError: random keys, too."""
+    array = array_of(name, leaf)
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        raise ValueError(f"{name}: its data type is {array.dtype}; give numbers")
+    return np.asarray(array)
+
+
 def _numbers(array: np.ndarray) -> np.ndarray:
-    """Objects [total, ...] as numbers if each is a number, or each an array of one shape; else the same."""
+    """Objects [total, ...] as numbers if each is a number, or each an array of one shape; else the same.
+
+    Tuples are values, as they are in a column of ids.
+    """
+    if array.size and isinstance(array.flat[0], tuple):
+        return array
     try:
         found = np.asarray(array.tolist())
     except (ValueError, TypeError, OverflowError):
@@ -94,7 +107,7 @@ def _numbers(array: np.ndarray) -> np.ndarray:
     return found if same and array.size else array
 
 
-def unmasked(name: str, array: np.ndarray) -> np.ndarray:
+def unmasked(name: str, array: ArrayLike) -> np.ndarray:
     """The plain array of one that may be masked.
 
     Raises:
@@ -199,6 +212,9 @@ def held_rows(
         )
     try:
         held = [np.asarray(rows) for rows in clients]
+        for i, rows in enumerate(clients):
+            if isinstance(rows, np.ma.MaskedArray):
+                unmasked(f"clients[{i}]", rows)
     except (ValueError, TypeError):  # which of them, is said below
         held = [array_of(f"clients[{i}]", rows) for i, rows in enumerate(clients)]
     plain = all(rows.ndim == 1 and rows.size and rows.dtype.kind in "iu" for rows in held)
@@ -224,8 +240,8 @@ def row_numbers(name: str, rows: ArrayLike, total: int) -> np.ndarray:
     Raises:
       ValueError: they are not integers in [0, total).
     """
-    array = np.asarray(array_of(name, rows))
-    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+    array = on_host(name, rows)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(
             f"{name}: {array.dtype}{list(array.shape)}; give a 1-d array of row numbers"
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from fedpriv.core.arguments import Count, NonNegative, check_fields, require
+from fedpriv.core.arguments import Count, NonNegative, check_fields, check_path, require
 from fedpriv.core.types import State
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
@@ -60,8 +60,7 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        path = isinstance(self.folder, str | os.PathLike)
-        require(path, "folder", self.folder, "give the path of a folder")
+        check_path("folder", self.folder, "give the path of a folder")
         require(callable(self.say), "say", self.say, "give a function of a line of text")
         resumes = self.on_resume is None or callable(self.on_resume)
         require(resumes, "on_resume", self.on_resume, "give a function, or leave it out")
@@ -80,10 +79,10 @@ class Checkpoints:
           ValueError: the folder cannot be made.
         """
         folder, writes = Path(self.folder).absolute(), jax.process_index() == 0
-        made = writes and not folder.exists()
         try:
-            if made:
-                folder.mkdir(parents=True)
+            made = writes and not folder.exists()
+            if writes:
+                folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             if error.errno not in FULL:  # of which the first checkpoint will tell
                 raise ValueError(

@@ -18,6 +18,7 @@ from fedpriv.core.arguments import Finite, NonNegative, checked, require
 from fedpriv.core.random_losses import without_key
 from fedpriv.core.trees import check_params, flatten
 from fedpriv.core.types import Example, Key, LossFn, Params, State
+from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.engine.simulate import Measure
 from fedpriv.rounds.client_shard import Shard
@@ -86,6 +87,7 @@ def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = 
     return measure
 
 
+@names_user_code
 def minimum_of(
     loss: LossFn, params: Params, federation: Federation, l2: NonNegative = 0.0
 ) -> float:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from fedpriv.compression.codecs import Wire
+from fedpriv.core.arguments import Seed, checked
 from fedpriv.core.types import Params, State
 from fedpriv.models.score import no_metric
 
@@ -28,7 +29,8 @@ class Evaluation(NamedTuple):
       downlink_mb: f64[seeds], received so far, likewise.
       diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
         `not_finite_messages` and `not_finite_records` are shares in 0..1 of what clients sent, and of the gradients of
-        their records, that was NaN or infinite and counted as 0; they are there where they are above 0.
+        their records, that was NaN or infinite and counted as 0; they are there where they are above 0. Records are
+        not counted where a client of one's own calls `private_mean` within a `jit` or loop of its own.
       seconds: wall-clock time of those rounds, evaluation included.
       measures: what `simulate`'s `measure` found: name -> f64[seeds].
     """
@@ -94,13 +96,13 @@ class History:
         """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
 
-    def params(self, seed: int | None = None) -> Params:
+    def params(self, seed: Seed | None = None) -> Params:
         """The trained model of one of `seeds`, by default the first; leaves as of one model, without the axis of seeds.
 
         Raises:
           ValueError: no such seed was trained, or the run has not ended.
         """
-        seed = self.seeds[0] if seed is None else seed
+        seed = checked("seed", self.seeds[0] if seed is None else seed, Seed)
         if self.state is None:
             raise ValueError("params: the run has not ended; its state is not there yet")
         if seed not in self.seeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.core.code_places import callers_frame
 from fedpriv.core.random_losses import Keyed, of_one, seen_losses, takes_key, with_keys
 from fedpriv.core.types import Example, LossFn, Params, State
 from fedpriv.data.federation import Federation
@@ -45,12 +47,16 @@ def warn(
         cause = _cause(training, distributed.local(own), s)
     except Exception:  # it is a guess, for which no run may end
         cause = CAUSES
-    warnings.warn(
+    at = callers_frame() or sys._getframe()
+    # Python's own record of what was said is left alone: another run has not been told, were it in the same words.
+    warnings.warn_explicit(
         f"{100 * shares[s, t]:.3g} % {WHAT[SHARES[name]]} were NaN or infinite in round {start + t + 1} (seed "
         f"{seeds[s]}) and counted as 0, as private means need; what is left of them and the noise are trained on. "
         f"{cause}. The history goes on recording the share, as {name!r}",
         RuntimeWarning,
-        stacklevel=2,
+        at.f_code.co_filename,
+        at.f_lineno,
+        module=__name__,
     )
 
 
@@ -66,6 +72,13 @@ def _cause(training: Training, state: State, s: int) -> str:
     of_values, of_gradients = (~fine.all(0)).sum(1)
     floats = [x for x in jax.tree.leaves(records) if jnp.issubdtype(x.dtype, jnp.floating)]
     largest = max((float(np.abs(x).max()) for x in floats), default=0.0)
+    spoilt = np.zeros(count, bool)
+    for x in floats:
+        spoilt |= ~np.isfinite(x).reshape(count, -1).all(1)
+    if spoilt.any():
+        return (
+            f"{spoilt.sum()} of {count} records hold NaN or infinite numbers: remove or repair them"
+        )
     if of_values:
         return (
             f"The loss itself is NaN or infinite for {of_values} of {count} records, whatever the learning rate: "

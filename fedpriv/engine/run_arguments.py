@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedpriv.core.arguments import require
+from fedpriv.core.trees import check_values
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.models.networks import Model
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import require_algorithm
 
 FEDERATIONS = Federation | StreamedFederation
 
 
-def check_parts(algorithm: Any, params: Any, federation: Any, test: Any, score: Any) -> None:
+def check_run(algorithm: Any, params: Any, federation: Any, test: Any, score: Any) -> None:
     """Raises ValueError: something else where a part of the run belongs, such as the whole that it is a part of."""
-    made = isinstance(algorithm, Algorithm)
-    require(made, "algorithm", algorithm, "give such as fp.fed_avg(...)")
+    require_algorithm(algorithm)
     require(not isinstance(params, Model), "params", params, "give its `init`, or parameters")
+    check_values(params)
     require(not isinstance(score, Model), "score", score, "give its `score`")
     require(callable(score), "score", score, "give such as model.score")
     require(not isinstance(test, Dataset), "test", test, "give its `test`")

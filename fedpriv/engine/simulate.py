@@ -30,7 +30,7 @@ from fedpriv.engine.example_fit import check_examples, examples_of_test
 from fedpriv.engine.fingerprint import identity, records_of
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
-from fedpriv.engine.run_arguments import check_options, check_parts
+from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.engine.training_loop import (
@@ -114,7 +114,7 @@ def simulate(
       RuntimeWarning: once, of the first round in which something that was clipped was NaN or infinite, with the likely
         cause; `Evaluation.diagnostics` has the shares.
     """
-    check_parts(algorithm, params, federation, test, score)
+    check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
     seeds = checked("seeds", seeds, Sequence[Seed])
     check_options(seeds, strategy, measure, on_evaluation, checkpoints, compiler)

@@ -44,11 +44,6 @@ def is_mechanism(given: Any) -> bool:
     return hasattr(given, "in_round") and not isinstance(given, type)
 
 
-def check_mechanism(mechanism: Any) -> None:
-    """Raises ValueError: it is none."""
-    require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
-
-
 @checking_fields
 class Dynamic(NamedTuple):
     """Both fall geometrically over T rounds: C_t = C clip_decay^(-t / T), sigma_t = sigma noise_decay^(-t / T).

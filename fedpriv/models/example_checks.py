@@ -21,13 +21,18 @@ def check_leaves(example: Example, *names: str) -> None:
     read = ", ".join(f'"{name}"' for name in names)
     if not isinstance(example, Mapping):
         raise ExampleError(
-            f"example: a {type(example).__name__}; this model reads {read}, so give the arrays in such a dict"
+            f"example: {_kind(example)}; this model reads {read}, so give the arrays in such a dict"
         )
     for name in names:
         if name not in example:
             raise ExampleError(
                 f'example: there is no "{name}", only {sorted(example)}; this model reads {read}, so name the arrays so'
             )
+
+
+def _kind(value: Any) -> str:
+    array = hasattr(value, "dtype")
+    return f"{value.dtype}{list(value.shape)}" if array else f"a {type(value).__name__}"
 
 
 def class_of(label: Any, logits: jax.Array) -> Any:

@@ -19,9 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Seed, checked, require
+from fedpriv.core.arguments import Seed, check_path, checked, require
 from fedpriv.core.array_arguments import check_numbers
 from fedpriv.core.types import Params, PyTree
+from fedpriv.core.user_code import names_user_code
 from fedpriv.models.modules import (
     CNN,
     MLP,
@@ -53,6 +54,7 @@ class Trained(NamedTuple):
     params: Params
     apply: Apply
 
+    @names_user_code
     def predict(self, inputs: PyTree) -> PyTree:
         """The outputs [n, ...] for inputs [n, ...], as `Model.predict`."""
         return predict(self.apply, self.params, inputs)
@@ -64,8 +66,7 @@ def model_folder(folder: Path | str, algorithm: str, seed: Seed) -> Path:
     Raises:
       ValueError: a name that is not that of a folder inside.
     """
-    path = isinstance(folder, str | os.PathLike)
-    require(path, "folder", folder, "give the path of a run's folder")
+    check_path("folder", folder, "give the path of a run's folder")
     require(isinstance(algorithm, str), "algorithm", algorithm, "give its name")
     seed = checked("seed", seed, Seed)
     if algorithm in ("", ".", "..") or {"/", "\\", "\0"} & set(algorithm):

@@ -22,7 +22,15 @@ Weights: TypeAlias = Literal["flax", "pytorch"]
 """Whose default initial weights; see `initializers`."""
 
 
-class LogisticRegression(nn.Module):
+class _Checked(nn.Module):
+    """A module that checks its fields when it is made."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        super().__post_init__()
+
+
+class LogisticRegression(_Checked):
     """Multinomial logistic regression on the flattened input.
 
     Attributes:
@@ -31,17 +39,13 @@ class LogisticRegression(nn.Module):
 
     classes: Count
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        super().__post_init__()
-
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
         return nn.Dense(self.classes)(as_float(x).reshape(-1))
 
 
-class MLP(nn.Module):
+class MLP(_Checked):
     """Dense layers with ReLU on the flattened input.
 
     Attributes:
@@ -52,10 +56,6 @@ class MLP(nn.Module):
     hidden: Sequence[Count]
     classes: Count
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        super().__post_init__()
-
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
@@ -65,7 +65,7 @@ class MLP(nn.Module):
         return nn.Dense(self.classes)(x)
 
 
-class CNN(nn.Module):
+class CNN(_Checked):
     """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
 
     `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters).
@@ -82,10 +82,6 @@ class CNN(nn.Module):
     classes: Count
     weights: Weights = "flax"
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        super().__post_init__()
-
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """f32[classes], the logits of one image u8 or f32[height, width, channels]."""
@@ -101,7 +97,7 @@ class CNN(nn.Module):
         return nn.Dense(self.classes, **initializers(self.weights, x.size))(x)
 
 
-class DropoutCNN(nn.Module):
+class DropoutCNN(_Checked):
     """Two 3 x 3 convolutions without padding, 2 x 2 max pooling, a dense layer of 128; dropout of 1/4 and 1/2.
 
     pfl-research's network (F. Granqvist et al., arXiv:2404.06430) for 32 x 32 x 3 images, 1,626,442 parameters. Weights
@@ -116,10 +112,6 @@ class DropoutCNN(nn.Module):
     classes: Count
     mean: Sequence[Finite] = (0.0,)
     std: Sequence[Positive] = (1.0,)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -171,7 +163,7 @@ def initializers(weights: Weights, fan_in: Count) -> dict[str, Any]:
     return {"kernel_init": uniform, "bias_init": uniform}
 
 
-class SigmoidLeNet(nn.Module):
+class SigmoidLeNet(_Checked):
     """The network on which gradients are inverted: three 5 x 5 convolutions of 12 filters with sigmoids, a dense layer.
 
     L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
@@ -182,10 +174,6 @@ class SigmoidLeNet(nn.Module):
     """
 
     classes: Count
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -201,7 +189,7 @@ def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> ja
     return jax.random.uniform(key, shape, dtype, -0.5, 0.5)
 
 
-class CharacterLSTM(nn.Module):
+class CharacterLSTM(_Checked):
     """Embedding, two LSTM layers, a linear output at every position.
 
     Attributes:
@@ -213,10 +201,6 @@ class CharacterLSTM(nn.Module):
     vocabulary: Count
     embedding: Count
     hidden: Count
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, characters: jax.Array) -> jax.Array:

@@ -17,6 +17,7 @@ from jax import lax
 from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
+from fedpriv.core.user_code import names_user_code
 from fedpriv.models.example_checks import check_leaves, check_pixels, class_of, wrong_input
 from fedpriv.models.modules import (
     CNN,
@@ -63,6 +64,7 @@ class Model(NamedTuple):
     apply: Apply | None = None
     built: Built | None = None
 
+    @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:
         """The outputs [n, ...] for inputs [n, ...]; of a classifier the logits, whose `argmax(-1)` are the labels.
 
@@ -155,6 +157,7 @@ def _compiled(initial: Callable[[Key], Params]) -> Callable[[Key], Params]:
     whole = jax.jit(initial)
     quick = jax.jit(initial, compiler_options={"xla_backend_optimization_level": 1})
 
+    @names_user_code
     def init(key: Key) -> Params:
         inside = isinstance(key, jax.core.Tracer)
         return whole(key) if inside or jax.default_backend() != "cpu" else quick(key)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Params
 
 WEIGHT = "weight"
@@ -57,7 +58,9 @@ class Score:
         """
 
         def first(params: Params, examples: Example) -> Any:
-            return self.function(params, jax.tree.map(lambda leaf: leaf[0], examples))
+            found = self.function(params, jax.tree.map(lambda leaf: leaf[0], examples))
+            check_leaves("score", found)
+            return found
 
         given = jax.eval_shape(first, params, examples)
         if not isinstance(given, dict) or not set(given) - {WEIGHT}:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.arguments import require
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.code_places import callers_line
 from fedpriv.core.types import Key, Metrics, Params, State
-from fedpriv.core.user_functions import asked, both, check_leaves, gives
+from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
-from fedpriv.privacy.release import Claim, Release
+from fedpriv.privacy.release import Claim, Release, Unit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.sent import check_diagnostics
@@ -63,7 +65,7 @@ class Algorithm(NamedTuple):
     init: Callable[[Params, Federation], State]
     round: Callable[[Key, State, Cohort], tuple[State, Metrics]]
     sampler: Sampler | Opening
-    unit: Literal["client", "record"] = "client"
+    unit: Unit = "client"
     claim: Callable[[int, float], Claim | None] = unclaimed
     releases: Callable[[int], tuple[Release, ...]] | None = None
 
@@ -99,6 +101,12 @@ def made_at(algorithm: Algorithm) -> str | None:
     with contextlib.suppress(TypeError):
         return _MADE.get(algorithm.round)
     return None
+
+
+def require_algorithm(algorithm: Any) -> None:
+    """Raises ValueError: it is none."""
+    fits = isinstance(algorithm, Algorithm)
+    require(fits, "algorithm", algorithm, "give such as fp.fed_avg(...)")
 
 
 def initial_state(algorithm: Algorithm, params: Params, federation: Federation) -> State:

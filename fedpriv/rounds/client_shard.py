@@ -11,11 +11,11 @@ import jax.numpy as jnp
 
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import require
+from fedpriv.core.array_arguments import check_key
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Example, Key, Params
-from fedpriv.core.user_functions import is_key
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
-from fedpriv.mechanisms.schedules import check_mechanism
+from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.samplers import Sampler, drawn_from
 
 
@@ -68,8 +68,8 @@ class Shard:
           records: draws a batch among the client's records; every client has to hold that population exactly. Its
             expected size is what the sum is divided by.
         """
-        check_mechanism(mechanism)
-        require(is_key(key), "key", key, "give a random key, before the gradients")
+        require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
+        check_key("key", key, "give a random key, before the gradients")
         of_call = self._of_call(key)
         draw_key, noise_key = jax.random.split(of_call)
         drawn = drawn_from(records, draw_key)

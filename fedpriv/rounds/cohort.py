@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import checked, require
+from fedpriv.core.array_arguments import check_key, check_leaves
 from fedpriv.core.trees import dimension, real
 from fedpriv.core.types import Key, Metrics, PyTree
-from fedpriv.core.user_functions import asked, both, check_leaves, is_key
+from fedpriv.core.user_functions import asked, both
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
@@ -214,7 +215,7 @@ class Cohort:
         """(for the clients, for what happens to their messages), of this call alone."""
         swapped = "give the client first, cohort.sum(client, key, ...)"
         require(not callable(key), "key", key, swapped)
-        require(is_key(key), "key", key, "give a random key")
+        check_key("key", key, "give a random key")
         check_leaves("own", own)
         for leaf in jax.tree.leaves(own):
             if jnp.shape(leaf)[:1] != (self.num_clients,):

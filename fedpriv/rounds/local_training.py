@@ -12,16 +12,17 @@ from jax import lax
 
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, NonNegative, checked, require
+from fedpriv.core.array_arguments import check_key
 from fedpriv.core.random_losses import needing_keys, needs_keys, of_one, takes_key, with_keys
 from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
-from fedpriv.core.user_functions import asked, gives, is_key
+from fedpriv.core.user_functions import asked, gives
 from fedpriv.devices.layout import current
 from fedpriv.mechanisms.not_finite import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
-from fedpriv.rounds.server_step import promoting
+from fedpriv.rounds.optimizers import check_optimizer, promoting
 
 Schedule: TypeAlias = Callable[[jax.Array], optax.GradientTransformation]
 """Round number (i32[]) -> the optimiser of that round; `lambda t: optax.sgd(0.1 * 0.99**t, momentum=0.5)`."""
@@ -165,10 +166,9 @@ def train(
       ValueError: parameters that are not of floats, or gradients that are not like them.
     """
     remedy = "give fp.train(key, params, shard, ...)"
-    require(is_key(key), "key", key, remedy)
+    check_key("key", key, remedy)
     require(isinstance(shard, Shard), "shard", shard, remedy)
-    made = isinstance(optimizer, optax.GradientTransformation)
-    require(made, "optimizer", optimizer, "give an optimiser, such as optax.sgd(0.1)")
+    check_optimizer(optimizer)
     check_params(params)
     optimizer = promoting(optimizer)
     plan = asked("batches", batches, "(key, size, capacity)", key, shard.size, shard.capacity)

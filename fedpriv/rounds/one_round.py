@@ -10,11 +10,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.compression.codecs import Wire
-from fedpriv.core.arguments import require
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_code import names_user_code
-from fedpriv.rounds.algorithm import Algorithm, after_round
+from fedpriv.rounds.algorithm import Algorithm, after_round, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Draw, Opening, Sampler, drawn_from
 
@@ -28,8 +27,7 @@ def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     Raises:
       ValueError: no algorithm.
     """
-    remedy = "give such as fp.fed_avg(...)"
-    require(isinstance(algorithm, Algorithm), "algorithm", algorithm, remedy)
+    require_algorithm(algorithm)
 
     @names_user_code
     def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:

@@ -57,9 +57,3 @@ def check_parts(**parts: Any) -> None:
     for name, given in parts.items():
         fits, such_as = _WANTED[name]
         require(fits(given), name, given, f"give {such_as}")
-
-
-def check_optimizer(optimizer: optax.GradientTransformation) -> None:
-    """Raises ValueError: no optimiser of optax, where it is not a function of the round that is wanted."""
-    fits = isinstance(optimizer, optax.GradientTransformation)
-    require(fits, "optimizer", optimizer, "give an optimiser, such as optax.sgd(0.1)")

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core.arguments import require
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, PyTree
-from fedpriv.core.user_functions import asked, check_leaves, gives
+from fedpriv.core.user_functions import asked, gives
 from fedpriv.rounds.client_shard import Shard
 
 

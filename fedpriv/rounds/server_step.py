@@ -5,8 +5,7 @@ FedOpt: S. J. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +13,10 @@ import optax
 
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Params, State
+from fedpriv.rounds.optimizers import promoting
 
 MEAN = optax.stateless(lambda gradient, params: jax.tree.map(jnp.negative, gradient))
 """`optax.sgd(1.0)` in operations that XLA leaves out: the model moves by the mean update."""
-
-
-def promoting(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """The optimiser, whose arithmetic is its own business, also where JAX_NUMPY_DTYPE_PROMOTION is strict."""
-    if jax.config.jax_numpy_dtype_promotion != "strict":  # type: ignore[attr-defined]
-        return optimizer
-
-    def freely(fn: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with jax.numpy_dtype_promotion("standard"):
-                return fn(*args, **kwargs)
-
-        return called
-
-    return optimizer._replace(init=freely(optimizer.init), update=freely(optimizer.update))
 
 
 class ServedState(NamedTuple):

@@ -102,7 +102,7 @@ def test_local_training_is_fed_prox():
         (["--server.decay", "0"], "decay: 0.0 is not in (0, 1]"),
         (["--local.proximal", "-0.1"], "proximal: -0.1 is not 0 or more"),
         (["--weighting.mean", "0.5"], "cap: none is given, so that nothing bounds the weights"),
-        (["--weighting.cap", "inf"], "cap: inf bounds no weight"),
+        (["--weighting.cap", "inf"], "cap: inf; give a finite number above 0"),
         (["--weighting.cap", "9", "--weighting.mean", "2"], "mean: 2.0; give"),
     ],
 )

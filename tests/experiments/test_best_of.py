@@ -78,7 +78,7 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
         (["--best-of", "3", "--grid", "metric=loss,accuracy"], "metric must be the same"),
         (
             ["--best-of", "3", "--grid", "sampling=poisson,fixed_size"],
-            "relation = ['add_or_remove', 'replace_one']: choose among settings of one kind",
+            "relation: ['add_or_remove', 'replace_one']; choose among settings of one kind",
         ),
     ],
 )

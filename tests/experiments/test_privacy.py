@@ -203,7 +203,7 @@ def test_solve_rounds(capsys):
         (["--noise-multiplier", "-1"], "noise_multiplier: -1"),
         (["--cohort", "121"], "cohort: 121 exceeds the 120 clients"),
         (["--view", "phone"], "--view: invalid choice: 'phone'"),
-        (["--honest", "0"], "honest = 0.0: give a fraction"),
+        (["--honest", "0"], "--honest: 0.0; give a number above 0"),
         (["--solve", "luck"], "--solve: invalid choice: 'luck'"),
         (["--solve", "noise"], "--solve noise: needs --target-epsilon"),
         (["--target-epsilon", "1"], "--target-epsilon: needs --solve"),
@@ -214,7 +214,10 @@ def test_solve_rounds(capsys):
             "--view: a claim has a view of its own",
         ),
         (["--rounds", "99999999999999999999999999"], "rounds: 99999999999999999999999999 exceeds"),
-        (["--solve", "noise", "--target-epsilon", "-1"], "epsilon = -1.0: give a target"),
+        (
+            ["--solve", "noise", "--target-epsilon", "-1"],
+            "--target-epsilon: -1.0; give an epsilon above 0",
+        ),
         (["--solve", "rounds", "--target-epsilon", "1e-6"], "a single round costs"),
         (
             ["--solve", "noise", "--target-epsilon", "1", "--algorithms", "fed_avg"],

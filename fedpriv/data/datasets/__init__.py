@@ -4,10 +4,10 @@ A set that is not there is an error that says how to get it, never a substitute.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, check_path, checked, require
 from fedpriv.data.datasets.columns import encode_text
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.data.datasets.digits import load_digits
@@ -68,7 +68,10 @@ def load(
     if image_size is not None:
         image_size = checked("image_size", image_size, Sequence[Count])
         require(len(image_size) == 2, "image_size", image_size, "give (height, width)")
-    folder = default_data_dir() if data_dir is None else Path(data_dir).expanduser()
+    data_dir = default_data_dir() if data_dir is None else data_dir
+    check_path("data_dir", data_dir, "give the folder of prepared sets, or leave it out")
+    train, test = _listed("train", train), _listed("test", test)
+    folder = Path(data_dir).expanduser()
     if name in _OWN:
         if train or test or image_size:
             raise ValueError(f"name={name!r} has no splits or sizes to choose; leave these out")
@@ -76,16 +79,20 @@ def load(
     return load_prepared(
         name,
         folder,
-        train=_listed(train) or _TRAIN.get(name, ("train",)),
-        test=_listed(test) or ("test",),
+        train=train or _TRAIN.get(name, ("train",)),
+        test=test or ("test",),
         image_size=image_size,
         text_length=text_length,
         known=NAMES,
     )
 
 
-def _listed(splits: Sequence[str]) -> Sequence[str]:
-    return (splits,) if isinstance(splits, str) else splits
+def _listed(name: str, splits: Sequence[str] | None) -> Sequence[str]:
+    if splits is None or isinstance(splits, str):
+        return (splits,) if splits else ()
+    names = isinstance(splits, Collection) and all(isinstance(one, str) for one in splits)
+    require(names, name, splits, "give names of splits, such as ['train']")
+    return tuple(splits)
 
 
 __all__ = [

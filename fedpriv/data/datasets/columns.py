@@ -106,6 +106,7 @@ def encode_text(texts: Iterable[str | bytes], length: Count) -> np.ndarray:
     """
     length = checked("length", length, Count)
     alone = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
+    alone |= getattr(texts, "ndim", 1) == 0
     require(not alone, "texts", texts, "give a list of texts")
     encoded = [_utf8(i, text) for i, text in enumerate(texts)]
     joined = b"".join(text[:length].ljust(length, b"\0") for text in encoded)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import checked
+from fedpriv.core.arguments import checked, require
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,6 +57,8 @@ def from_torch(
         ValueError: no length; nothing in it; items of another number of entries; rows that differ in shape.
     """
     channels_first = checked("channels_first", channels_first, bool)
+    named = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    require(named, "names", names, "give a name for each entry, such as ('image', 'label')")
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise ValueError(
             f"dataset: a {type(dataset).__name__} without length or indices; give a map-style data set, or stack its "

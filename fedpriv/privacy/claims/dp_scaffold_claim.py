@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,9 @@ _THIRD_PARTY = (
 )
 _NO_LARGER = "The same formula towards the server, which is proved for a fixed clip, is no larger."
 
+TreatedView: TypeAlias = Literal["third_party", "server"]
+"""Those that the paper treats."""
+
 
 def dp_scaffold_claim(
     noise_multiplier: Multiplier,
@@ -56,7 +59,7 @@ def dp_scaffold_claim(
     local_steps: Count,
     rounds: CountOrZero,
     delta: Probability,
-    view: Literal["third_party", "server"] = "third_party",
+    view: TreatedView = "third_party",
     *,
     median_clip: bool = True,
 ) -> Claim:
@@ -95,7 +98,7 @@ def dp_scaffold_claim(
     local_steps = checked("local_steps", local_steps, Count)
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
-    view = checked("view", view, Literal["third_party", "server"])  # those that the paper treats
+    view = checked("view", view, TreatedView)
     median_clip = checked("median_clip", median_clip, bool)
 
     step = noise_multiplier, record_rate, local_steps

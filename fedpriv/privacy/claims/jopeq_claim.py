@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from fedpriv.core.arguments import Budget, LargeCount, NonNegative, Positive, checked
 from fedpriv.privacy.release import Claim
@@ -22,7 +22,10 @@ _LAPLACE = (
 )
 
 
-def jopeq_claim(epsilon: Budget, noise: Literal["laplace", "t"]) -> Claim:
+JopeqNoise: TypeAlias = Literal["laplace", "t"]
+
+
+def jopeq_claim(epsilon: Budget, noise: JopeqNoise) -> Claim:
     """Local epsilon of JoPEQ (Lang et al. 2023): added noise and quantization error are a mechanism's noise.
 
     The paper's numbers are settings (scalar lattices: Laplace noise of scale 2 / epsilon on values in [-1, 1]), so that
@@ -38,7 +41,7 @@ def jopeq_claim(epsilon: Budget, noise: Literal["laplace", "t"]) -> Claim:
         ValueError: for an epsilon that is not positive and finite, or an unknown noise.
     """
     epsilon = checked("epsilon", epsilon, Budget)
-    noise = checked("noise", noise, Literal["laplace", "t"])
+    noise = checked("noise", noise, JopeqNoise)
     return Claim(
         epsilon=epsilon,
         delta=0.0,
