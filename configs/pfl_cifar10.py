@@ -23,7 +23,8 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank, federations, image
-from experiments.fields import at_least_one, each_once, mechanism, population, positive, probability
+from experiments.fields import Clients, Number, Single, check_each, each_once, mechanism
+from fedpriv.core.arguments import Probability
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset
 from fedpriv.privacy import noise_cohort_claim
@@ -73,16 +74,16 @@ class PflCifar10(Run):
     def __post_init__(self) -> None:
         super().__post_init__()
         each_once(self.algorithms)
-        population(self.clients)
-        at_least_one(cohort=self.cohort, epochs=self.epochs, batch_size=self.batch_size)
-        at_least_one(noise_population=self.noise_population)
+        check_each(Clients, clients=self.clients)
+        check_each(Number, cohort=self.cohort, epochs=self.epochs, batch_size=self.batch_size)
+        check_each(Number, noise_population=self.noise_population)
         if self.cohort > self.clients:
             raise ValueError(
                 f"cohort: {self.cohort} exceeds the {self.clients} clients; choose fewer"
             )
-        positive(alpha=self.alpha, learning_rate=self.learning_rate)
+        check_each(Single, alpha=self.alpha, learning_rate=self.learning_rate)
         mechanism(self.clip_norm, self.noise_multiplier)
-        probability(delta=self.delta)
+        check_each(Probability, delta=self.delta)
         if self.noise_cohort is not None:
             _between("noise_cohort", self.noise_cohort, self.cohort, self.noise_population)
 

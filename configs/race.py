@@ -18,11 +18,12 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.config import Experiment, Ledger, image
-from experiments.fields import at_least_one, probability
+from experiments.fields import Number, check_each
 from experiments.folds import without_fold
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
 from fedpriv import datasets, models
+from fedpriv.core.arguments import Probability
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
@@ -97,8 +98,8 @@ class Race(FedSMP):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(scaffold_steps=self.scaffold_steps)
-        probability(quantile=self.quantile)
+        check_each(Number, scaffold_steps=self.scaffold_steps)
+        check_each(Probability, quantile=self.quantile)
         if self.folds is not None and self.folds < 2:
             raise ValueError(f"folds: {self.folds} leaves nothing to train on; give 2 or more")
         equal = {"dp_fed_avg_adaptive", "ldp_fed_avg", "dp_scaffold"} & set(self.algorithms)

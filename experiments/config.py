@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 import jax
 import numpy as np
 
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from experiments.stopping import Stopping, target
 from fedpriv.certification.certificate import Looked
 from fedpriv.certification.checks import check_launch
@@ -45,7 +45,7 @@ class Layout:
     `fit`: as many as fit the device's memory. By default `map` on CPU, `fit` elsewhere."""
 
     def __post_init__(self) -> None:
-        at_least_one(**{"layout.devices": self.devices})
+        check_each(Number, **{"layout.devices": self.devices})
         if self.devices is not None and self.devices > MOST_DEVICES:
             raise ValueError(
                 f"layout.devices: {self.devices} exceeds {MOST_DEVICES}; leave it out to use all there are"
@@ -66,7 +66,7 @@ class Checkpoint:
     """Likewise after so many minutes; None: not by the clock."""
 
     def __post_init__(self) -> None:
-        at_least_one(**{"checkpoint.rounds": self.rounds})
+        check_each(Number, **{"checkpoint.rounds": self.rounds})
         checked("checkpoint.minutes", self.minutes, NonNegative | None)
 
 
@@ -112,8 +112,8 @@ class Run:
     """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false leaves it out."""
 
     def __post_init__(self) -> None:
-        at_least_one(rounds=self.rounds, seeds=self.seeds, every=self.every)
-        at_least_one(patience=self.patience, per_client=self.per_client)
+        check_each(Number, rounds=self.rounds, seeds=self.seeds, every=self.every)
+        check_each(Number, patience=self.patience, per_client=self.per_client)
         if self.bound is not None and self.per_client is None:
             raise ValueError(
                 f"bound: {self.bound} has no use without per_client; give --per-client"

@@ -29,7 +29,7 @@ import numpy as np
 from experiments.benchmark.growth_point import Name, Point, measured
 from experiments.benchmark.timing import machine, show, spread
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from experiments.files import write_text
 
 POINTS = 3  # the largest ones, which count: below them, what does not grow hides what does
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     args = parser.parse_args(argv)
-    at_least_one(**{"--repeats": args.repeats})
+    check_each(Number, **{"--repeats": args.repeats})
     folder = _made(args.output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
 
     def keep(found: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from experiments import race_page, run, sweep
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from experiments.race_page import Result, setting
 from experiments.runs import RunFolder, read, read_all
 
@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-dir", type=Path, help="prepared data sets, as for experiments.run")
     parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
     options = parser.parse_args(argv)
-    at_least_one(**{"--rounds": options.rounds, "--seeds": options.seeds})
+    check_each(Number, **{"--rounds": options.rounds, "--seeds": options.seeds})
     if not any(ENTRANTS[name].budgets[0] for name in options.entrants):
         raise ValueError(
             f"--entrants: {', '.join(options.entrants)} is not private; add DP-FedAvg, say"

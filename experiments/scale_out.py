@@ -30,7 +30,7 @@ from experiments.benchmark.rivals.rival import Rival
 from experiments.benchmark.timing import machine, ratios, show, spread
 from experiments.benchmark.workloads import WORKLOADS, parameters
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from experiments.formats import NAMES
 from fedpriv.devices.layout import Strategy, cores, split_cpu, spmd, use
 from fedpriv.rounds.one_round import one_round
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="turns (default: 7)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     args = parser.parse_args(argv)
-    at_least_one(**{"--clients": args.clients, "--repeats": args.repeats})
+    check_each(Number, **{"--clients": args.clients, "--repeats": args.repeats})
     if cores() < 2:
         raise ValueError(f"scale_out: this process may use {cores()} core; two are compared")
     split_cpu(2)

@@ -29,7 +29,7 @@ from experiments import config as configuration
 from experiments.best_of import require_options
 from experiments.command_line import Parser, command, listing, parse
 from experiments.config import Run
-from experiments.fields import positive
+from experiments.fields import Single, check_each
 from experiments.folds import without_fold
 from experiments.plain import plain
 from experiments.remaining import Remaining
@@ -108,7 +108,7 @@ def _privately(module: ModuleType, config: Any, options: argparse.Namespace) -> 
     mean = options.best_of
     noise = SCORE_NOISE if options.score_noise is None else options.score_noise
     require_options(mean, {})
-    positive(**{"--score-noise": noise})
+    check_each(Single, **{"--score-noise": noise})
     if options.folds != FOLDS or config.seeds != 1 or len(config.algorithms) != 1:
         raise ValueError(
             "--folds, seeds, algorithms: --best-of tries one algorithm on one fold, each time with a key of its own; "
@@ -167,7 +167,7 @@ def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _require(config: Any, default: Any, options: argparse.Namespace) -> None:
     for value in options.values:
-        positive(**{"--values": value})
+        check_each(Single, **{"--values": value})
     if not 1 <= options.folds <= FOLDS:
         raise ValueError(f"--folds: {options.folds} is not between 1 and {FOLDS}")
     if options.score_noise is not None and options.best_of is None:

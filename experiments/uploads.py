@@ -21,6 +21,7 @@ from experiments.formats import NAMES, markdown
 from experiments.records import Line, Spread
 from experiments.runs import RunFolder, titles
 from fedpriv.algorithms.msp import uploads_bound
+from fedpriv.core.arguments import Fraction, checked
 
 
 @command
@@ -30,8 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--accuracy", type=float, required=True, metavar="A")
     args = parser.parse_args(argv)
-    if not 0 <= args.accuracy <= 1:
-        raise ValueError(f"--accuracy: {args.accuracy} is not in [0, 1]")
+    checked("--accuracy", args.accuracy, Fraction)
     runs = evaluated(args.folders)
     if lacking := [
         run for run in runs if not all("accuracy" in x for x in run.results.best.values())

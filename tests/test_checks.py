@@ -171,6 +171,8 @@ def test_an_optimiser_is_not_a_schedule(make):
 @pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
 def test_nor_is_it_one_of_local_steps(make):
     gradients, records = fp.per_example(squared), fp.fixed_size(3, 2)
-    steps = fp.LocalSteps(gradients, records, 1, optax.sgd(0.1), fp.gaussian(1, 1))
     with pytest.raises(ValueError, match=r"optimizer: .*; give a function of the round"):
-        make(steps, sampler=everyone(CLIENTS))
+        make(
+            fp.LocalSteps(gradients, records, 1, optax.sgd(0.1), fp.gaussian(1, 1)),
+            sampler=everyone(CLIENTS),
+        )

@@ -147,8 +147,8 @@ def test_a_run_that_stops_early_is_complete_and_goes_on_where_it_was(tmp_path, c
         (["--stop-at", "f1=0.8"], "stop_at: there is no 'f1'; the score gives accuracy, loss"),
         (["--stop-at", "accuracy"], "stop_at: 'accuracy' is not NAME=VALUE"),
         (["--metric", "f1"], "metric: there is no 'f1'; the score gives accuracy, loss"),
-        (["--patience", "0"], "patience: 0 is not at least 1"),
-        (["--per-client", "0"], "per_client: 0 is not at least 1"),
+        (["--patience", "0"], "patience: 0; give"),
+        (["--per-client", "0"], "per_client: 0; give"),
         (["--bound", "0.5"], "bound: 0.5 has no use without per_client"),
     ],
 )

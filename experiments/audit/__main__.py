@@ -28,12 +28,12 @@ from experiments.audit.training import audit_runs, infer
 from experiments.command_line import command, config_name, listing, one_line, own_options, parse
 from experiments.config import Run
 from experiments.environment import prng, versions
-from experiments.fields import at_least_one
+from experiments.fields import Number, NumberOrZero, check_each
 from experiments.files import write_text
 from experiments.interned import Interned
 from experiments.recorder import new_folder
 from experiments.run import built
-from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.arguments import require
 from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import DivergedError
 
@@ -95,13 +95,12 @@ def _options(name: str, args: list[str]) -> tuple[argparse.Namespace, list[str]]
     )
     parser.add_argument("--audit-seed", type=int, default=0, metavar="S", help="of the draws")
     options, rest = own_options(parser, args)
-    if options.draws < 100:
-        raise ValueError(f"--draws: {options.draws} is too few to say anything; give 100 or more")
-    at_least_one(**{"--canaries": options.canaries})
-    checked("--draws", options.draws, Count)
-    checked("--audit-seed", options.audit_seed, Seed)
-    if options.audit_seed < 0:
-        raise ValueError(f"--audit-seed: {options.audit_seed} is not 0 or more")
+    check_each(Number, **{"--draws": options.draws})
+    require(
+        options.draws >= 100, "--draws", options.draws, "too few to say anything; give 100 or more"
+    )
+    check_each(Number, **{"--canaries": options.canaries})
+    check_each(NumberOrZero, **{"--audit-seed": options.audit_seed})
     return options, rest
 
 

@@ -45,7 +45,7 @@ from experiments.benchmark.rivals.child import Settings
 from experiments.benchmark.rivals.rival import Rivals
 from experiments.benchmark.workloads import WORKLOADS
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from fedpriv.devices.layout import Strategy, cores, default, split_cpu
 
 STEPS = {"C": haar_speed, "G": attention_speed}
@@ -117,7 +117,9 @@ def checked(args: argparse.Namespace) -> Strategy:
     Raises:
       ValueError: an option is out of range or cannot be had.
     """
-    at_least_one(**{f"--{name}": getattr(args, name) for name in ("clients", "repeats", "devices")})
+    check_each(
+        Number, **{f"--{name}": getattr(args, name) for name in ("clients", "repeats", "devices")}
+    )
     option = "--peers" if args.peers else "--torch"
     if (args.torch or args.peers) and importlib.util.find_spec("torch") is None:
         raise ValueError(f"{option}: PyTorch is not installed; pip install torch")

@@ -32,7 +32,7 @@ from experiments.benchmark.rivals.rival import Rival
 from experiments.benchmark.round_speed import compiled_round
 from experiments.benchmark.timing import machine, ratios, spread
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, cores
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=5, metavar="N", help="of each (default: 5)")
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="a turn (default: 10)")
     args = parser.parse_args(argv)
-    at_least_one(**{"--turns": args.turns, "--rounds": args.rounds})
+    check_each(Number, **{"--turns": args.turns, "--rounds": args.rounds})
     if jax.default_backend() != "cpu":
         raise ValueError("they are compared on CPU only; set JAX_PLATFORMS=cpu")
     compilation_cache.disable()

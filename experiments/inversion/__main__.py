@@ -22,7 +22,7 @@ import numpy as np
 import fedpriv as fp
 from experiments import compilation_cache
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, NumberOrZero, check_each
 from experiments.formats import epsilon
 from experiments.inversion.attack import Attacked, attacker, views
 from experiments.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
@@ -63,9 +63,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if not 2 <= options.victims <= 1000:
         raise ValueError(f"--victims: {options.victims} is not in 2..1000, with an image each")
-    at_least_one(**{"--steps": options.steps})
-    if options.seed < 0:
-        raise ValueError(f"--seed: {options.seed} is not 0 or more")
+    check_each(Number, **{"--steps": options.steps})
+    check_each(NumberOrZero, **{"--seed": options.seed})
     return options
 
 

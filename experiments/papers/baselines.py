@@ -8,7 +8,8 @@ from typing import Literal
 import optax
 
 import fedpriv as fp
-from experiments.fields import below_one, positive, share
+from experiments.fields import Single, check_each
+from fedpriv.core.arguments import Decay, Rate
 
 Optimizer = Literal["sgd", "momentum", "adagrad", "adam", "yogi"]
 RATES: dict[Optimizer, float] = {
@@ -48,9 +49,9 @@ class Server:
     """Factor on the learning rate every round."""
 
     def __post_init__(self) -> None:
-        positive(learning_rate=self.learning_rate, adaptivity=self.adaptivity)
-        below_one(momentum=self.momentum, second_momentum=self.second_momentum)
-        share(decay=self.decay)
+        check_each(Single, learning_rate=self.learning_rate, adaptivity=self.adaptivity)
+        check_each(Decay, momentum=self.momentum, second_momentum=self.second_momentum)
+        check_each(Rate, decay=self.decay)
 
     def made(self, optimizer: Optimizer | None = None) -> optax.GradientTransformation:
         """The optimiser, or another one with these settings."""

@@ -14,15 +14,16 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
 from experiments.fields import (
-    LARGEST,
-    at_least_one,
+    Number,
+    NumberOrZero,
+    Single,
+    SingleOrZero,
+    check_each,
     each_once,
     mechanism,
-    positive,
-    probability,
-    share,
 )
 from experiments.papers.dp_scaffold_authors import with_one_seed
+from fedpriv.core.arguments import Probability, Rate, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure
@@ -112,24 +113,19 @@ class DPScaffold(Run):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(clients=self.clients, records=self.records, local_steps=self.local_steps)
-        if self.warm_start is not None and self.warm_start < 0:
-            raise ValueError(f"warm_start: {self.warm_start} is not 0 or more")
+        check_each(Number, clients=self.clients, records=self.records, local_steps=self.local_steps)
+        check_each(NumberOrZero, warm_start=self.warm_start)
         if self.authors.everyone_first and self.warm_rounds == 0:
             raise ValueError(
                 "authors.everyone_first: there is no warm start; give warm_start at least 1"
             )
-        share(client_rate=self.client_rate, record_rate=self.record_rate)
-        if self.records < 5:
-            raise ValueError(
-                f"records: {self.records} is not at least 5, one of which is for testing"
-            )
-        positive(eta_0=self.eta_0, global_rate=self.global_rate)
-        if not 0 <= self.l2 <= LARGEST:
-            raise ValueError(f"l2: {self.l2} is not 0 or more, up to {LARGEST:g}")
+        check_each(Rate, client_rate=self.client_rate, record_rate=self.record_rate)
+        require(self.records >= 5, "records", self.records, "give 5 or more, one for testing")
+        check_each(Single, eta_0=self.eta_0, global_rate=self.global_rate)
+        check_each(SingleOrZero, l2=self.l2)
         mechanism(self.clip_norm, self.noise_multiplier)
         each_once(self.algorithms)
-        probability(delta=self.delta)
+        check_each(Probability, delta=self.delta)
         for name, drawn, total in (
             ("client_rate", self.cohort, self.clients),
             ("record_rate", self.batch, self.training_records),

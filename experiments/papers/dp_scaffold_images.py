@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedpriv as fp
+from experiments.fields import Seed32, check_each
 from experiments.papers.dp_scaffold import DPScaffold
+from fedpriv.core.arguments import Percent
 from fedpriv.core.optional_imports import of_package
 from fedpriv.data.datasets import Dataset
 
@@ -27,14 +29,12 @@ class Images(DPScaffold):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.gamma <= 100:
-            raise ValueError(f"gamma: {self.gamma} is not a percentage")
+        check_each(Percent, gamma=self.gamma)
         if self.authors.record_ranges:
             raise ValueError(
                 "authors.record_ranges: the authors' code scales synthetic data so; leave it out"
             )
-        if not 0 <= self.data_seed < 2**32:
-            raise ValueError(f"data_seed: {self.data_seed} is not in [0, 2^32)")
+        check_each(Seed32, data_seed=self.data_seed)
 
 
 def clients_of(config: Images, pool: Dataset, components: int | None = None) -> Dataset:

@@ -14,18 +14,17 @@ import optax
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
 from experiments.fields import (
-    LARGEST,
-    at_least_one,
-    below_one,
+    Clients,
+    Number,
+    Single,
+    SingleOrZero,
+    check_each,
     each_once,
     mechanism,
-    population,
-    positive,
-    probability,
-    share,
 )
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
+from fedpriv.core.arguments import Decay, Probability, Rate
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate
@@ -59,13 +58,14 @@ class Local:
     """mu of FedProx, which keeps a client near the model that it was sent."""
 
     def __post_init__(self) -> None:
-        at_least_one(epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every)
-        at_least_one(steps=self.steps)
-        positive(learning_rate=self.learning_rate)
-        below_one(momentum=self.momentum)
-        share(decay=self.decay)
-        if not 0 <= self.proximal <= LARGEST:
-            raise ValueError(f"proximal: {self.proximal} is not 0 or more, up to {LARGEST:g}")
+        check_each(
+            Number, epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every
+        )
+        check_each(Number, steps=self.steps)
+        check_each(Single, learning_rate=self.learning_rate)
+        check_each(Decay, momentum=self.momentum)
+        check_each(Rate, decay=self.decay)
+        check_each(SingleOrZero, proximal=self.proximal)
 
     def batches(self) -> Batches:
         if self.steps is not None:
@@ -115,13 +115,13 @@ class FedSMP(Run):
         super().__post_init__()
         if self.train_loss_examples < 0:
             raise ValueError(f"train_loss_examples: {self.train_loss_examples} is negative")
-        population(self.clients)
-        at_least_one(cohort=self.cohort, public_examples=self.public_examples)
-        at_least_one(capacity=self.capacity, public_epochs=self.public_epochs)
+        check_each(Clients, clients=self.clients)
+        check_each(Number, cohort=self.cohort, public_examples=self.public_examples)
+        check_each(Number, capacity=self.capacity, public_epochs=self.public_epochs)
         each_once(self.algorithms)
-        share(p=self.p)
+        check_each(Rate, p=self.p)
         mechanism(self.clip_norm, self.noise_multiplier)
-        probability(delta=self.delta)
+        check_each(Probability, delta=self.delta)
 
     @property
     def notes(self) -> tuple[str, ...]:

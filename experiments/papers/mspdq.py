@@ -12,16 +12,9 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank, federations
-from experiments.fields import (
-    MOST,
-    at_least_one,
-    below_one,
-    each_once,
-    positive,
-    probability,
-    share,
-)
+from experiments.fields import Number, NumberOrZero, Single, check_each, each_once
 from fedpriv.algorithms.consensus import Exchanges, Norm
+from fedpriv.core.arguments import Decay, Probability, Rate, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm
@@ -55,7 +48,7 @@ class Ldp:
     the whole client."""
 
     def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon, clip_norm=self.clip_norm)
+        check_each(Single, epsilon=self.epsilon, clip_norm=self.clip_norm)
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ class Jopeq:
     """On a scalar lattice, or on the hexagonal one."""
 
     def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon, bound=self.bound)
+        check_each(Single, epsilon=self.epsilon, bound=self.bound)
 
 
 @dataclass(frozen=True)
@@ -127,7 +120,8 @@ class Msp(Run):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(
+        check_each(
+            Number,
             clients=self.clients,
             cohort=self.cohort,
             shards=self.shards,
@@ -135,23 +129,23 @@ class Msp(Run):
             batch_size=self.batch_size,
             most_exchanges=self.most_exchanges,
         )
-        for name in ("exchanges", "msp_exchanges"):
-            if not 0 <= getattr(self, name) <= MOST:
-                raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more, up to {MOST}")
+        check_each(NumberOrZero, exchanges=self.exchanges, msp_exchanges=self.msp_exchanges)
         each_once(self.algorithms)
-        positive(
+        check_each(
+            Single,
             learning_rate=self.learning_rate,
             interval=None if isinstance(self.interval, str) else self.interval,
             consensus_step=self.consensus_step,
             gamma=self.gamma,
         )
-        below_one(splitting_factor=self.splitting_factor)
-        if not 1 <= self.bits <= 22:
-            raise ValueError(f"bits: {self.bits} is not in 1..22")
-        if not 1 <= self.submodels[0] <= self.submodels[1] <= MOST:
-            raise ValueError(f"submodels: {self.submodels} is not a range of numbers from 1 on")
-        share(least_weight=self.least_weight)
-        probability(delta=self.delta, contraction=self.contraction)
+        check_each(Decay, splitting_factor=self.splitting_factor)
+        check_each(Number, bits=self.bits)
+        require(self.bits <= 22, "bits", self.bits, "give 1 to 22")
+        check_each(tuple[Number, Number], submodels=self.submodels)
+        remedy = "give the least number first, then the largest"
+        require(self.submodels[0] <= self.submodels[1], "submodels", self.submodels, remedy)
+        check_each(Rate, least_weight=self.least_weight)
+        check_each(Probability, delta=self.delta, contraction=self.contraction)
 
     def with_noise(self, algorithm: str, noise: float) -> Self:
         """Of JoPEQ its own epsilon; of the others, where they have noise, that of `ldp`."""

@@ -14,9 +14,10 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, federations
-from experiments.fields import at_least_one, each_once, mechanism, positive, probability
+from experiments.fields import Number, Single, check_each, each_once, mechanism
 from experiments.papers.wavelet_algorithms import METHODS, Clipped, Maker
 from fedpriv.algorithms.wavelet import Clip
+from fedpriv.core.arguments import Probability
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
@@ -57,8 +58,8 @@ class Dyn:
     """Pieces of the run, each with constant values."""
 
     def __post_init__(self) -> None:
-        at_least_one(parts=self.parts)
-        positive(clip_decay=self.clip_decay, noise_decay=self.noise_decay)
+        check_each(Number, parts=self.parts)
+        check_each(Single, clip_decay=self.clip_decay, noise_decay=self.noise_decay)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class Wavelet(Run):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(
+        check_each(
+            Number,
             clients=self.clients,
             cohort=self.cohort,
             local_epochs=self.local_epochs,
@@ -115,14 +117,15 @@ class Wavelet(Run):
         if self.cohort > self.clients:
             raise ValueError(f"cohort: {self.cohort} exceeds the {self.clients} clients")
         each_once(self.algorithms)
-        positive(
+        check_each(
+            Single,
             learning_rate=self.learning_rate,
             adaptive_rate=self.adaptive_rate,
             noise_multiplier=self.noise_multiplier,
             clip_norm=None if isinstance(self.clip_norm, str) else self.clip_norm,
         )
         mechanism(self.clip_norm, self.noise_multiplier)
-        probability(delta=self.delta, quantile=self.quantile)
+        check_each(Probability, delta=self.delta, quantile=self.quantile)
 
 
 def ledger(config: Wavelet, model: fp.models.Model, example: Example, images: int) -> Ledger:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from experiments import ending
 from experiments.command_line import Parser, command
-from experiments.fields import at_least_one
+from experiments.fields import Number, check_each
 from experiments.formats import columns
 from experiments.reproduce import page
 from experiments.reproduce.catalogue import PAPERS
@@ -110,7 +110,7 @@ def _scale(options: Namespace) -> Scale:
     """Raises ValueError where it is none."""
     if not 0 < options.scale <= 1:
         raise ValueError(f"--scale: {options.scale} is not above 0 and at most 1")
-    at_least_one(**{"--seeds": options.seeds})
+    check_each(Number, **{"--seeds": options.seeds})
     return Scale(options.scale, options.seeds)
 
 

@@ -11,6 +11,7 @@ import jax
 from fedpriv.core.arguments import checked, kinds_of_fields, require
 
 T = TypeVar("T", bound=Any)
+_SUCH_AS = {"optimizer": " of the round, such as lambda t: optax.sgd(0.1)"}
 
 
 @functools.cache
@@ -34,7 +35,12 @@ def checking_fields(cls: T) -> T:
         made = list(zip(names, plain(of, *args, **fields), strict=True))
         for name, value in made:
             fits = callable(value) or (value is None and name in cls._field_defaults)
-            require(fits or name not in _functions(cls), name, value, "give a function")
+            require(
+                fits or name not in _functions(cls),
+                name,
+                value,
+                f"give a function{_SUCH_AS.get(name, '')}",
+            )
         return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in made])
 
     cls.__new__ = new

@@ -176,16 +176,16 @@ def test_what_refutes_a_claim():
     ("args", "said"),
     [
         (["nowhere"], "config: there is no 'nowhere'"),
-        (["--draws", "5"], "--draws: 5 is too few"),
-        (["--canaries", "0"], "--canaries: 0 is not at least 1"),
+        (["--draws", "5"], "--draws: 5; too few"),
+        (["--canaries", "0"], "--canaries: 0; give"),
         (
             [*TINY, "--parts", "run", "--canaries", "4"],
             "--canaries: 4 in each of 2 run(s) bound nothing",
         ),
         (["--parts", "all"], "--parts"),
-        (["--audit-seed", "-1"], "--audit-seed: -1 is not 0 or more"),
+        (["--audit-seed", "-1"], "--audit-seed: -1; give"),
         (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),
-        ([*TINY, "--parts", "run", "--canaries", "41"], "canaries: 41 do not fit into 40 places"),
+        ([*TINY, "--parts", "run", "--canaries", "41"], "count: 41; give 1 to 40"),
         (
             ["fed_smp_fashion_mnist", "--parts", "run", "--data-dir", "/nowhere"],
             "fashion_mnist",

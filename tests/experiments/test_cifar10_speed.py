@@ -44,7 +44,7 @@ def test_speeds_are_clients_and_ratios_are_of_the_same_turn():
 @pytest.mark.parametrize("option", ["--turns", "--rounds"])
 def test_no_turns_are_refused(option, capsys):
     assert cifar10_speed.main([option, "0"]) == 2
-    assert f"{option}: 0 is not at least 1" in capsys.readouterr().err
+    assert f"{option}: 0; give" in capsys.readouterr().err
 
 
 @pytest.mark.slow

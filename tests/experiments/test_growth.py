@@ -187,7 +187,7 @@ def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--repeats", "0"], "--repeats: 0 is not at least 1"),
+        (["--repeats", "0"], "--repeats: 0; give"),
         (["--output", "{file}/under"], "--output: cannot make"),
         (["--output", "{done}"], "already holds growth.json; choose another folder"),
         (["--speed"], "unrecognized arguments"),

@@ -122,8 +122,8 @@ def test_all_of_figure_6_is_there(monkeypatch):
     ("args", "said"),
     [
         (["--victims", "1"], "--victims: 1 is not in 2..1000"),
-        (["--steps", "0"], "--steps: 0 is not at least 1"),
-        (["--seed", "-1"], "--seed: -1 is not 0 or more"),
+        (["--steps", "0"], "--steps: 0; give"),
+        (["--seed", "-1"], "--seed: -1; give"),
         (["--data", "mnist", "--data-dir", "/nowhere"], "/nowhere"),
     ],
 )

@@ -71,7 +71,7 @@ def test_not_under_srun(tmp_path, monkeypatch, capsys):
         (["tiny", "table1", "--scale", "0"], "--scale: 0.0 is not above 0 and at most 1"),
         (["tiny", "table1", "--scale", "1.5"], "--scale: 1.5 is not above 0 and at most 1"),
         (["tiny", "table1", "--scale", "nan"], "--scale: nan is not above 0 and at most 1"),
-        (["tiny", "table1", "--seeds", "0"], "--seeds: 0 is not at least 1"),
+        (["tiny", "table1", "--seeds", "0"], "--seeds: 0; give"),
         (["tiny", "table1", "--output", "/dev/null"], "Not a directory"),
     ],
 )

@@ -32,8 +32,11 @@ def launch(*args, output):
         (["--grid", "roundz=1,2"], "--roundz: unknown field; did you mean --rounds"),
         (["--grid", "local.epoch=1,2"], "did you mean --local.epochs"),
         (["--grid", "rounds=1,many"], "many"),
-        (["--grid", "rounds=1,0"], "rounds: 0 is not at least 1 (at rounds 0)"),
-        (["--grid", "local.learning_rate=0.1,-1"], "learning_rate: -1.0 is not positive"),
+        (
+            ["--grid", "rounds=1,0"],
+            "rounds: 0; give a whole number from 1 to 16777216 (at rounds 0)",
+        ),
+        (["--grid", "local.learning_rate=0.1,-1"], "learning_rate: -1.0; give"),
         (["--grid", "sampling=poisson,sometimes"], "sometimes"),
         (
             ["--grid", "cohort=3,500"],

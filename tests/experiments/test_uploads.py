@@ -66,7 +66,7 @@ def test_where_the_bound_says_nothing():
 
 def test_wrong_input(tmp_path, capsys):
     for args, said in (
-        (["--accuracy", "80"], "--accuracy: 80.0 is not in [0, 1]"),
+        (["--accuracy", "80"], "--accuracy: 80.0; give"),
         (["--accuracy", "0.8"], "holds no run; give a run folder"),
     ):
         assert uploads.main([str(tmp_path), *args]) == 2
