@@ -259,8 +259,10 @@ LOST = {
 
 
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
-@pytest.mark.parametrize("name", LOST)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True),
+)
 def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
     """What can be written is; it is said as it happens, once, and at the end."""
     folder = tmp_path / "r"
