@@ -261,7 +261,7 @@ LOST = {
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     ("name", "number"),
-    zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True),
+    list(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True)),
 )
 def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
     """What can be written is; it is said as it happens, once, and at the end."""
