@@ -22,6 +22,13 @@ from odd_arguments import (
 )
 from valid_calls import FUNCTIONS, LEFT_OUT, METHODS, NOT_COMPARED
 
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Functions that write are given any path."""
+    monkeypatch.chdir(tmp_path)
+
+
 KNOWN = {name: everything()[name] for name in (*FUNCTIONS, *METHODS)}
 CALLS = 300
 
