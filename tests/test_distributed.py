@@ -77,7 +77,7 @@ def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
 def test_errors_are_the_same_in_every_process(found):
     devices, results = found
     for result in results:
-        too_many = f"is not between 1 and the {2 * devices} devices of 2 processes"
+        too_many = f"as there are {2 * devices} devices of 2 processes"
         assert too_many in str(result["many"])
         if devices == 2:
             assert "devices: 3; give 1, or a multiple of the 2 processes" in str(result["odd"])
