@@ -94,7 +94,7 @@ def _solve(ledger_of: LedgerOf, config: Run, name: str) -> float:
     try:
         return noise_for(ledger_of, config, name, epsilon=target, view=config.view)
     except ValueError as error:
-        if not str(error).startswith("epsilon ="):
+        if not str(error).startswith("epsilon: "):
             raise  # something else is wrong
         raise ValueError(
             f"target_epsilon: {target:g} cannot be had by {name} ({error}); choose another, or leave {name} out"

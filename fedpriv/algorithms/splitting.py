@@ -64,7 +64,9 @@ def uniform(factor: Decay) -> Splitting:
     factor = checked("factor", factor, Decay)
 
     def draw(key: Key, w: jax.Array, m: jax.Array) -> jax.Array:
-        return w * jax.random.uniform(key, w.shape, w.dtype, factor, 1 + m.astype(w.dtype) - factor)
+        return w * jax.random.uniform(
+            key, w.shape, w.dtype, factor, 1 + jnp.asarray(m, w.dtype) - factor
+        )
 
     return Splitting(draw)
 
@@ -148,7 +150,7 @@ def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: Count) -
     check_numbers("m", m)
     most = checked("most", most, Count)
     real = (jnp.arange(most) < m)[:, None]
-    m, row = m.astype(w.dtype), w[None]
+    m, row = jnp.asarray(m, w.dtype), w[None]
     u = jnp.where(real, jax.random.uniform(key, (most, *w.shape), w.dtype, -1, 1), 0.0)
     spread = jnp.where(real, u - jnp.sum(u, 0, keepdims=True) / m, 0.0)
     return jnp.where(real, ((1 + m) * row - a[None]) / m + spread * row, 0.0)

@@ -13,8 +13,8 @@ from fedpriv.core.types import Key, PyTree
 
 
 def check_numbers(name: str, value: Any, axes: int | None = None) -> None:
-    """Raises ValueError: no array of real numbers, or one with another number of axes; with 0, a number will do."""
-    if axes == 0 and isinstance(value, int | float):
+    """Raises ValueError: no array of real numbers, or one with another number of axes; without axes, a number will do."""
+    if not axes and isinstance(value, int | float):
         return
     known = hasattr(value, "shape") and hasattr(value, "dtype")
     fits = known and holds_numbers(value.dtype) and (axes is None or value.ndim == axes)
