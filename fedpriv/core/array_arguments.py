@@ -13,7 +13,7 @@ from fedpriv.core.types import Key, PyTree
 
 
 def check_numbers(name: str, value: Any, axes: int | None = None) -> None:
-    """Raises ValueError: no array of real numbers, or one with another number of axes; without axes, a number will do."""
+    """Raises ValueError: no array of real numbers, or of other axes; without axes, a number will do."""
     if not axes and isinstance(value, int | float):
         return
     known = hasattr(value, "shape") and hasattr(value, "dtype")
