@@ -102,7 +102,7 @@ def test_a_cell_is_named_as_the_notebook_numbers_it(compiler, tmp_path, monkeypa
     [
         ("/home/me/my_config.py", "my_config.py:3"),
         ("<ipython-input-14-0123456789ab>", "In [14]:3"),
-        ("/tmp/ipykernel_123/456.py", "a notebook cell:3"),
+        ("/anywhere/ipykernel_123/456.py", "a notebook cell:3"),
         (r"C:\Temp\ipykernel_123\456.py", "a notebook cell:3"),
         ("<stdin>", "<stdin>:3"),
     ],
