@@ -213,7 +213,7 @@ def test_solve_rounds(capsys):
             ["--solve", "rounds", "--target-epsilon", "1", "--claimed", "--view", "server"],
             "--view: a claim has a view of its own",
         ),
-        (["--rounds", "99999999999999999999999999"], "rounds: 99999999999999999999999999 exceeds"),
+        (["--rounds", "9" * 26], "rounds: a whole number of about 27 digits; give"),
         (
             ["--solve", "noise", "--target-epsilon", "-1"],
             "--target-epsilon: -1.0; give an epsilon above 0",
