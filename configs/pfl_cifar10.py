@@ -23,7 +23,7 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank, federations, image
-from experiments.fields import Clients, Number, Single, check_each, each_once, mechanism
+from experiments.config.fields import Clients, Number, Single, check_each, each_once, mechanism
 from fedpriv.core.arguments import Probability
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset

@@ -18,10 +18,10 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.config import Experiment, Ledger, image
-from experiments.fields import Number, check_each
-from experiments.folds import without_fold
+from experiments.config.fields import Number, check_each
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
+from experiments.search.folds import without_fold
 from fedpriv import datasets, models
 from fedpriv.core.arguments import Probability
 from fedpriv.core.trees import dimension

@@ -3,6 +3,6 @@
 import sys
 
 if sys.argv[:1] == ["-m"]:  # Python is starting one of them
-    from experiments import ending
+    from experiments.base import signals
 
-    ending.install()
+    signals.install()

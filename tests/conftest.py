@@ -11,7 +11,7 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from experiments.compilation_cache import QUIET
+from experiments.base.compilation_cache import QUIET
 from fedpriv import models
 from fedpriv.devices.layout import split_cpu
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments import config_files
-from experiments.records import Begun, Epsilons, Line, Spread, Summary
-from experiments.reproduce.item import Training
-from experiments.runs import RunFolder
+from experiments.base.spread import Spread
+from experiments.config import modules
+from experiments.papers.reproduce.item import Training
+from experiments.runs.contents import Begun, Epsilons, Line, Summary
+from experiments.runs.run_folder import RunFolder
 from fedpriv.privacy import Certificate
 
 NOTHING = Certificate(np.inf, 1e-5, "third_party", "client", "zero_out", "", "none", "none", ())
@@ -80,7 +81,7 @@ def settled(work: Training) -> Any:
       ValueError: one is refused.
       TypeError: there is no such field.
     """
-    config = config_files.load(work.config).config
+    config = modules.load(work.config).config
     nested: dict[str, dict[str, Any]] = {}
     flat: dict[str, Any] = {"algorithms": (work.algorithm,), "rounds": work.rounds}
     for name, value in work.settings.items():

@@ -8,9 +8,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from experiments import config_files
-from experiments.config import Experiment
-from experiments.recorder import Privacy, Recorder
+from experiments.config import Experiment, modules
+from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.networks import Model
 
@@ -26,7 +25,7 @@ def record(
     """
     folder.mkdir(parents=True)
     planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
-    module = config_files.load(name)
+    module = modules.load(name)
     config = replace(module.config, rounds=planned, seeds=seeds, output=folder, **given)
     ledger = module.ledger(config)
     entries = {n: entry._replace(settings={"eta_0": 0.5}) for n, entry in ledger.entries.items()}

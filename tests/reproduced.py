@@ -2,11 +2,11 @@
 
 import csv
 
-from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce.accounting import certified, claimed
-from experiments.reproduce.item import Cell, Computation, Item, Training, Value
-from experiments.reproduce.picture import Curves, Points, panels
-from experiments.reproduce.reading import (
+from experiments.papers.reproduce import reproduce
+from experiments.papers.reproduce.accounting import certified, claimed
+from experiments.papers.reproduce.item import Cell, Computation, Item, Training, Value
+from experiments.papers.reproduce.picture import Curves, Points, panels
+from experiments.papers.reproduce.reading import (
     best_accuracy,
     final_accuracy,
     last,

@@ -2,8 +2,8 @@
 
 import json
 
-from experiments import resume
-from experiments.run import main
+from experiments.runs import unfinished
+from experiments.training.run import main
 
 SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
 SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
@@ -26,7 +26,7 @@ def summary(folder):
     found = json.loads((folder / "summary.json").read_text())
     for name in ("rounds_per_second", "compile_seconds", "resumed", "git_revision"):
         del found[name]
-    found["settings"] |= dict.fromkeys(resume.FREE)
+    found["settings"] |= dict.fromkeys(unfinished.FREE)
     return found
 
 

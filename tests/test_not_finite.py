@@ -11,9 +11,10 @@ import reported
 from small import assert_identical, regression, squared, start
 
 import fedpriv as fp
-from experiments import runs
-from experiments.records import NotFinite, Spread, _not_finite
-from experiments.show import table
+from experiments.base.spread import Spread
+from experiments.runs import run_folder
+from experiments.runs.contents import NotFinite, _not_finite
+from experiments.tables.terminal import table
 from fedpriv.engine.simulate import simulate
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -285,7 +286,7 @@ def test_what_a_run_folder_keeps_and_shows(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reported, "_evaluation", with_shares)
     reported.record(tmp_path / "run", rounds=(1, 2), seeds=2)
-    summary = runs.read_summary(tmp_path / "run")
+    summary = run_folder.read_summary(tmp_path / "run")
     expected = NotFinite(2, Spread.of(np.array([0.25, 0.125])))
     assert summary.not_finite_not_private == {"rand_k": {"not_finite_messages": expected}}
     said = " ".join(table(summary).split())

@@ -8,8 +8,8 @@ from resumed import OFTEN, SMALL, assert_same, launch, lines
 from small import assert_identical, regression, squared, start
 
 import fedpriv as fp
-from experiments.run import main
-from experiments.stopping import Stopping, target
+from experiments.config.stopping import Stopping, target
+from experiments.training.run import main
 from fedpriv.engine.history import Evaluation
 
 CLIENTS = 4

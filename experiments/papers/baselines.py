@@ -8,7 +8,7 @@ from typing import Literal
 import optax
 
 import fedpriv as fp
-from experiments.fields import Single, check_each
+from experiments.config.fields import Single, check_each
 from fedpriv.core.arguments import Decay, Rate
 
 Optimizer = Literal["sgd", "momentum", "adagrad", "adam", "yogi"]

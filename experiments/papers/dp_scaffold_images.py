@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedpriv as fp
-from experiments.fields import Seed32, check_each
+from experiments.config.fields import Seed32, check_each
 from experiments.papers.dp_scaffold import DPScaffold
 from fedpriv.core.arguments import Percent
 from fedpriv.core.optional_imports import of_package

@@ -13,7 +13,7 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank
-from experiments.fields import (
+from experiments.config.fields import (
     Clients,
     Number,
     Single,

@@ -12,7 +12,7 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, blank, federations
-from experiments.fields import Number, NumberOrZero, Single, check_each, each_once
+from experiments.config.fields import Number, NumberOrZero, Single, check_each, each_once
 from fedpriv.algorithms.consensus import Exchanges, Norm
 from fedpriv.core.arguments import Decay, Probability, Rate, require
 from fedpriv.core.types import Example

@@ -14,7 +14,7 @@ import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Ledger, Run, federations
-from experiments.fields import Number, Single, check_each, each_once, mechanism
+from experiments.config.fields import Number, Single, check_each, each_once, mechanism
 from experiments.papers.wavelet_algorithms import METHODS, Clipped, Maker
 from fedpriv.algorithms.wavelet import Clip
 from fedpriv.core.arguments import Probability

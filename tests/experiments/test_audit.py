@@ -11,11 +11,10 @@ import pytest
 
 import fedpriv as fp
 from experiments import config as configuration
-from experiments import config_files
-from experiments.audit import __main__ as audit
-from experiments.audit.mechanisms import audit_mechanisms
-from experiments.audit.report import Report, text
-from experiments.config import Ledger, blank
+from experiments.attacks.audit import audit
+from experiments.attacks.audit.mechanisms import audit_mechanisms
+from experiments.attacks.audit.report import Report, text
+from experiments.config import Ledger, blank, modules
 from fedpriv.privacy import Claim
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -202,7 +201,7 @@ def test_wrong_input_is_one_line(args, said, capsys):
 
 def test_the_configs_are_listed(capsys):
     _, shown = ask(capsys, "--list")
-    assert shown.out.split()[0] in config_files.names()
+    assert shown.out.split()[0] in modules.names()
 
 
 def test_every_row_is_one_mechanism():

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 
 import fedpriv
-from experiments.benchmark.attention_speed import Characters
-from experiments.benchmark.haar_speed import Transform
-from experiments.benchmark.workloads import Images, Records
+from experiments.speed.attention_speed import Characters
+from experiments.speed.haar_speed import Transform
+from experiments.speed.workloads import Images, Records
 from fedpriv.mechanisms.haar import haar, inverse_haar
 from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.mechanisms.per_example import per_example, private_mean
 
 torch = pytest.importorskip("torch")
 
-from experiments.benchmark.rivals import (  # noqa: E402
+from experiments.speed.rivals import (  # noqa: E402
     torch_attention,
     torch_common,
     torch_images,
     torch_records,
     torch_steps,
 )
-from experiments.benchmark.rivals.child import Settings  # noqa: E402
+from experiments.speed.rivals.child import Settings  # noqa: E402
 
 IMAGES = Images(2, side=8, filters=(2, 3), hidden=(5,), examples=3, epochs=3, clip_norm=0.3)
 STEP = Transform(3, 8, lot=4, side=8, filters=(2, 3), hidden=(5,), clip_norm=0.7)
@@ -230,7 +230,7 @@ def test_a_step_of_the_transformer_is_ours():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
 def test_the_step_of_jax_privacy_is_ours():
-    from experiments.benchmark.rivals import jax_privacy_steps
+    from experiments.speed.rivals import jax_privacy_steps
 
     examples = random_images(4, 8)
     params = STEP.model().init(jax.random.key(0))

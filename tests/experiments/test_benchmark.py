@@ -9,14 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import config_files
-from experiments.benchmark import __main__ as benchmark
-from experiments.benchmark import attention_speed, gpu, haar_speed, page, round_speed, timing
-from experiments.benchmark.__main__ import main
-from experiments.benchmark.rivals import environments, rival
-from experiments.benchmark.round_speed import compiled_round
-from experiments.benchmark.workloads import WORKLOADS, Images, Records, parameters
-from experiments.command_line import parse
+from experiments.config import modules
+from experiments.config.options import parse
+from experiments.speed import attention_speed, benchmark, gpu, haar_speed, page, round_speed, timing
+from experiments.speed.benchmark import main
+from experiments.speed.rivals import environments, rival
+from experiments.speed.round_speed import compiled_round
+from experiments.speed.workloads import WORKLOADS, Images, Records, parameters
 from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.haar import haar, inverse_haar, padded_length
 from fedpriv.privacy.sampling import FixedSize
@@ -314,7 +313,7 @@ def test_what_a_gpu_has_no_time_for(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("tiny", [True, False])
 def test_what_a_gpu_trains_is_a_run_of_the_config(tiny, tmp_path):
-    module = config_files.load("pfl_cifar10")
+    module = modules.load("pfl_cifar10")
     parts = [p for p in gpu.parts(tmp_path, tmp_path, tiny) if p.name.startswith("pfl_cifar10")]
     assert [part.precision for part in parts] == list(gpu.PRECISIONS)
     configs = [parse(module, *part.words[1:2], part.words[2:], "run") for part in parts]

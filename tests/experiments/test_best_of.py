@@ -12,8 +12,10 @@ from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
-from experiments import best_of, compare, runs, sweep, sweep_train
-from experiments.command_line import parse
+from experiments.config.options import parse
+from experiments.runs import run_folder
+from experiments.search import best_of, sweep, training_together
+from experiments.tables import compare
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -31,7 +33,7 @@ def test_the_number_of_trials_is_geometric_and_points_and_keys_are_uniform():
     rng, mean = random.Random(0), 4.0
     runs = [best_of.drawn(3, mean, rng) for _ in range(5000)]
     law = stats.geom(1 / mean)
-    counts = np.bincount([min(len(run), 16) for run in runs], minlength=17)[1:]
+    counts = np.bincount([min(len(run), 16) for run in run_folder], minlength=17)[1:]
     chances = [*law.pmf(np.arange(1, 16)), law.sf(15)]
     assert stats.chisquare(counts, 5000 * np.array(chances)).pvalue > 1e-4
     points, keys = np.array([trial for run in runs for trial in run]).T
@@ -120,7 +122,7 @@ PRIVATE = [*SMALL, "--delta", "0.01", "--capacity", "120"]
 def finished(tmp_path_factory):
     """Three trials, two of them at the same point, interrupted within the second."""
     folder = tmp_path_factory.mktemp("best") / "here"
-    evaluation, recorded = sweep_train.Recorder.evaluation, []
+    evaluation, recorded = training_together.Recorder.evaluation, []
 
     def interrupting(self, *given):
         evaluation(self, *given)
@@ -130,7 +132,7 @@ def finished(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(best_of, "drawn", lambda *_: DRAWN)
-        patch.setattr(sweep_train.Recorder, "evaluation", interrupting)
+        patch.setattr(training_together.Recorder, "evaluation", interrupting)
         assert launch(*PRIVATE, *GRID, "--best-of", "5", output=folder) == 130
         assert not (folder / "release").exists()
         patch.setattr(best_of, "drawn", None)  # nothing is drawn again
@@ -161,7 +163,9 @@ def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished, n, at, ke
 @pytest.mark.slow
 def test_the_best_model_is_released_and_nothing_tells_of_the_others(finished, capsys):
     folders = [finished / "secret" / f"trial-{n}" for n in (1, 2, 3)]
-    ends = [runs.read(folder).results.final["dp_fed_avg"]["accuracy"].mean for folder in folders]
+    ends = [
+        run_folder.read(folder).results.final["dp_fed_avg"]["accuracy"].mean for folder in folders
+    ]
     models = [model(folder, key) for folder, (_, key) in zip(folders, DRAWN, strict=True)]
     assert not np.allclose(models[0], models[2], atol=1e-2)  # the same point, another key
     before = {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()}

@@ -9,10 +9,12 @@ import pytest
 
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
-from experiments import budget, run, sweep
 from experiments import config as configuration
-from experiments.records import Summary
-from experiments.runs import read
+from experiments.accounting import budget
+from experiments.runs.contents import Summary
+from experiments.runs.run_folder import read
+from experiments.search import sweep
+from experiments.training import run
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

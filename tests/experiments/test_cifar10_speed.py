@@ -14,9 +14,9 @@ from jax.flatten_util import ravel_pytree
 
 import fedpriv as fp
 from configs import pfl_cifar10
-from experiments.benchmark import cifar10_speed
-from experiments.benchmark.rivals import environments
-from experiments.benchmark.rivals.rival import Rival
+from experiments.speed import cifar10_speed
+from experiments.speed.rivals import environments
+from experiments.speed.rivals.rival import Rival
 
 TINY = replace(pfl_cifar10.config, clients=4, cohort=2, batch_size=3)
 with_pfl = pytest.mark.skipif(not environments.built("pfl"), reason="pfl has no environment here")
@@ -67,8 +67,8 @@ import sys
 import numpy as np
 import torch
 from types import SimpleNamespace
-from experiments.benchmark.rivals import pfl_cifar10
-from experiments.benchmark.rivals.child import Settings
+from experiments.speed.rivals import pfl_cifar10
+from experiments.speed.rivals.child import Settings
 made = []
 create = pfl_cifar10.network
 def network():

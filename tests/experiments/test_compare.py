@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 from reported import edit, record
 
-from experiments import compare, paper_figure, paper_table, show
-from experiments.formats import setting
-from experiments.paper_latex import escaped
-from experiments.report import __main__ as report
-from experiments.runs import labelled, names, read
+from experiments.base.formats import setting
+from experiments.runs.run_folder import labelled, names, read
+from experiments.tables import compare, comparison, plots, terminal
+from experiments.tables.latex import escaped
+from experiments.tables.report import page as report
 from fedpriv.privacy import VIEWS
 
 
@@ -61,7 +61,7 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
 def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_path):
     folders, histories = recorded
     runs = compare.evaluated([Path(folder) for folder in folders])
-    apart, together = (paper_figure.columns(runs, one) for one in (False, True))
+    apart, together = (plots.columns(runs, one) for one in (False, True))
     assert [len(curves) for curves in apart.values()] == [2, 2]
     (curves,) = together.values()
     labels = [one.look["label"] for one in curves]
@@ -70,7 +70,7 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
     looks = {(one.look["color"], str(one.look["linestyle"]), one.look["marker"]) for one in curves}
     assert len(looks) == 4
     axes = Figure().subplots()
-    paper_figure.draw(axes, curves[0], "log_gap")
+    plots.draw(axes, curves[0], "log_gap")
     (line,) = axes.lines
     expected = [e.measures["log_gap"].mean() for e in histories["dp_scaffold"].evaluations]
     np.testing.assert_allclose(line.get_xydata(), np.stack([[20, 40], expected], 1))
@@ -220,11 +220,11 @@ def test_pictures_are_fit_for_print(recorded, tmp_path):
     assert b"/Type3" not in content
     drawn = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paper_figure, "save", lambda figure, paths: drawn.update(figure=figure))
+        patch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
         runs = compare.evaluated([Path(folder) for folder in folders])
-        paper_figure.picture(paper_figure.columns(runs, False), ["accuracy"], [], x="epsilon")
+        plots.picture(plots.columns(runs, False), ["accuracy"], [], x="epsilon")
         apart = drawn["figure"]
-        paper_figure.picture(paper_figure.columns(runs, True), ["accuracy"], [], x="epsilon")
+        plots.picture(plots.columns(runs, True), ["accuracy"], [], x="epsilon")
     figure = drawn["figure"]
     for one in (apart, figure):
         one.canvas.draw()
@@ -279,7 +279,7 @@ def test_a_paper_says_what_was_stopped_early(kind, stopped, tmp_path):
 
 
 def test_the_run_itself_marks_what_was_stopped(stopped):
-    lines = show.table(read(stopped).summary).splitlines()
+    lines = terminal.table(read(stopped).summary).splitlines()
     (row,) = (line for line in lines if line.startswith("Fed-SMP top_k"))
     assert "10 of 20 *" in row
     assert sum("*" in line for line in lines[: lines.index("")]) == 1
@@ -313,17 +313,17 @@ def tex_head(path):
 def test_a_noise_that_was_solved_for_stands_in_the_table(stopped):
     summary = read(stopped).summary
     solved = replace(summary, solved={"top_k": {"noise_multiplier": 1.2345}})
-    assert paper_table.noise_of(solved, "top_k") == "1.234"
+    assert comparison.noise_of(solved, "top_k") == "1.234"
     solved = replace(summary, solved={"top_k": {"ldp.epsilon": 0.5}})
-    assert paper_table.noise_of(solved, "top_k") == "ldp.epsilon 0.5"  # no multiplier
+    assert comparison.noise_of(solved, "top_k") == "ldp.epsilon 0.5"  # no multiplier
 
 
 def test_the_columns_follow_the_views_that_runs_show(tmp_path):
     record(tmp_path / "run", rounds=(5,), seeds=1, view="server_secagg")
     of = [read(tmp_path / "run").summary]
-    assert paper_table.own_views(of) == ["server_secagg"]
-    assert set(paper_table.Columns.of(of).views) == {"third_party", "server", "server_secagg"}
-    assert paper_table.own_views([replace(of[0], settings={"views": "all"})]) == list(VIEWS)
+    assert comparison.own_views(of) == ["server_secagg"]
+    assert set(comparison.Columns.of(of).views) == {"third_party", "server", "server_secagg"}
+    assert comparison.own_views([replace(of[0], settings={"views": "all"})]) == list(VIEWS)
 
 
 def test_runs_are_called_as_asked(recorded, tmp_path, capsys):
@@ -338,7 +338,7 @@ def test_runs_are_called_as_asked(recorded, tmp_path, capsys):
     ] * 2
     assert r"ours, \$q\$" in Path(paths[0]).read_text()
     named = labelled([read(Path(folder)) for folder in folders], labels)
-    assert list(paper_figure.columns(named, False)) == labels
+    assert list(plots.columns(named, False)) == labels
     page = tmp_path / "r.html"
     assert report.main([*folders, "--names", *labels, "--output", str(page)]) == 0
     assert "DP-SCAFFOLD · baseline" in page.read_text()

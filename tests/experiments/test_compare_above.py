@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from reported import record
 
-from experiments import compare, paper_table
+from experiments.tables import compare, comparison
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,11 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
 def test_a_rival_is_of_the_same_run_or_the_only_one(recorded):
     kept = compare.rows(compare.evaluated([Path(folder) for folder in recorded[0]]))
     own, rival, other = kept[:3]
-    _, _, alone = paper_table.above([own, rival, other], "dp_fed_avg")
+    _, _, alone = comparison.above([own, rival, other], "dp_fed_avg")
     lead = alone.summary.final["dp_scaffold"]["above DP-FedAvg's accuracy"].mean
     accuracies = (r.summary.final[r.algorithm]["accuracy"].mean for r in (other, rival))
     assert lead == pytest.approx(next(accuracies) - next(accuracies))
-    assert any(f"compared with DP-FedAvg of {rival.title}" in x for x in paper_table.notes([alone]))
+    assert any(f"compared with DP-FedAvg of {rival.title}" in x for x in comparison.notes([alone]))
 
 
 def test_a_rival_that_cannot_be_compared_with(recorded, tmp_path):
@@ -68,4 +68,4 @@ def test_a_rival_that_cannot_be_compared_with(recorded, tmp_path):
         ([short, kept[1]], "has 20 rounds.*dp_fed_avg of .* 40 rounds"),
     ):
         with pytest.raises(ValueError, match=said):
-            paper_table.above(found, "dp_fed_avg")
+            comparison.above(found, "dp_fed_avg")

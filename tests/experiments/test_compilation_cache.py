@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from experiments import compilation_cache, environment
+from experiments.base import compilation_cache, provenance
 
 # Runs the launcher and prints, as its last line, how many programs XLA compiled and how many came from the cache.
 LAUNCH = """
@@ -38,7 +38,7 @@ RUN = ["--algorithms", "rand_k", "--rounds", "2", "--every", "1", "--seeds", "2"
 SIZE = ["--clients", "12", "--cohort", "4", "--local.epochs", "1", "--layout.devices", "2"]
 
 
-def launch(folder, **environment):
+def launch(folder, **provenance):
     """(what the run found, counts, stderr)."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     done = subprocess.run(
@@ -46,7 +46,7 @@ def launch(folder, **environment):
         capture_output=True,
         text=True,
         check=True,
-        env=kept | {"TQDM_DISABLE": "1"} | environment,
+        env=kept | {"TQDM_DISABLE": "1"} | provenance,
     )
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
     numbers = [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
@@ -188,7 +188,7 @@ def test_old_programs_are_forgotten_and_other_cpus_have_their_own(config, tmp_pa
         entry.touch()
         os.utime(entry, (time.time() - days * 86400,) * 2)
     config.update("jax_compilation_cache_dir", None)
-    monkeypatch.setattr(environment.platform, "machine", lambda: "another")
+    monkeypatch.setattr(provenance.platform, "machine", lambda: "another")
     compilation_cache.enable()
     assert len(list(folder.iterdir())) == 2
     assert old.exists()

@@ -5,8 +5,9 @@ import typing
 
 import pytest
 
-from experiments import config_files, run
-from experiments.command_line import parse, words
+from experiments.config import modules
+from experiments.config.options import parse, words
+from experiments.training import run
 
 NONE = {int: ("nan", "0.5", "-1"), float: ("nan", "abc")}
 TOGETHER = {"weighting.mean": "weighting.cap"}  # which has to be given, too
@@ -25,8 +26,8 @@ def numbers(cls, group=""):
 
 FIELDS = {
     field: (name, kind)
-    for name in config_files.names()
-    for field, kind in numbers(type(config_files.load(name).config))
+    for name in modules.names()
+    for field, kind in numbers(type(modules.load(name).config))
 }
 
 
@@ -36,7 +37,7 @@ def test_what_is_no_number_is_refused_by_its_name(field):
     (flag,) = words(field, [])
     for value in (*NONE[kind], "1" + 400 * "0"):
         with pytest.raises(ValueError, match=r"^[^\n]{1,300}$") as error:
-            parse(config_files.load(name), name, [f"{flag}={value}"])
+            parse(modules.load(name), name, [f"{flag}={value}"])
         named = {flag, field, field.rpartition(".")[2], TOGETHER.get(field, field)}
         assert any(each in str(error.value) for each in named), value
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from prepared import write_random
 
-from experiments import growth
-from experiments.benchmark import __main__ as benchmark
-from experiments.benchmark import haar_speed, round_speed
-from experiments.benchmark.growth_point import here
-from experiments.benchmark.haar_speed import Transform
-from experiments.benchmark.workloads import Images, Records
-from experiments.reproduce import work
+from experiments.papers.reproduce import work
+from experiments.speed import benchmark, growth, haar_speed, round_speed
+from experiments.speed.growth_point import here
+from experiments.speed.haar_speed import Transform
+from experiments.speed.workloads import Images, Records
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "experiments" / "README.md"]

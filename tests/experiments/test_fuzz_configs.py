@@ -16,11 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
-from experiments import compare, compilation_cache, config_files, privacy, run, sweep, tune
-from experiments.audit import __main__ as audit
+from experiments.accounting import privacy
+from experiments.attacks.audit import audit
+from experiments.base import compilation_cache
+from experiments.config import modules
+from experiments.search import sweep, tune
+from experiments.tables import compare
+from experiments.training import run
 
 CONFIGS = [
-    name for name in config_files.names() if name != "fed_smp_shakespeare"
+    name for name in modules.names() if name != "fed_smp_shakespeare"
 ]  # its ledger reads its data
 SMALL = {
     "quickstart": "--clients 24 --cohort 4 --seeds 1",
@@ -62,7 +67,7 @@ def is_one_line(err):
 @cases(8, 600)
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
-    kind = type(config_files.load(name).config)
+    kind = type(modules.load(name).config)
     args = data.draw(overrides(kind, ("--output",)))
     if any("dyn_" in word for word in args):
         return  # solves half a minute
@@ -84,7 +89,7 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
 @cases(25, 600)
 @given(st.data())
 def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
-    module = config_files.load(name)
+    module = modules.load(name)
     args = [*SMALL[name].split(), *data.draw(overrides(type(module.config), ("--output",)))]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         trained = []

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import fedpriv as fp
-from experiments import growth
-from experiments.benchmark import growth_point
-from experiments.benchmark.growth_point import Point, built, here, measured, network, xla_mb
-from experiments.benchmark.timing import spread
-from experiments.growth import Axis, fit
+from experiments.speed import growth, growth_point
+from experiments.speed.growth import Axis, fit
+from experiments.speed.growth_point import Point, built, here, measured, network, xla_mb
+from experiments.speed.timing import spread
 
 X = [1e2, 1e3, 1e4, 1e5, 1e6]
 

@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ending, recorder, run, runs, sweep_grid
+from experiments.base import signals
+from experiments.base.outside_errors import outside
+from experiments.runs import recorder, run_folder
+from experiments.search import grid
+from experiments.training import run
 from fedpriv.models.kept_model import is_kept
 
 SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
@@ -77,7 +81,7 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["status"] == "interrupted"
         assert summary["rounds"]["fed_avg"] >= 2
-        assert runs.read(folder).lines
+        assert run_folder.read(folder).lines
         assert (folder / "accuracy.png").exists()
 
 
@@ -162,7 +166,7 @@ def test_ctrl_c_twice_ends_a_round_that_goes_on_and_the_run_goes_on_later(tmp_pa
     assert process.returncode == 130
     again = f"python -m experiments.run --resume {folder} goes on"
     assert err == f"\ninterrupted; {again}\n"
-    assert runs.read(folder).summary is None
+    assert run_folder.read(folder).summary is None
 
 
 @pytest.mark.slow
@@ -174,7 +178,7 @@ def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
     os.close(there)
     for process in waiting:
         assert process.communicate(timeout=120)[1] == ""
-        assert process.returncode == ending.PIPE_CLOSED
+        assert process.returncode == signals.PIPE_CLOSED
     plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb"}
     process = start("é", "\udcff", env=plain)
     out, err = process.communicate(timeout=60)
@@ -208,7 +212,7 @@ def test_a_run_is_whole_though_nobody_can_read_what_it_prints(where, unbuffered,
     ended = subprocess.run(["bash", "-c", script], env=os.environ | quick, capture_output=True)
     assert ended.returncode == 0
     assert b"Traceback" not in ended.stderr
-    found = runs.read(folder)
+    found = run_folder.read(folder)
     assert found.remarks == ()
     assert found.summary.status == "complete"
     assert is_kept(folder, "fed_avg", 0)
@@ -227,7 +231,7 @@ def test_help_whose_reader_has_gone_ends_quietly(command):
     process = start("--help", stdout=there, command=command)
     os.close(there)
     assert process.communicate(timeout=120)[1] == ""
-    assert process.returncode == ending.PIPE_CLOSED
+    assert process.returncode == signals.PIPE_CLOSED
 
 
 class Full:
@@ -283,7 +287,7 @@ def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
     assert ended.startswith("error: ")
     assert f"not all is recorded: {LOST[name]} (" in ended
     assert err.splitlines()[-1] == f"python -m experiments.run --resume {folder} goes on"
-    lines = runs.read(folder).lines.get("fed_avg", ())
+    lines = run_folder.read(folder).lines.get("fed_avg", ())
     assert [line.round for line in lines] == ([] if name == "metrics.jsonl" else [1, 2])
     if name != "summary.json":
         summary = json.loads((folder / "summary.json").read_text())
@@ -291,7 +295,7 @@ def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
         assert summary["status"].startswith("failed: not all is recorded")
     assert run.main(["--resume", str(folder)]) == 0
     assert is_kept(folder, "fed_avg", 0)
-    assert [line.round for line in runs.read(folder).lines["fed_avg"]] == [1, 2]
+    assert [line.round for line in run_folder.read(folder).lines["fed_avg"]] == [1, 2]
 
 
 @pytest.mark.usefixtures("quick_to_compile")
@@ -306,7 +310,7 @@ def test_a_disk_that_was_full_for_a_while(name, tmp_path, monkeypatch, capsys):
     assert code == 0
     err = capsys.readouterr().err
     assert sum("No space left on device" in line for line in err.splitlines()) == 1
-    found = runs.read(folder)
+    found = run_folder.read(folder)
     assert found.summary.status == "complete"
     assert [line.round for line in found.lines["fed_avg"]] == [1, 2, 3]
     assert is_kept(folder, "fed_avg", 0)
@@ -326,7 +330,7 @@ def test_a_folder_that_is_deleted_during_a_run_is_written_again(tmp_path):
     words = [*SMALL, "--rounds", "2", "--output", str(folder)]
     assert run.main(words, [Sink()]) == 0
     assert {file.name for file in folder.iterdir()} == WHOLE
-    assert [line.round for line in runs.read(folder).lines["fed_avg"]] == [1, 2]
+    assert [line.round for line in run_folder.read(folder).lines["fed_avg"]] == [1, 2]
 
 
 def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -347,7 +351,7 @@ def test_ctrl_c_waits_for_the_summary_once():
     done = []
 
     def work(*numbers):
-        with ending.undisturbed():
+        with signals.undisturbed():
             for number in numbers:
                 signal.raise_signal(number)
             done.append("written")
@@ -366,27 +370,27 @@ def test_ctrl_c_waits_for_the_summary_once():
 
 
 def test_what_is_outside_the_program_is_told_from_bugs():
-    said = ending.outside(OSError(errno.ENOSPC, "No space left on device", "a b"))
+    said = outside(OSError(errno.ENOSPC, "No space left on device", "a b"))
     assert said == "a b: No space left on device; free some space or choose another folder"
-    assert ending.outside(MemoryError()).startswith("not enough memory; fewer clients")
+    assert outside(MemoryError()).startswith("not enough memory; fewer clients")
     jax_error = type("JaxRuntimeError", (RuntimeError,), {})
-    assert ending.outside(jax_error("RESOURCE_EXHAUSTED: Out of memory")).count("\n") == 0
-    assert ending.outside(jax_error("INTERNAL: a bug")) is None
-    assert ending.outside(ValueError("a bug")) is None
+    assert outside(jax_error("RESOURCE_EXHAUSTED: Out of memory")).count("\n") == 0
+    assert outside(jax_error("INTERNAL: a bug")) is None
+    assert outside(ValueError("a bug")) is None
 
 
 def test_a_point_of_a_sweep_whose_summary_is_damaged_has_not_ended(tmp_path):
-    summary = {part: {"fed_avg": 1} for part in sweep_grid.PARTS} | {"status": "complete"}
+    summary = {part: {"fed_avg": 1} for part in grid.PARTS} | {"status": "complete"}
     path = tmp_path / "summary.json"
     whole = json.dumps(summary)
     path.write_text(whole)
-    assert sweep_grid.ended(tmp_path)
+    assert grid.ended(tmp_path)
     damaged = [whole[:cut] for cut in range(0, len(whole), 37)]
     damaged += ["[]", "null", "1", '"rounds"', "\0", "[" * 100_000]
     damaged += [json.dumps({k: v for k, v in summary.items() if k != name}) for name in summary]
     damaged += [json.dumps(summary | {name: 1}) for name in ("rounds", "privacy", "best")]
     for text in damaged:
         path.write_text(text)
-        assert not sweep_grid.ended(tmp_path), text
+        assert not grid.ended(tmp_path), text
     path.write_bytes(b"\xff\xfe")
-    assert not sweep_grid.ended(tmp_path)
+    assert not grid.ended(tmp_path)

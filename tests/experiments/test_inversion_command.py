@@ -5,10 +5,10 @@ import json
 import jax
 import pytest
 
-from experiments.inversion import __main__ as inversion
-from experiments.inversion import figure6
-from experiments.inversion.attack import attacker
-from experiments.inversion.views import all_seen, draw_victims, read
+from experiments.attacks.inversion import inversion
+from experiments.attacks.inversion.attack import attacker
+from experiments.attacks.inversion.views import all_seen, draw_victims, read
+from experiments.papers.reproduce import figure6
 from fedpriv import datasets
 from fedpriv.core.trees import dimension
 

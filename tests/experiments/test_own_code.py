@@ -10,8 +10,11 @@ import pytest
 from test_resume import Stop, _KilledError
 
 import configs
-from experiments import config_files, own_code, resume, sweep_grid
-from experiments.run import main
+from experiments.base import user_modules
+from experiments.config import modules
+from experiments.runs import unfinished
+from experiments.search import grid
+from experiments.training.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -38,26 +41,26 @@ def beside(mine, tmp_path):
 
 
 def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
-    module = config_files.load(str(mine))
+    module = modules.load(str(mine))
     assert module.config.seeds == 1
-    before = own_code.digests(module)
+    before = user_modules.digests(module)
     assert {"mine.py", beside.name} <= before.keys()  # and the tests' own modules
     assert not any("numpy" in name or "fedpriv/" in name for name in before)
     beside.write_text("SEEDS = 2\n")
-    after = own_code.digests(module)
+    after = user_modules.digests(module)
     assert [name for name in before if before[name] != after[name]] == [beside.name]
-    assert own_code.digests(config_files.load("quickstart")) == {}
+    assert user_modules.digests(modules.load("quickstart")) == {}
 
 
 def planned(mine, values, *rest):
-    module = config_files.load(str(mine))
+    module = modules.load(str(mine))
     grid = {"clip_norm": values}
-    points = sweep_grid.points(module, str(mine), list(rest), grid)
-    return sweep_grid.described(str(mine), module, grid, points)
+    points = grid.points(module, str(mine), list(rest), grid)
+    return grid.described(str(mine), module, grid, points)
 
 
 def grown(folder, mine, *given):
-    return sweep_grid.begun(folder, planned(mine, *given), config_files.load(str(mine)))
+    return grid.begun(folder, planned(mine, *given), modules.load(str(mine)))
 
 
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
@@ -65,21 +68,21 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
     elsewhere.mkdir()
     (elsewhere / f"far_{tmp_path.name}.py").write_text("N = 1\n")
     monkeypatch.syspath_prepend(elsewhere)
-    module = config_files.load(str(mine))
+    module = modules.load(str(mine))
     importlib.import_module(f"far_{tmp_path.name}")  # as `build` would
     name = f"../library/far_{tmp_path.name}.py"
-    before = own_code.digests(module)
+    before = user_modules.digests(module)
     assert name in before
     monkeypatch.delitem(sys.modules, f"far_{tmp_path.name}")
-    assert name not in own_code.digests(module)
-    assert own_code.digests(module, [name])[name] == before[name]
+    assert name not in user_modules.digests(module)
+    assert user_modules.digests(module, [name])[name] == before[name]
     (elsewhere / f"far_{tmp_path.name}.py").write_text("N = 2\n")
-    assert own_code.digests(module, [name])[name] != before[name]
+    assert user_modules.digests(module, [name])[name] != before[name]
 
 
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
-    sweep_grid.begin(folder, planned(mine, ["1", "2"]))
+    grid.begin(folder, planned(mine, ["1", "2"]))
     assert grown(folder, mine, ["1", "2", "4"])
     with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
         grown(folder, mine, ["2", "4"])
@@ -102,7 +105,7 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     beside.write_text("SEEDS = 1  # as before\n")
     moved = mine.rename(mine.with_name("moved.py"))
     with pytest.raises(ValueError, match=r"is of .*mine.py, which is not there any more; put it"):
-        resume.earlier(folder, [])
+        unfinished.earlier(folder, [])
     moved.rename(mine)
     assert main(["--resume", str(folder)]) == 0
     assert f"another environment: code.{beside.name}" in capsys.readouterr().err

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from experiments.benchmark.rivals import planted
-from experiments.faults import shortened
+from experiments.speed.faults import shortened
+from experiments.speed.rivals import planted
 
 
 def train(model=0, epsilon=1.0, warning=None, error=None):

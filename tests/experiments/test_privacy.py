@@ -13,7 +13,9 @@ import optax
 import pytest
 
 import fedpriv as fp
-from experiments import config_files, privacy, run
+from experiments.accounting import privacy
+from experiments.config import modules
+from experiments.training import run
 from fedpriv.certification.certificate import Looked
 from fedpriv.privacy import VIEWS
 
@@ -112,8 +114,8 @@ def test_nothing_is_loaded_and_no_config_takes_long(tmp_path):
 
     Every shipped one has a ledger, but for those whose data is bundled.
     """
-    for name in config_files.names():
-        if not hasattr(config_files.load(name), "ledger"):
+    for name in modules.names():
+        if not hasattr(modules.load(name), "ledger"):
             continue
         began = _children_worked()
         command = [sys.executable, "-m", "experiments.privacy", name, "--output", str(tmp_path)]

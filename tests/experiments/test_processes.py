@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from several import PATIENCE, ended, free_port, options, slurm, started
 
-from experiments.run import main
+from experiments.training.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -141,7 +141,7 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
 @pytest.mark.slow
 def test_a_process_that_dies_before_training_ends_all(tmp_path):
     folder, port = tmp_path / "never", free_port()
-    dying = "import os; from experiments.run import distributed, main; "
+    dying = "import os; from experiments.training.run import distributed, main; "
     dying += "distributed.check_equal = lambda **_: os._exit(9); main()"
     command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
     tasks = [slurm(i, 2, port) for i in range(2)]

@@ -12,10 +12,11 @@ from made_runs import run_folder
 
 import configs.race as entered
 import fedpriv as fp
-from experiments import budget, folds, race, race_page
 from experiments import config as configuration
-from experiments.reproduce.item import Training
-from experiments.runs import read, read_all
+from experiments.accounting import budget
+from experiments.papers.reproduce.item import Training
+from experiments.runs.run_folder import read, read_all
+from experiments.search import folds, race, race_page
 from fedpriv.data.datasets import Dataset
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments import remaining
-from experiments.progress import Progress
-from experiments.reproduce import cost
-from experiments.reproduce.__main__ import listing
-from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.item import Computation, Scale, Training
+from experiments.base import time_left
+from experiments.papers.reproduce import cost
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.item import Computation, Scale, Training
+from experiments.papers.reproduce.reproduce import listing
+from experiments.training.progress import Progress
 from fedpriv.engine.history import Evaluation
 
 
@@ -19,13 +19,13 @@ from fedpriv.engine.history import Evaluation
 def clock(monkeypatch):
     """Goes on where it is told to."""
     now = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(remaining.time, "monotonic", lambda: now.seconds)
+    monkeypatch.setattr(time_left.time, "monotonic", lambda: now.seconds)
     return now
 
 
 def test_what_is_left_follows_from_the_first_part_and_is_said_every_minute(clock, capsys):
     said = []
-    parts = remaining.Remaining("views", 20)
+    parts = time_left.Remaining("views", 20)
     for _ in range(20):
         clock.seconds += 12
         parts.advance()
@@ -37,7 +37,7 @@ def test_what_is_left_follows_from_the_first_part_and_is_said_every_minute(clock
 
 
 def test_parts_may_be_timed_by_others_and_some_take_no_time(clock, capsys):
-    parts = remaining.Remaining("rounds", 100)
+    parts = time_left.Remaining("rounds", 100)
     parts.skip(50)
     clock.seconds += 1000  # compiling
     parts.advance(10, 300.0)
@@ -45,7 +45,7 @@ def test_parts_may_be_timed_by_others_and_some_take_no_time(clock, capsys):
 
 
 def test_what_takes_seconds_is_not_forecast(clock, capsys):
-    parts = remaining.Remaining("views", 20)
+    parts = time_left.Remaining("views", 20)
     for _ in range(20):
         clock.seconds += 1
         parts.advance()
@@ -57,7 +57,7 @@ def test_what_takes_seconds_is_not_forecast(clock, capsys):
     [(0.2, "about 1 s"), (89, "about 89 s"), (90, "about 2 min"), (7200, "about 2 h")],
 )
 def test_a_span_of_time(seconds, said):
-    assert remaining.span(seconds) == said
+    assert time_left.span(seconds) == said
 
 
 def evaluation(round, seconds):

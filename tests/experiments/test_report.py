@@ -6,11 +6,11 @@ import shlex
 import pytest
 from reported import edit, record, tables, text, tree, with_class
 
-from experiments import config_files
-from experiments.command_line import parse
-from experiments.plain import plain
-from experiments.report.__main__ import main
-from experiments.runs import read
+from experiments.base.json_values import plain
+from experiments.config import modules
+from experiments.config.options import parse
+from experiments.runs.run_folder import read
+from experiments.tables.report.page import main
 
 RESULTS = "The last state of each"
 
@@ -183,7 +183,7 @@ def test_where_the_numbers_come_from(several):
     assert about["code revision"] == (summary.git_revision or "none")
     command = shlex.split(found["Runs"][2][3])
     assert command[:4] == ["python", "-m", "experiments.run", "quickstart"]
-    again = plain(parse(config_files.load("quickstart"), "quickstart", command[4:]))
+    again = plain(parse(modules.load("quickstart"), "quickstart", command[4:]))
     assert again | {"output": str(base / "b")} == summary.settings
 
 

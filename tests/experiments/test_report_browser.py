@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageColor
 from reported import record
 
-from experiments.report.__main__ import main
-from experiments.report.charts import COLOURS
+from experiments.tables.report.charts import COLOURS
+from experiments.tables.report.page import main
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),

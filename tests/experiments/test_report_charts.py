@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from reported import record, with_class
 
-from experiments.report import charts, tables
-from experiments.runs import read
+from experiments.runs.run_folder import read
+from experiments.tables.report import charts, tables
 
 
 @pytest.fixture(scope="module")

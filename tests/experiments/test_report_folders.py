@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from reported import edit, record, tables, text, tree, with_class
 
-from experiments.report.__main__ import main
-from experiments.runs import names, read_all
+from experiments.runs.run_folder import names, read_all
+from experiments.tables.report.page import main
 
 RESULTS = "The last state of each"
 

@@ -6,8 +6,8 @@ import re
 import pytest
 from reported import edit, record, text, tree, with_class
 
-from experiments.report import charts
-from experiments.report.__main__ import main
+from experiments.tables.report import charts
+from experiments.tables.report.page import main
 
 
 def report(*folders):

@@ -11,14 +11,15 @@ import pytest
 from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
-from experiments import run, runs
-from experiments.environment import git_revision
-from experiments.recorder import Recorder
-from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.item import Scale
-from experiments.reproduce.table import fill, scaled
-from experiments.reproduce.work import Shelf
+from experiments.base.provenance import git_revision
+from experiments.papers.reproduce import reproduce
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.item import Scale
+from experiments.papers.reproduce.table import fill, scaled
+from experiments.papers.reproduce.work import Shelf
+from experiments.runs import run_folder
+from experiments.runs.recorder import Recorder
+from experiments.training import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -93,7 +94,7 @@ def test_markdown_has_the_same_with_the_papers_decimals(finished):
 def test_its_trainings_are_ordinary_run_folders(finished):
     """With the settings asked for, and no others."""
     folders = [finished / "tiny" / "runs" / work.key for work in (PLAIN, PRIVATE)]
-    assert [runs.read(folder).summary.rounds for folder in folders] == [
+    assert [run_folder.read(folder).summary.rounds for folder in folders] == [
         {"fed_avg": 4},
         {"dp_fed_avg": 4},
     ]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from made_runs import run_folder
 
-from experiments.reproduce import mspdq_defence
-from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.item import Computed, Scale
-from experiments.reproduce.picture import save
-from experiments.reproduce.table import fill
+from experiments.papers.reproduce import mspdq_defence
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.item import Computed, Scale
+from experiments.papers.reproduce.picture import save
+from experiments.papers.reproduce.table import fill
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -7,10 +7,10 @@ import pytest
 from reproduced import COMPUTED, ITEMS, TABLE, launch, rows, training
 
 from configs import quickstart
-from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.item import Cell, Training
-from experiments.reproduce.reading import best_accuracy
+from experiments.papers.reproduce import reproduce
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.item import Cell, Training
+from experiments.papers.reproduce.reading import best_accuracy
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -6,15 +6,14 @@ import re
 import pytest
 from made_runs import settled
 
-from experiments import config_files
-from experiments.command_line import parse
-from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
-from experiments.reproduce.accounting import certificate_of, claim_of, meaning
-from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.fed_smp import SETS
-from experiments.reproduce.item import Scale
-from experiments.reproduce.work import arguments
+from experiments.config import modules
+from experiments.config.options import parse
+from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, reproduce, wavelet
+from experiments.papers.reproduce.accounting import certificate_of, claim_of, meaning
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.fed_smp import SETS
+from experiments.papers.reproduce.item import Scale
+from experiments.papers.reproduce.work import arguments
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -146,7 +145,7 @@ def test_the_launcher_takes_every_training(paper):
     """Each by its config; one of each config and algorithm with the same fields by the command line."""
     kinds = {(w.config, w.algorithm, frozenset(w.settings)): w for w in trainings(paper)}
     for work in kinds.values():
-        module = config_files.load(work.config)
+        module = modules.load(work.config)
         config = parse(module, work.config, arguments(work, Scale(0.01), None)[1:])
         assert config.algorithms == (work.algorithm,)
         assert config.rounds == max(1, round(0.01 * work.rounds))
@@ -202,7 +201,7 @@ def test_the_launcher_gets_the_papers_settings(tmp_path):
     assert list(figure_2) == ["fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq"]
     assert figure_2["msp_fl"].msp_exchanges == 4
     assert (figure_2["mspdq_fl"].exchanges, figure_2["mspdq_fl"].bits) == (10, 8)
-    plain = config_files.load("mspdq_mnist").config
+    plain = modules.load("mspdq_mnist").config
     assert {name: getattr(plain, name) for name in mspdq.DEFAULTS} == mspdq.DEFAULTS
     assert figure_2["ldp_fed_avg"].ldp.epsilon == figure_2["jopeq"].jopeq.epsilon == 10
     needs = ITEMS["mspdq", "fig3"].needs

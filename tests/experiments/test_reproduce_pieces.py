@@ -8,12 +8,18 @@ from made_runs import run_folder
 from matplotlib.figure import Figure
 from reproduced import PLAIN, SMALL, training
 
-from experiments.files import replacing
-from experiments.reproduce import table
-from experiments.reproduce.item import Cell, Item, Scale, Training, Value
-from experiments.reproduce.mspdq import early_shortfall, last_lead, last_span, late_loss, least_lead
-from experiments.reproduce.picture import Curves, Points, panels, save, side_by_side
-from experiments.reproduce.reading import (
+from experiments.base.files import replacing
+from experiments.papers.reproduce import table
+from experiments.papers.reproduce.item import Cell, Item, Scale, Training, Value
+from experiments.papers.reproduce.mspdq import (
+    early_shortfall,
+    last_lead,
+    last_span,
+    late_loss,
+    least_lead,
+)
+from experiments.papers.reproduce.picture import Curves, Points, panels, save, side_by_side
+from experiments.papers.reproduce.reading import (
     best_accuracy,
     change,
     claim,
@@ -24,7 +30,7 @@ from experiments.reproduce.reading import (
     saved_uplink,
     unsteadiness,
 )
-from experiments.reproduce.table import Filled, fill, scaled
+from experiments.papers.reproduce.table import Filled, fill, scaled
 
 ONE = Training("quickstart", "fed_avg", {"clients": 20}, 100, 2, shrinking=("clients",))
 TWO, ABSENT = (dataclasses.replace(ONE, algorithm=name) for name in ("dp_fed_avg", "top_k"))

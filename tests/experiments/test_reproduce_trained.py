@@ -10,14 +10,19 @@ from reproduced import rows
 from small import regression
 
 from configs import dp_scaffold_synthetic, fed_smp_fashion_mnist, mspdq_mnist, wavelet_mnist
-from experiments.inversion import figure6
 from experiments.papers.fed_smp import Local, train_loss
-from experiments.reproduce import __main__ as reproduce
-from experiments.reproduce import dp_scaffold, mspdq, mspdq_defence, wavelet
-from experiments.reproduce.catalogue import PAPERS
-from experiments.reproduce.fed_smp import SETS
-from experiments.reproduce.item import Scale
-from experiments.reproduce.work import Shelf, status
+from experiments.papers.reproduce import (
+    dp_scaffold,
+    figure6,
+    mspdq,
+    mspdq_defence,
+    reproduce,
+    wavelet,
+)
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.fed_smp import SETS
+from experiments.papers.reproduce.item import Scale
+from experiments.papers.reproduce.work import Shelf, status
 from fedpriv import ModelState, models
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -7,9 +7,11 @@ import shutil
 import pytest
 from resumed import OFTEN, SMALL, assert_same, launch, lines, summary
 
-from experiments import config_files, environment, resume
-from experiments.plain import plain
-from experiments.run import main, resume_or_start
+from experiments.base import provenance
+from experiments.base.json_values import plain
+from experiments.config import modules
+from experiments.runs import unfinished
+from experiments.training.run import main, resume_or_start
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -167,8 +169,8 @@ def test_what_does_not_change_results_may_differ(folder, whole):
 
 @pytest.mark.slow
 def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys):
-    versions = environment.versions
-    monkeypatch.setattr(environment, "versions", lambda: versions() | {"jax": "9.9"})
+    versions = provenance.versions
+    monkeypatch.setattr(provenance, "versions", lambda: versions() | {"jax": "9.9"})
     assert launch("--resume", folder) == 0
     error = capsys.readouterr().err
     there = versions()["jax"]
@@ -188,8 +190,8 @@ def test_other_random_numbers_are_said(there, warned, tmp_path):
     """A run of an older version does not know which it had."""
     here = {"git_revision": None, "prng": "threefry2x32", "layout": {}}
     before = {"git_revision": None, "layout": {}} | there
-    found = resume.Earlier(tmp_path, "", None, {"environment": before, "resumed": []}, [])
-    about, warning = resume.resumed(found, here, {})
+    found = unfinished.Earlier(tmp_path, "", None, {"environment": before, "resumed": []}, [])
+    about, warning = unfinished.resumed(found, here, {})
     assert bool(warning) == bool(about["resumed"][0]["differs"]) == warned
     assert not warned or "prng rbg there, threefry2x32 here" in warning
 
@@ -197,7 +199,7 @@ def test_other_random_numbers_are_said(there, warned, tmp_path):
 @pytest.mark.slow
 def test_another_processor_is_said(folder, monkeypatch, capsys):
     """Of one kind, "cpu", are processors that round differently."""
-    monkeypatch.setattr(environment, "instructions", lambda: "other")
+    monkeypatch.setattr(provenance, "instructions", lambda: "other")
     assert launch("--resume", folder) == 0
     assert (
         "the run continues in another environment: device.instructions " in capsys.readouterr().err
@@ -271,17 +273,19 @@ def test_folders_that_hold_no_run(content, said, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", config_files.names())
+@pytest.mark.parametrize("name", modules.names())
 def test_settings_are_read_back_from_every_config(name):
-    module = config_files.load(name)
+    module = modules.load(name)
     settings = json.loads(json.dumps(plain(module.config)))
-    assert resume._saved(module, name, settings) == module.config
+    assert unfinished._saved(module, name, settings) == module.config
     other = settings | {
         "rounds": settings["rounds"] + 1,
         "stop_at_epsilon": 2.5,
         "checkpoint": {"rounds": 3, "minutes": None},
     }
-    found = plain(resume._saved(module, name, other | {"algorithms": settings["algorithms"][:1]}))
+    found = plain(
+        unfinished._saved(module, name, other | {"algorithms": settings["algorithms"][:1]})
+    )
     assert found == other | {"algorithms": settings["algorithms"][:1]}
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benchmark.rivals import child, comparison, environments, memory
-from experiments.benchmark.rivals import rival as rivals
-from experiments.benchmark.rivals.child import Settings
-from experiments.benchmark.rivals.rival import Rival, Rivals
-from experiments.benchmark.timing import medians
+from experiments.speed.rivals import child, comparison, environments, memory
+from experiments.speed.rivals import rival as rivals
+from experiments.speed.rivals.child import Settings
+from experiments.speed.rivals.rival import Rival, Rivals
+from experiments.speed.timing import medians
 
 SETTINGS = Settings({"size": 3}, clients=2, threads=1, device="cpu")
 
@@ -41,7 +41,7 @@ def fakes(tmp_path, monkeypatch):
         shutil.copy(module.__file__, folder)
     for package in (folder, folder.parent, folder.parent.parent):
         (package / "__init__.py").touch()
-    head = "import os, time\nfrom experiments.benchmark.rivals.child import Baseline\ndef build(settings):\n"
+    head = "import os, time\nfrom experiments.speed.rivals.child import Baseline\ndef build(settings):\n"
     for name, body in FAKES.items():
         lines = [line.strip() for line in body.strip().splitlines()]
         (folder / f"{name}.py").write_text(head + "".join(f"    {line}\n" for line in lines))

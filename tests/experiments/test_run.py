@@ -14,9 +14,11 @@ import pytest
 import configs
 import fedpriv as fp
 from experiments import config as configuration
-from experiments import config_files, privacy, sweep
-from experiments.command_line import parse
-from experiments.run import main
+from experiments.accounting import privacy
+from experiments.config import modules
+from experiments.config.options import parse
+from experiments.search import sweep
+from experiments.training.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -72,7 +74,7 @@ def test_the_model_of_every_algorithm_and_seed_is_kept(finished):
     "spelt", [["--keep-model", "false"], ["--keep_model=False"], ["--no-keep-model"]]
 )
 def test_yes_or_no_is_understood(spelt):
-    assert not parse(config_files.load("quickstart"), "quickstart", spelt).keep_model
+    assert not parse(modules.load("quickstart"), "quickstart", spelt).keep_model
 
 
 @pytest.mark.slow
@@ -158,14 +160,14 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
     assert launch("--list") == 0
     listed = capsys.readouterr().out
     shipped = {"quickstart", "fed_smp_fashion_mnist", "fed_smp_svhn", "fed_smp_shakespeare"}
-    assert shipped <= set(config_files.names())
-    for name in config_files.names():
+    assert shipped <= set(modules.names())
+    for name in modules.names():
         assert name in listed
         with pytest.raises(SystemExit) as stop:
             launch(name, "--help")
         assert stop.value.code == 0
         page = capsys.readouterr().out
-        config = config_files.load(name).config
+        config = modules.load(name).config
         given = {f.name for f in fields(config)} - {f.name for f in fields(configuration.Run)}
         assert given
         for field in ("rounds", "seeds", "output", "data_dir", *given):

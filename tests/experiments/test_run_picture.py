@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 from reported import record
 
-from experiments import paper_figure
-from experiments.run_picture import picture
+from experiments.tables import plots
+from experiments.tables.run_picture import picture
 from fedpriv.engine.history import Evaluation, History
 
 
@@ -66,14 +66,14 @@ def test_an_accuracy_is_in_percent_as_in_the_table(drawn, tmp_path):
         assert ("%" in axes.get_ylabel()) == (metric == "accuracy")
 
 
-@pytest.mark.parametrize("x", paper_figure.AXES)
+@pytest.mark.parametrize("x", plots.AXES)
 def test_ticks_of_paper_figures_are_plain(x, drawn, tmp_path):
-    from experiments import compare
+    from experiments.tables import compare
 
     record(tmp_path / "run", rounds=(1, 1000, 10**6), seeds=2)
     runs = compare.evaluated([tmp_path / "run"])
     paths = [tmp_path / "p.png"]
-    paper_figure.picture(paper_figure.columns(runs, False), ["accuracy", "loss"], paths, x=x)
+    plots.picture(plots.columns(runs, False), ["accuracy", "loss"], paths, x=x)
     said = [t.get_text() for axes in drawn[0].axes for t in ticks(axes)]
     assert any(said)
     assert not any("$" in text or "\\" in text for text in said)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from reported import record
 
-from experiments import config_files, runs
-from experiments.plain import plain, typed
-from experiments.report import charts, tables
-from experiments.report.__main__ import page
-from experiments.runs import Line, Summary, read, read_lines
+from experiments.base.json_values import plain, typed
+from experiments.config import modules
+from experiments.runs import run_folder
+from experiments.runs.run_folder import Line, Summary, read, read_lines
+from experiments.tables.report import charts, tables
+from experiments.tables.report.page import page
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -63,7 +64,7 @@ def test_a_summary_says_what_its_numbers_rest_on(recorded):
     """Each certificate all that it assumes; a number chosen on the test set that it is."""
     folder, _ = recorded
     held = json.loads((folder / "summary.json").read_text())
-    module = config_files.load("quickstart")
+    module = modules.load("quickstart")
     ledger = module.ledger(module.config)
     for name, report in held["privacy"].items():
         assert list(report["certified"]) == list(VIEWS)
@@ -188,14 +189,14 @@ def changed(tree, path, value):
     return copy
 
 
-@pytest.mark.parametrize("name", [runs.CONFIG, runs.METRICS, runs.SUMMARY])
+@pytest.mark.parametrize("name", [run_folder.CONFIG, run_folder.METRICS, run_folder.SUMMARY])
 def test_whatever_a_field_holds_there_is_a_page_or_one_line(name, copied, monkeypatch):
     """Every field in turn replaced by something else; the pictures, which are slow, are of numbers alone."""
     monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     monkeypatch.setattr(tables, "command", lambda run: None)
     path = copied / name
     held = json.loads(
-        path.read_text().splitlines()[0] if name == runs.METRICS else path.read_text()
+        path.read_text().splitlines()[0] if name == run_folder.METRICS else path.read_text()
     )
     others = itertools.cycle([None, "x", [], {}, -1, 1e400, True, [1, 2, 3], {"a": 1}])
     said = []

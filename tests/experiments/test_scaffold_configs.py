@@ -11,7 +11,8 @@ import pytest
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments import privacy, run
+from experiments.accounting import privacy
+from experiments.training import run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -8,8 +8,8 @@ import pytest
 from small import sgd, squared, start
 
 import fedpriv as fp
-from experiments import scale_out
-from experiments.scale_out import Network, traffic
+from experiments.speed import scale_out
+from experiments.speed.scale_out import Network, traffic
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import reported
 
-from experiments import config_files, progress
-from experiments.formats import NAMES, NO_TERMINAL, label
-from experiments.plain import typed
-from experiments.records import Summary
-from experiments.show import table
+from experiments.base.formats import NAMES, NO_TERMINAL, label
+from experiments.base.json_values import typed
+from experiments.config import modules
+from experiments.runs.contents import Summary
+from experiments.tables.terminal import table
+from experiments.training import progress
 from fedpriv.engine.history import Evaluation
 from fedpriv.privacy import Certificate
 
@@ -52,7 +53,7 @@ def widest(text):
 @pytest.mark.parametrize("views", ["one", "all"])
 @pytest.mark.parametrize("target", [None, 1.0])
 def test_the_table_fits_whatever_the_algorithms(folder, views, target):
-    shipped = {a for n in config_files.names() for a in config_files.load(n).config.algorithms}
+    shipped = {a for n in modules.names() for a in modules.load(n).config.algorithms}
     assert shipped <= set(NAMES)
     for names in ([*NAMES], [OWN]):
         summary = read(folder, names, target, views=views, target_epsilon=target)

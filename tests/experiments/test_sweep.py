@@ -11,8 +11,11 @@ import pytest
 
 import fedpriv as fp
 from configs import quickstart
-from experiments import compare, paper_table, run, runs, sweep, sweep_train
-from experiments.sweep_grid import ended
+from experiments.runs import run_folder
+from experiments.search import sweep, training_together
+from experiments.search.grid import ended
+from experiments.tables import compare, comparison
+from experiments.training import run
 from fedpriv import privacy
 from fedpriv.devices import memory as device_memory
 from fedpriv.models.score import Score
@@ -123,10 +126,10 @@ def test_one_compilation_for_each_algorithm_and_a_table(finished):
     expected = [[n, r, a] for n in NOISES for r in RATES for a in ("FedAvg", "DP-FedAvg")]
     assert [row[:3] for row in rows[2:]] == expected
     for row in rows[2:]:
-        summary = runs.read(finished / point(row[0], row[1])).summary
+        summary = run_folder.read(finished / point(row[0], row[1])).summary
         name = {"FedAvg": "fed_avg", "DP-FedAvg": "dp_fed_avg"}[row[2]]
-        shown = paper_table.Columns(["accuracy"], ["third_party"], noise=False)
-        assert row[3:] == paper_table.cells(summary, name, shown)[1:]
+        shown = comparison.Columns(["accuracy"], ["third_party"], noise=False)
+        assert row[3:] == comparison.cells(summary, name, shown)[1:]
         assert "±" in row[4]
     assert "of ONE model released alone" in text
 
@@ -156,7 +159,7 @@ def test_compare_reads_the_folders(finished, capsys):
 
 
 def test_a_finished_sweep_is_not_trained_again(finished, capsys, monkeypatch):
-    monkeypatch.delattr(sweep_train, "train_one")
+    monkeypatch.delattr(training_together, "train_one")
     before = {f: f.read_bytes() for f in finished.glob("*/**/*") if f.is_file()}
     both = [*SMALL, "--algorithms", "fed_avg", "dp_fed_avg"]
     assert launch("--grid", *GRID, *both, "--json", output=finished) == 0
@@ -195,7 +198,7 @@ def test_an_interrupted_sweep_goes_on_with_the_same_command(
 ):
     """In the middle of its second point, of which a killed one leaves no summary. On two devices, for a change."""
     args = ["--grid", "noise_multiplier=0.5,1,2", *PRIVATE, "--layout.devices", "2"]
-    recorded, evaluation = [], sweep_train.Recorder.evaluation
+    recorded, evaluation = [], training_together.Recorder.evaluation
 
     def interrupting(self, *given):
         evaluation(self, *given)
@@ -203,7 +206,7 @@ def test_an_interrupted_sweep_goes_on_with_the_same_command(
         if len(recorded) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_train.Recorder, "evaluation", interrupting)
+    monkeypatch.setattr(training_together.Recorder, "evaluation", interrupting)
     assert launch(*args, output=tmp_path) == 130
     assert f"the same command with --output {tmp_path} goes on" in capsys.readouterr().err
     cut = tmp_path / "noise_multiplier=1"

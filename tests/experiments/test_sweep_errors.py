@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from configs import quickstart
-from experiments import run, sweep, sweep_table
-from experiments.sweep_grid import UNFINISHED, axes, begin, points
+from experiments.search import sweep, sweep_table
+from experiments.search.grid import UNFINISHED, axes, begin, points
+from experiments.training import run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

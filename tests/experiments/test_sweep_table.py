@@ -3,8 +3,9 @@
 import pytest
 from reported import edit, record
 
-from experiments import runs, sweep_table
-from experiments.sweep_grid import Point
+from experiments.runs import run_folder
+from experiments.search import sweep_table
+from experiments.search.grid import Point
 from fedpriv import privacy
 
 
@@ -18,7 +19,7 @@ def test_a_swept_budget_shows_the_noise_it_took_the_traffic_and_the_views_asked_
         record(folder, rounds=(5,), seeds=1, target_epsilon=float(target), views=views)
         edit(folder / "summary.json", solved={"top_k": {"noise_multiplier": noise}})
         of = Point({"target_epsilon": target}, None, target)
-        found.append((of, runs.read(folder).summary))
+        found.append((of, run_folder.read(folder).summary))
     lines = [line.split("|")[1:-1] for line in sweep_table.markdown(found).splitlines()[:10]]
     head, _, *rows = [[cell.strip() for cell in line] for line in lines]
     assert head[0] == "ε"

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from reported import edit, record, tables, tree, with_class
 
-from experiments import compare, paper_figure
-from experiments.report import __main__ as report
-from experiments.runs import read
-from experiments.swept_budget import over_budget
+from experiments.runs.run_folder import read
+from experiments.tables import compare, plots
+from experiments.tables.report import page as report
+from experiments.tables.swept_budget import over_budget
 
 TARGETS = (4.0, 1.0, 2.0)
 
@@ -32,7 +32,7 @@ def swept(tmp_path_factory):
 
 def test_one_curve_through_the_ends(swept, monkeypatch):
     drawn = {}
-    monkeypatch.setattr(paper_figure, "save", lambda figure, paths: drawn.update(figure=figure))
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
     runs = compare.evaluated(swept)
     compare.draw(runs, ["accuracy"], [], "epsilon", False)
     (axes,) = drawn["figure"].axes

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from configs import dp_scaffold_synthetic
-from experiments import noisy_choice, tune
-from experiments.folds import without_fold
+from experiments.search import noisy_choice, tune
+from experiments.search.folds import without_fold
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

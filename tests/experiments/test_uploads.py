@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import uploads
-from experiments.records import Begun, Line
-from experiments.runs import RunFolder
+from experiments.runs.contents import Begun, Line
+from experiments.runs.run_folder import RunFolder
+from experiments.tables import uploads
 from fedpriv.engine.history import Evaluation
 
 NOTHING = np.zeros(1)

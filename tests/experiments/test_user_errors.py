@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-from experiments import privacy, run, sweep
-from experiments.audit.__main__ import main as audit_main
+from experiments.accounting import privacy
+from experiments.attacks.audit.audit import main as audit_main
+from experiments.search import sweep
+from experiments.training import run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -1,0 +1,202 @@
+"""What a config costs: claimed and certified epsilons by view, as an object, a table and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.base.formats import NAMES, columns, epsilon
+from experiments.base.json_values import plain
+from experiments.config import Ledger
+from fedpriv.privacy import VIEWS, Certificate, Claim
+
+
+class Account(NamedTuple):
+    """Epsilons of the algorithms that release and claim the same.
+
+    Attributes:
+      names: of the algorithms.
+      rounds: number of rounds T.
+      honest: fraction of each cohort that adds its share of the noise.
+      best_of: mean number of runs of which the best is released.
+      claim: the paper's, if there is one.
+      certificates: one for each view.
+    """
+
+    names: tuple[str, ...]
+    rounds: int
+    honest: float
+    best_of: float
+    claim: Claim | None
+    certificates: tuple[Certificate, ...]
+
+    @property
+    def private(self) -> bool:
+        return any(math.isfinite(c.epsilon) for c in self.certificates)
+
+
+def accounts(
+    ledger: Ledger,
+    rounds: int,
+    views: Sequence[str] = VIEWS,
+    honest: float = 1.0,
+    best_of: float = 1.0,
+) -> list[Account]:
+    """One for each group of algorithms with equal releases and claims, those with noise first."""
+    groups: dict[Any, list[str]] = {}
+    for name in ledger.entries:
+        looked = ledger.looked(name)
+        said = (looked.releases(rounds), looked.basis, ledger.claim(name, rounds))
+        groups.setdefault(said, []).append(name)
+    found = []
+    for (*_, claim), names in groups.items():
+        certificates = tuple(
+            ledger.certify(names[0], rounds, view=view, honest=honest, best_of=best_of)
+            for view in views
+        )
+        of_one_run = _judged(claim, honest) if best_of == 1 else None
+        found.append(Account(tuple(names), rounds, honest, best_of, of_one_run, certificates))
+    return sorted(found, key=lambda account: not account.private)
+
+
+def _judged(claim: Claim | None, honest: float) -> Claim | None:
+    """The papers' formulas count on everybody."""
+    if claim is None or honest == 1 or not math.isfinite(claim.epsilon):
+        return claim
+    reason = f"The formula counts on every member of the cohort; here only {honest:.4g} of the noise is counted on."
+    return replace(claim, sound=False, reasons=(reason, *claim.reasons))
+
+
+def as_json(
+    config: str, account: Account, delta: float, solved: dict[str, Any] | None, notes: Sequence[str]
+) -> dict[str, Any]:
+    """The object that `--json` prints; infinity is the string "inf"."""
+    return plain(
+        {
+            "config": config,
+            "algorithms": account.names,
+            "rounds": account.rounds,
+            "delta": delta,
+            "honest": account.honest,
+            "best_of": account.best_of,
+            "claimed": account.claim,
+            "certified": account.certificates,
+            "solved": solved,
+            "notes": tuple(notes),
+        }
+    )
+
+
+def table(account: Account, delta: float) -> str:
+    """View x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
+    unit = account.certificates[0].unit
+    names = ", ".join(NAMES.get(name, name) for name in account.names)
+    rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
+    rows += [_row(account, certificate) for certificate in account.certificates]
+    head = f"{names}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
+    if account.honest < 1:
+        head += f", {account.honest:.4g} of the noise's shares counted on"
+    if account.best_of > 1:
+        head += f", the best of {account.best_of:g} runs on average"
+    return "\n".join([head, "", *columns(rows), "", *_legend(account)])
+
+
+def _row(account: Account, certificate: Certificate) -> list[str]:
+    nothing = epsilon(plain(certificate.epsilon))
+    by = {name: epsilon(plain(value)) for name, value in certificate.epsilons.items()}
+    return [
+        certificate.view,
+        claimed(account.claim, (certificate.view,)),
+        _hyphenated(certificate.relation),
+        by.get("RDP", "-" if by else nothing),
+        by.get("PLD", "-" if by else nothing),
+    ]
+
+
+def claimed(claim: Claim | None, views: Sequence[str]) -> str:
+    """Epsilon towards one of `views`, with its own adjacency, which need not be the certificate's."""
+    if claim is None or claim.view not in views:
+        return "-"
+    doubt = "" if claim.sound else " (*)" if claim.status == "claimed" else f" ({claim.status})"
+    return f"{epsilon(plain(claim.epsilon))} {_hyphenated(claim.relation)}{doubt}"
+
+
+def _hyphenated(relation: str) -> str:
+    return relation.replace("_", "-")
+
+
+def _legend(account: Account) -> list[str]:
+    lines = []
+    if account.claim:
+        claim = account.claim
+        verdict = (
+            "holds for this run"
+            if claim.sound
+            else f"{'(*) ' * (claim.status == 'claimed')}not proved for this run"
+        )
+        printed = "gives" if claim.reproduced else "does not give"
+        compared = f"; as computed here it {printed} the epsilons that the paper prints"
+        lines.append(
+            f"{claim.status}: {claim.unit} level, {claim.view}, {_hyphenated(claim.relation)} adjacency, delta = "
+            f"{claim.delta:.3g}, by {claim.source}; {verdict}"
+            + compared
+            * (claim.status == "claimed")
+        )
+        lines += [f"  {reason}" for reason in claim.reasons]
+    for c in account.certificates:
+        lines.append(f"certified ({c.basis}), {c.view}: {c.bound}; composed: {c.event}")
+    return [*lines, "certified on the assumption that", *_assumed(account.certificates)]
+
+
+def _assumed(certificates: Sequence[Certificate]) -> list[str]:
+    """Each assumption once, with the views that it is made for."""
+    views: dict[str, list[str]] = {}
+    for certificate in certificates:
+        for text in certificate.assumptions:
+            views.setdefault(text, []).append(certificate.view)
+    everywhere = len(certificates)
+    return [
+        f"  [{'all views' if len(seen) == everywhere else ', '.join(seen)}] {text}"
+        for text, seen in views.items()
+    ]
+
+
+def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> None:
+    """Epsilon over the rounds: certified for every view, and claimed."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    name = account.names[0]
+    rounds = np.unique(
+        np.linspace(1, account.rounds, min(points, account.rounds)).round().astype(int)
+    )
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for c in account.certificates:
+        if math.isfinite(c.epsilon):
+            options: Any = {"view": c.view, "honest": account.honest, "best_of": account.best_of}
+            curve = [ledger.certify(name, int(t), **options).epsilon for t in rounds]
+            label = f"certified, {c.view}, {_hyphenated(c.relation)}"
+            axes.plot(rounds, curve, label=label)
+    if account.claim and math.isfinite(account.claim.epsilon):
+        claims = [ledger.claim(name, int(t)) for t in rounds]
+        label = (
+            f"{account.claim.status}, {account.claim.view}, {_hyphenated(account.claim.relation)}"
+        )
+        axes.plot(rounds, [c.epsilon for c in claims if c], "k--", label=label)
+    axes.set(
+        xlabel="round",
+        ylabel=f"epsilon at delta = {ledger.delta:.3g}, {account.certificates[0].unit} level",
+        yscale="log",
+        title=", ".join(NAMES.get(name, name) for name in account.names),
+    )
+    if axes.lines:
+        axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)

@@ -1,0 +1,1 @@
+"""Level 6: what an adversary learns: audits and inversion."""

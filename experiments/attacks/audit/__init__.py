@@ -1,0 +1,1 @@
+"""What an adversary learns, beside what is said: see `audit`."""

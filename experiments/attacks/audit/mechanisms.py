@@ -1,0 +1,115 @@
+"""What is claimed and certified of a mechanism, beside what draws of it show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+
+from experiments.accounting.cost import Account, accounts
+from experiments.attacks.audit.row import Row, Unaudited
+from experiments.base.time_left import Remaining
+from experiments.config import Ledger
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.certification.certificate import Looked
+from fedpriv.privacy import Release
+
+AFFORDABLE = 8e8
+"""Normal numbers per row: 10 to 20 s."""
+FEWEST = 2000
+"""Draws: where a whole run allows only fewer, they are of fewer rounds, which bound the whole from below too."""
+SURE = 1e-6
+"""Chance that a right certificate is refuted: rows are many."""
+
+
+def audit_mechanisms(
+    ledger: Ledger, rounds: int, draws: int, seed: int
+) -> tuple[list[Row], list[Unaudited]]:
+    """Every view of every algorithm, each distinct one once; and those with nothing to draw, of infinite epsilon."""
+    rows, bare = [], []
+    every = _by_mechanism(ledger, accounts(ledger, rounds))
+    alike = [_alike(ledger.looked(account.names[0]), account, rounds) for account in every]
+    remaining = Remaining("mechanisms that are drawn", sum(map(len, alike)))
+    for account, groups in zip(every, alike, strict=True):
+        looked = ledger.looked(account.names[0])
+        for views in groups:
+            rows.append(_audited(account, looked, views, rounds, draws, seed))
+            remaining.advance()
+        if not _drawable(looked.releases(1)):
+            reasons = dict.fromkeys(r.reason for r in looked.releases(1) if r.reason)
+            bare.append(Unaudited(account.names, "; ".join(reasons), account.claim))
+    return rows, bare
+
+
+def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
+    """Equal multipliers do not make equal mechanisms."""
+    parts = []
+    for account in found:
+        groups: dict[object, list[str]] = {}
+        for name in account.names:
+            used = [r.mechanism for r in ledger.looked(name).releases(1) if r.mechanism]
+            levels = [jax.tree.leaves((m.clip_norm, m.noise_multiplier)) for m in used]
+            same = tuple(
+                (*map(float, level), m.dimension, m.scales is None, m.norms is None)
+                for level, m in zip(levels, used, strict=True)
+            )
+            groups.setdefault(same, []).append(name)
+        parts += [account._replace(names=tuple(names)) for names in groups.values()]
+    return parts
+
+
+def _drawable(releases: Sequence[Release]) -> list[Release]:
+    return [r for r in releases if r.multiplier > 0 and r.mechanism is not None]
+
+
+def _alike(looked: Looked, account: Account, rounds: int) -> list[tuple[str, ...]]:
+    """The views with something to draw; those that see the same of a record together."""
+    groups: dict[object, list[str]] = {}
+    for certificate in account.certificates:
+        seen = [r for r in looked.releases(rounds) if r.view == certificate.view]
+        if _drawable(seen):
+            same = tuple(replace(r, view="server") for r in seen)
+            by_record = all(r.unit == "record" for r in seen)
+            groups.setdefault(same if by_record else certificate.view, []).append(certificate.view)
+    return [tuple(views) for views in groups.values()]
+
+
+def _audited(
+    account: Account, looked: Looked, views: tuple[str, ...], rounds: int, draws: int, seed: int
+) -> Row:
+    drawn, some = affordable(looked, views[0], rounds, draws)
+    scores = draw_scores(looked.releases(some), views[0], draws=drawn, seed=seed)
+    certificate = next(c for c in account.certificates if c.view == views[0])
+    bounds = lower_bounds(scores, certificate.delta)
+    return Row(
+        account.names,
+        views,
+        account.claim if account.claim and account.claim.view in views else None,
+        certificate,
+        least=bounds.least,
+        surely=lower_bounds(scores, certificate.delta, SURE).least,
+        most=math.log(drawn),
+        about={"rounds": rounds, "drawn_rounds": some, "draws": drawn},
+        audited=bounds._asdict(),
+    )
+
+
+def affordable(looked: Looked, view: str, rounds: int, draws: int) -> tuple[int, int]:
+    """(draws, rounds) that `AFFORDABLE` allows."""
+    fits = int(AFFORDABLE / _cost(looked, view, rounds))
+    if fits >= min(draws, FEWEST):
+        return min(draws, fits), rounds
+    one = int(AFFORDABLE / _cost(looked, view, 1))
+    some = max(1, min(rounds, one // min(draws, FEWEST)))
+    return min(draws, max(100, one // some)), some
+
+
+def _cost(looked: Looked, view: str, rounds: int) -> float:
+    """Normal numbers per draw of both neighbours."""
+    seen = _drawable([r for r in looked.releases(rounds) if r.view == view])
+    return 2.0 * sum(
+        r.steps * r.local_steps * (r.mechanism.dimension or 4) for r in seen if r.mechanism
+    )

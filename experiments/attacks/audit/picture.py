@@ -1,0 +1,89 @@
+"""Every epsilon between what was seen and what is proved, at a glance."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from experiments.base.formats import NAMES
+
+TITLES = {
+    "mechanisms": "mechanism, drawn in its worst direction",
+    "runs": "training runs with canaries",
+}
+
+
+def picture(found: dict[str, Any], path: Path) -> None:
+    """Draws the object of `--json`: a panel for draws and one for runs, a line for each algorithm and view."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels = {part: found[part] for part in TITLES if found.get(part)}
+    if not panels:
+        return
+    rows = sum(map(len, panels.values()))
+    figure = Figure(figsize=(8, 1.2 * len(panels) + 0.42 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    heights = [len(lines) + 1.5 for lines in panels.values()]
+    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, (part, lines) in zip(axes, panels.items(), strict=True):
+        _panel(axis, lines)
+        axis.set_title(TITLES[part], fontsize=10)
+    axes[-1].set_xlabel("epsilon")
+    legends = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes]
+    handles = {label: handle for each in legends for handle, label in each}
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8)
+    figure.savefig(path, dpi=130)
+
+
+def _panel(axis: Any, lines: list[dict[str, Any]]) -> None:
+    values = [v for line in lines for v in _numbers(line).values() if v > 0]
+    low, high = min([0.1, *values]) / 1.5, max([10.0, *(v for v in values if v < math.inf)]) * 3
+    for y, line in enumerate(lines):
+        found = {name: max(value, low) for name, value in _numbers(line).items()}
+        ends = [found["audited: at least (95 %)"], min(found["certified: at most"], high)]
+        axis.plot(ends, [y, y], color="0.7", lw=3, zorder=1)
+        if math.isinf(found["certified: at most"]):
+            axis.text(high, y, "inf", ha="left", va="center", fontsize=8, color="C0")
+        for label, value in found.items():
+            if math.isfinite(value):
+                axis.plot(value, y, MARKS[label], ms=6, mfc=FILLED.get(label), label=label)
+    axis.set(xscale="log", xlim=(low / 1.3, high * 1.3), ylim=(len(lines) - 0.4, -0.6))
+    axis.set_yticks(range(len(lines)), [_label(line) for line in lines], fontsize=7)
+    axis.grid(axis="x", alpha=0.3)
+
+
+MARKS = {
+    "audited: at least (95 %)": "k>",
+    "certified: at most": "C0<",
+    "claimed, refuted": "rX",
+    "claimed by the paper": "gD",
+    "estimate (average, no bound)": "ko",
+}
+FILLED = {"estimate (average, no bound)": "none"}
+
+
+def _numbers(line: dict[str, Any]) -> dict[str, float]:
+    """By label, what there is."""
+    audited = line["audited"]
+    found = {
+        "audited: at least (95 %)": audited["least"],
+        "certified: at most": line["certified"]["epsilon"],
+    }
+    if line["claimed"]:
+        label = "claimed, refuted" if line["claim_refuted"] else "claimed by the paper"
+        found[label] = line["claimed"]["epsilon"]
+    if "estimate" in audited:
+        found["estimate (average, no bound)"] = audited["estimate"]
+    return {label: float(value) for label, value in found.items()}
+
+
+def _label(line: dict[str, Any]) -> str:
+    names = line.get("algorithms") or [line["algorithm"]]
+    views = line.get("views") or [line["certified"]["view"]]
+    first = NAMES.get(names[0], names[0]) + (" and alike" if len(names) > 1 else "")
+    seen_by = ", ".join(views) if len(views) < 3 else "all views"
+    said = line["certified"]
+    about = f"{said['unit']}, {said['relation'].replace('_', '-')}, delta {said['delta']:.1g}"
+    return f"{first}; {seen_by}\n{about}"

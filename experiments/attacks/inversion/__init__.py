@@ -1,0 +1,1 @@
+"""The images that a server reconstructs: see `inversion`."""

@@ -1,0 +1,1 @@
+"""Level 1: files, JSON, provenance, signals: what every room needs."""

@@ -1,0 +1,156 @@
+"""How names, numbers and tables are written, for people."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from experiments.base.spread import Spread
+from fedpriv.models.score import is_fraction
+from fedpriv.privacy import Certificate, Claim
+
+NAMES = {
+    "fed_avg": "FedAvg",
+    "fed_avg_rand_k": "FedAvg-rand_k",
+    "fed_avg_top_k": "FedAvg-top_k",
+    "dp_fed_avg": "DP-FedAvg",
+    "rand_k": "Fed-SMP rand_k",
+    "top_k": "Fed-SMP top_k",
+    "fed_avg_m": "FedAvgM",
+    "fed_adagrad": "FedAdagrad",
+    "fed_adam": "FedAdam",
+    "fed_yogi": "FedYogi",
+    "dp_fed_avg_m": "DP-FedAvgM",
+    "dp_fed_adagrad": "DP-FedAdagrad",
+    "dp_fed_adam": "DP-FedAdam",
+    "dp_fed_yogi": "DP-FedYogi",
+    "fed_sgd": "FedSGD",
+    "dp_fed_sgd": "DP-FedSGD",
+    "scaffold": "SCAFFOLD",
+    "dp_scaffold": "DP-SCAFFOLD",
+    "dp_sgd": "DP-SGD",
+    "dyn_dp_sgd": "Dyn-DP-SGD",
+    "dp_sgd_wav": "DP-SGD-WAV",
+    "dp_sgd_wav_sound": "DP-SGD-WAV, sound",
+    "dp_adam": "DP-Adam",
+    "dp_adam_wav": "DP-Adam-WAV",
+    "dp_adagrad": "DP-AdaGrad",
+    "dp_adagrad_wav": "DP-AdaGrad-WAV",
+    "dyn_dp_fed_avg": "Dyn-DP-FedAvg",
+    "dp_fed_avg_wav": "DP-FedAvg-WAV",
+    "dp_fed_avg_wav_sound": "DP-FedAvg-WAV, sound",
+    "dp_fed_avg_adaptive": "DP-FedAvg, adaptive",
+    "fed_avg_qsgd": "FedAvg, QSGD",
+    "msp_fl": "MSP-FL",
+    "msp_laplace": "MSP + Lap",
+    "msp_gaussian": "MSP + Gauss",
+    "mspdq_fl": "MSPDQ-FL",
+    "ldp_fed_avg": "FedAvg + LDP",
+    "jopeq": "JoPEQ",
+}
+LONGEST = 32  # of an algorithm's name, in characters
+LONGEST_METRIC = 12
+NO_TERMINAL = 10_000
+PROSE = 100  # characters of a line that is read, however wide the terminal
+
+
+def label(algorithm: str) -> str:
+    """The algorithm's name for people."""
+    name = NAMES.get(algorithm, algorithm)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+
+
+def width(stream: TextIO) -> int:
+    """Columns of the terminal that `stream` writes to; more than anything needs where it is none."""
+    return shutil.get_terminal_size((PROSE, 24)).columns if stream.isatty() else NO_TERMINAL
+
+
+def wrapped(text: str, most: int) -> str:
+    """On lines of at most so many columns."""
+    return textwrap.fill(text, min(most, PROSE), subsequent_indent="    ", break_on_hyphens=False)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the cells of each column below each other, and a rule below the first row."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    lines.insert(1, "  ".join("-" * w for w in widths))
+    return [line.rstrip() for line in lines]
+
+
+def markdown(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
+    """A table whose first row is its head, and a list below."""
+    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
+    rule = "| " + " | ".join(["---"] * len(rows[0])) + " |"
+    return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
+
+
+def heading(metric: str) -> str:
+    """In a table's head."""
+    return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
+
+
+def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
+    """Mean and deviation of a metric, a fraction's in percent."""
+    s = spreads[metric]
+    return percent(s) if is_fraction(metric) else number(s)
+
+
+def brief(metric: str, values: np.ndarray) -> str:
+    """A metric while training: its mean over the seeds."""
+    mean = values.mean()
+    return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
+
+
+def number(s: Spread) -> str:
+    return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
+
+
+def percent(s: Spread) -> str:
+    return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
+
+
+def field_name(field: str) -> str:
+    """A config's field for people: the budget of a run is ε, which the notes of a table explain."""
+    if field == "target_epsilon":
+        return "ε"
+    return field.replace("_", " ").replace(".", " ").replace("epsilon", "ε")
+
+
+def setting(field: str, value: Any) -> str:
+    """Of a config, for people."""
+    if field == "config":
+        return Path(value).stem
+    said = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        said = f"{value:g}"
+    elif value is None or isinstance(value, bool):
+        said = said.lower()
+    return f"{field_name(field)} = {said}"
+
+
+def epsilon(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def short(value: float) -> str:
+    """An epsilon while training."""
+    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
+
+
+def epsilon_means(number: Certificate | Claim) -> str:
+    """What an epsilon needs beside it, but for the view of a claim's source."""
+    basis = f", {number.basis}" if isinstance(number, Certificate) else ""
+    return (
+        f"{number.unit} level, {number.view}, {hyphenated(number.relation)} adjacency, "
+        f"delta {number.delta:.3g}{basis}"
+    )
+
+
+def hyphenated(relation: str) -> str:
+    return relation.replace("_", "-")

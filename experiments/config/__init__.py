@@ -1,0 +1,31 @@
+"""Level 2: what a config is, loading it, its fields as options."""
+
+from experiments.config.experiment import (
+    Checkpoint,
+    Entry,
+    Experiment,
+    Layout,
+    Ledger,
+    Run,
+    View,
+    blank,
+    federations,
+    image,
+    ledger_of,
+    strategy,
+)
+
+__all__ = [
+    "Checkpoint",
+    "Entry",
+    "Experiment",
+    "Layout",
+    "Ledger",
+    "Run",
+    "View",
+    "blank",
+    "federations",
+    "image",
+    "ledger_of",
+    "strategy",
+]

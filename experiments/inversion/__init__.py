@@ -1,1 +1,0 @@
-"""The images that a server reconstructs: see `experiments.inversion.__main__`."""

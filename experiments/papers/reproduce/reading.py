@@ -1,0 +1,131 @@
+"""Numbers read from run folders, as cells take them: of one training, or what one has more than another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from experiments.base.spread import Spread
+from experiments.papers.reproduce.item import Cell, Read, Training, Value
+from experiments.runs.contents import Line, Summary
+from experiments.runs.run_folder import RunFolder
+
+
+def lines(run: RunFolder) -> Sequence[Line]:
+    """The evaluations of the one algorithm that was trained; none where it diverged before the first."""
+    (of_algorithm,) = run.lines.values() or [()]
+    return of_algorithm
+
+
+def summary(run: RunFolder) -> Summary:
+    """Of a run that ended, as all are that items are made of."""
+    assert run.summary is not None
+    return run.summary
+
+
+def complete(run: RunFolder) -> bool:
+    """Whether it did not diverge."""
+    return summary(run).status == "complete"
+
+
+def value(spread: Spread, factor: float = 1) -> Value:
+    return over_seeds(factor * np.array(spread.per_seed))
+
+
+def over_seeds(per_seed: np.ndarray) -> Value:
+    spread = Spread.of(per_seed)
+    return Value(spread.mean, spread.std, spread.per_seed)
+
+
+def best_accuracy(run: RunFolder) -> Value:
+    """Best test accuracy over the evaluations, per seed, in %."""
+    (best,) = summary(run).best.values()
+    return value(best["accuracy"], 100)
+
+
+def final_accuracy(run: RunFolder) -> Value:
+    """Test accuracy after the last round, in %."""
+    (final,) = summary(run).final.values()
+    return value(final["accuracy"], 100)
+
+
+def last_tenth(run: RunFolder) -> Value:
+    """Test accuracy in %: mean over the evaluations of the last tenth of the rounds, per seed."""
+    return over_seeds(_late(run, 0.1).mean(0))
+
+
+def unsteadiness(run: RunFolder) -> Value | str:
+    """Standard deviation of test accuracy over the evaluations of the last quarter of the rounds, its trend included,
+    per seed, in points."""
+    late = _late(run, 0.25)
+    return over_seeds(late.std(0, ddof=1)) if len(late) > 1 else "one evaluation"
+
+
+def _late(run: RunFolder, share: float) -> np.ndarray:
+    """f64[evaluations, seeds], test accuracies in % in the last part of the rounds."""
+    after = (1 - share) * lines(run)[-1].round
+    late = [line.metrics["accuracy"].per_seed for line in lines(run) if line.round > after]
+    return 100 * np.array(late)
+
+
+def uplink_mb(run: RunFolder) -> Value:
+    """Sent over the run per client of the population, on average, in MB (10^6 bytes)."""
+    (sent,) = summary(run).uplink_mb_per_client.values()
+    return Value(sent)
+
+
+def last(metric: str) -> Read:
+    """Reads "loss", "accuracy" (0..1) or a diagnostic after the last round."""
+    return lambda run: value(metric_of(lines(run)[-1], metric))
+
+
+def metric_of(line: Line, name: str) -> Spread:
+    found = line.metric(name)
+    if found is None:
+        raise ValueError(f"{name}: was not measured at round {line.round} of {line.algorithm}")
+    return found
+
+
+def saved_uplink(target: float) -> Read:
+    """Reads how much less the first run sends than the second until its mean test accuracy (0..1) reaches `target`, in
+    %; at evaluations, so in steps of as many rounds as lie between them."""
+
+    def read(first: RunFolder, second: RunFolder) -> Value | str:
+        sent = [_uplink_until(run, target) for run in (first, second)]
+        if sent[0] is None or sent[1] is None:
+            return "not reached"
+        return Value(100 * (1 - sent[0] / sent[1]))
+
+    return read
+
+
+def _uplink_until(run: RunFolder, target: float) -> float | None:
+    reached = (x.uplink_mb_per_client for x in lines(run) if x.metrics["accuracy"].mean >= target)
+    return next(reached, None)
+
+
+def gap(read: Read, *runs: RunFolder) -> Value:
+    """What the first half of the runs has more than the second half, on average, seed by seed: a seed gives all of them
+    the same data. For a `read` with a value per seed, and runs with equally many."""
+    ours, theirs = np.split(np.array([read(run).per_seed for run in runs]), 2)
+    return over_seeds(ours.mean(0) - theirs.mean(0))
+
+
+def change(read: Read, *runs: RunFolder) -> Value:
+    """What the first run has more than the second, less what the third has more than the fourth, seed by seed."""
+    longer, shorter = (np.array(gap(read, *two).per_seed) for two in (runs[:2], runs[2:]))
+    return over_seeds(longer - shorter)
+
+
+def claim(
+    row: str,
+    column: str,
+    published: str,
+    read: Read,
+    ours: Sequence[Training],
+    theirs: Sequence[Training],
+) -> Cell:
+    """A cell for the `gap` between two methods, each by a training or by several."""
+    return Cell(row, column, published, (*ours, *theirs), partial(gap, read))

@@ -1,0 +1,218 @@
+"""The tables and figures of the wavelet paper (Ranaweera et al., "... An Utility-Enhanced Approach")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from experiments.base.formats import NAMES
+from experiments.papers.reproduce.accounting import accounted, epsilon
+from experiments.papers.reproduce.item import (
+    Cell,
+    Computation,
+    Computed,
+    Item,
+    Paper,
+    Results,
+    Scale,
+    Training,
+    Value,
+)
+from experiments.papers.reproduce.picture import Curves, panels
+from experiments.papers.reproduce.reading import claim, final_accuracy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Level = Literal["record", "user"]
+PAPER = Paper("wavelet")
+SIGMAS, DATA, EPSILONS = PAPER.said["sigmas"], PAPER.said["data"], PAPER["epsilons"]["rows"]
+SIZES = ("small", "medium", "large")
+ALGORITHMS: dict[Level, tuple[str, str, str, str]] = {
+    "record": ("fed_avg", "dp_sgd", "dyn_dp_sgd", "dp_sgd_wav"),
+    "user": ("fed_avg", "dp_fed_avg", "dyn_dp_fed_avg", "dp_fed_avg_wav"),
+}
+"""Without privacy, vanilla, dynamic, with wavelets."""
+DIMENSION, BINS = 28_874, 121
+"""Of the MNIST network, and of the histograms of Figure 4."""
+
+
+def training(level: Level, data: str, algorithm: str, sigma: float) -> Training:
+    """One of the paper's, without the settings that its algorithm has no use for, so that it is trained once."""
+    settings: dict[str, Any] = {"local_epochs": 50}
+    if level == "user":
+        settings |= {"cohort": 100, "learning_rate": 0.1}
+    if algorithm in ("dp_fed_avg", "dp_fed_avg_wav"):
+        settings["bounded"] = "gradients"
+    if algorithm != "fed_avg":
+        settings["noise_multiplier"] = sigma
+    schedule: dict[str, Any] = {"rounds": 300, "every": 10, "shrinking": ("local_epochs",)}
+    return Training(f"wavelet_{data}", algorithm, settings, **schedule)
+
+
+def figure(name: str) -> Item:
+    """Figures 7 to 12: three panels, one for each sigma; gains over the rivals."""
+    said, drawn, cells = PAPER[name], list[Curves](), list[Cell]()
+    for index, (size, sigma) in enumerate(zip(SIZES, SIGMAS, strict=True)):
+        algorithms = ALGORITHMS[said["level"]]
+        works = [training(said["level"], said["data"], a, sigma) for a in algorithms]
+        lines = {NAMES[work.algorithm]: work for work in works}
+        title = f"{size} noise, sigma = {sigma:g}"
+        drawn.append(Curves(title, lines, factor=100, ylabel="test accuracy (%)"))
+        row, (_, vanilla, dynamic, wav) = f"sigma = {sigma:g}", works
+        cells += [Cell(row, f"{n} (%)", "", (w,), final_accuracy) for n, w in lines.items()]
+        for rival, gains in ((vanilla, "gains over vanilla"), (dynamic, "gains over dynamic")):
+            column = f"{NAMES[wav.algorithm]} less {NAMES[rival.algorithm]} (points)"
+            cells.append(claim(row, column, said[gains][index], final_accuracy, [wav], [rival]))
+    return PAPER.item(name, cells, draw=panels([drawn]), size=(15, 4.5))
+
+
+def table_3() -> Item:
+    """Gains of Adam and AdaGrad with wavelets."""
+    cells: list[Cell] = []
+    for name, data, gains in PAPER["table3"]["rows"]:
+        for sigma, printed, gain in zip(SIGMAS, EPSILONS[data], gains, strict=True):
+            row = f"{NAMES[name]}, {DATA[data]}, sigma = {sigma:g} (printed epsilon {printed})"
+            plain, wav = (training("record", data, a, sigma) for a in (name, f"{name}_wav"))
+            cells += [
+                Cell(row, "without wavelets (%)", "", (plain,), final_accuracy),
+                Cell(row, "with wavelets (%)", "", (wav,), final_accuracy),
+                claim(row, "gain (points)", gain, final_accuracy, [wav], [plain]),
+            ]
+    return PAPER.item("table3", cells, size=(15, 6))
+
+
+def epsilons() -> Item:
+    cells = [
+        cell
+        for level in ALGORITHMS
+        for data in DATA
+        for index in range(len(SIGMAS))
+        for cell in _epsilon(level, data, index)
+    ]
+    return PAPER.item("epsilons", cells, size=(16, 7))
+
+
+def _epsilon(level: Level, data: str, index: int) -> Iterator[Cell]:
+    sigma, (_, plain, _, wavelet) = SIGMAS[index], ALGORITHMS[level]
+    vanilla, wav = (clipped(training(level, data, name, sigma)) for name in (plain, wavelet))
+    unit = {"record": "record", "user": "client"}[level]
+    row = f"{unit} level, {DATA[data]}, {SIZES[index]} noise (sigma = {sigma:g})"
+    certified = "certified (third party; record level: add-or-remove, client level: zero-out)"
+    for column, published, work, name in (
+        ("claimed epsilon (third party, add-or-remove)", EPSILONS[data][index], wav, "claimed"),
+        (f"vanilla, {certified}", "", vanilla, "third_party"),
+        (f"WAV, {certified}", "", wav, "third_party"),
+    ):
+        yield Cell(row, column, published, (accounted(work),), epsilon(name))
+
+
+def clipped(one: Training) -> Training:
+    """At user level with clipped updates, for which there is a certificate."""
+    kept = {name: value for name, value in one.settings.items() if name != "bounded"}
+    return replace(one, settings=kept)
+
+
+def table_2() -> Item:
+    """Every mean and detail coefficient, and the weights of section 4.3."""
+    cells, said = list[Cell](), PAPER["table2"]
+    vector = np.array(said["vector"], np.float32)
+    for level, kind, values in said["rows"]:
+        for at, printed in enumerate(values):
+            row, read = f"level {level}, {kind} coefficient {at + 1}", partial(_coefficient, vector)
+            cells.append(Cell(row, "value", printed, (), partial(read, level, kind, at)))
+    for at, printed in enumerate(said["weights"]):
+        cells.append(Cell(f"weight of H_{at}", "value", printed, (), partial(_weight, at)))
+    return PAPER.item("table2", cells, size=(10.0, 5.0))
+
+
+def _coefficient(vector: np.ndarray, level: int, kind: str, at: int) -> Value:
+    """Means of a level are those of the transform of blocks; details lie beside each other, coarsest first."""
+    from fedpriv.mechanisms.haar import haar
+
+    if kind == "mean":
+        return Value(float(haar(vector.reshape(2**level, -1)[at])[0]))
+    return Value(float(haar(vector)[2**level + at]))
+
+
+def _weight(at: int) -> Value:
+    """In the paper's order: the mean, the finest details first, the coarsest last."""
+    from fedpriv.mechanisms.haar import weights
+
+    ours = weights(len(PAPER["table2"]["vector"]))
+    return Value(float(np.concatenate([ours[:1], ours[:0:-1]])[at]))
+
+
+def figure_4() -> Item:
+    """Noise as it was drawn: its density, its variance, and what Lemma 1 says."""
+    noise, column = Computation("wavelet-noise", _noise), "variance per coordinate (sigma = C = 1)"
+    lemma = (2 + np.log2(1 << (DIMENSION - 1).bit_length())) / 2
+
+    def variance(name: str, found: Computed) -> Value:
+        return Value(found.summary[name])
+
+    def difference(found: Computed) -> Value:
+        return Value(found.summary["haar"] - found.summary["isotropic"])
+
+    cells = [
+        Cell("DP-SGD", column, "1", (noise,), partial(variance, "isotropic")),
+        Cell("DP-SGD-WAV", column, f"{lemma:g}", (noise,), partial(variance, "haar")),
+        Cell("DP-SGD-WAV less DP-SGD", column, "below 0", (noise,), difference),
+        Cell("DP-SGD-WAV, exactly", column, "", (), _exact),
+    ]
+    return PAPER.item("fig4", cells, draw=partial(_densities, noise), size=(7, 4.5))
+
+
+def _noise(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
+    """Histograms and variances of one draw of each noise."""
+    import jax
+    import jax.numpy as jnp
+
+    import fedpriv as fp
+
+    edges = np.linspace(-4, 4, BINS)
+    found: dict[str, Any] = {"edges": edges.tolist()}
+    for name, noise in (
+        ("isotropic", fp.noise.isotropic()),
+        ("haar", fp.noise.haar_noise(DIMENSION)),
+    ):
+        draw = jax.jit(partial(noise.draw, like=jnp.zeros(DIMENSION)))
+        drawn = np.asarray(draw(jax.random.key(0)), float)
+        found[name] = float(drawn.var())
+        found[f"{name}_density"] = np.histogram(drawn, edges, density=True)[0].tolist()
+    return found
+
+
+def _exact() -> Value:
+    from fedpriv.mechanisms.haar import padded_length, variance_left, weights
+
+    m = padded_length(DIMENSION)
+    return Value(float(variance_left(weights(m) ** -2.0)[0]))
+
+
+def _densities(noise: Computation, figure: Figure, results: Results) -> None:
+    axes, found = figure.subplots(), results.get(noise)
+    if isinstance(found, Computed):
+        edges = np.array(found.summary["edges"])
+        drawn = {"isotropic": ("DP-SGD", "red"), "haar": ("DP-SGD-WAV", "blue")}
+        for name, (label, colour) in drawn.items():
+            density = found.summary[f"{name}_density"]
+            axes.plot((edges[1:] + edges[:-1]) / 2, density, color=colour, label=label)
+        axes.legend()
+    axes.set(xlabel="noise", ylabel="probability density")
+
+
+ITEMS = PAPER.items(
+    [
+        table_2(),
+        table_3(),
+        figure_4(),
+        *(figure(f"fig{n}") for n in range(7, 13)),
+        epsilons(),
+    ]
+)

@@ -1,0 +1,163 @@
+"""The work of items: done into folders, kept there for all items of a paper, read back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.base.files import write_text
+from experiments.base.json_values import flat, plain
+from experiments.base.provenance import provenance
+from experiments.config import modules
+from experiments.papers.reproduce.item import (
+    Computation,
+    Computed,
+    Item,
+    Scale,
+    Training,
+    Work,
+    text,
+)
+from experiments.runs import run_folder
+from experiments.runs.run_folder import RunFolder
+from experiments.runs.unfinished import how_ended
+from experiments.search.grid import cleared, flags
+from experiments.training import run
+
+UNFINISHED = "Trained so far"  # in the table of an item that is not done
+OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}
+OVERRIDDEN |= {"checkpoint", "record", "keep_model"}
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The folders of one scale: OUTPUT/PAPER/runs[-SCALE]/KEY for the trainings, which the items of a paper share, and
+    OUTPUT/PAPER/ITEM[-SCALE]/ for their tables and pictures.
+
+    Attributes:
+      output: the folder of everything.
+      suffix: "" for the full thing, else "-" and the scale's name.
+    """
+
+    output: Path
+    suffix: str = ""
+
+    @classmethod
+    def of(cls, output: Path, scale: Scale) -> Shelf:
+        return cls(output, "" if scale.name == Scale().name else f"-{scale.name}")
+
+    def run(self, item: Item, work: Work) -> Path:
+        return self.output / item.paper / f"runs{self.suffix}" / work.key
+
+    def item(self, item: Item) -> Path:
+        return self.output / item.paper / f"{item.name}{self.suffix}"
+
+    def results(self, item: Item) -> dict[Work, RunFolder | Computed]:
+        """Of the item's work, what is done; raises ValueError as `result` does."""
+        found = {work: result(work, self.run(item, work)) for work in item.needs}
+        return {work: run for work, run in found.items() if run}
+
+    def ended(self, item: Item, work: Work) -> bool:
+        return how_ended(self.run(item, work)) is not None
+
+    def done(self, item: Item) -> int:
+        """How many pieces of the item's work."""
+        return sum(self.ended(item, work) for work in item.needs)
+
+
+def status(item: Item, output: Path) -> str:
+    """How far the item has come, at the scale at which it came farthest."""
+    if item.illustration:
+        return "nothing to measure"
+    shelves = _shelves(output, item.paper)
+    for shelf in shelves:
+        table = shelf.item(item) / "table.md"
+        whole = table.exists() and UNFINISHED not in table.read_text()
+        if whole and shelf.done(item) == len(item.needs):
+            return "done" + _at(shelf)
+    best = max(shelves, key=lambda shelf: shelf.done(item))
+    if count := best.done(item):
+        return f"partly ({count} of {len(item.needs)}){_at(best)}"
+    return "not yet"
+
+
+def _shelves(output: Path, paper: str) -> list[Shelf]:
+    """The full one, then those of every scale that something was done at."""
+    names = [folder.name for folder in sorted((output / paper).glob("*-s*/")) if folder.is_dir()]
+    scales = (name[name.index("-") :] for name in names)
+    return [Shelf(output, suffix) for suffix in dict.fromkeys(["", *scales])]
+
+
+def _at(shelf: Shelf) -> str:
+    return f" at {shelf.suffix[1:].replace('-', ' ')}" if shelf.suffix else ""
+
+
+def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> int:
+    """Does `work` into `folder`, a training from its last checkpoint on; returns an exit code as the launcher's.
+
+    Raises:
+      ValueError: what a computation finds wrong; what is wrong with a training, the launcher says.
+      OSError: the folder cannot be written to.
+    """
+    if isinstance(work, Training):
+        with contextlib.redirect_stdout(sys.stderr):  # the run's table is no result of this command
+            return run.resume_or_start(folder, arguments(work, scale, data_dir))
+    cleared(folder)
+    found = {"status": "complete", **provenance(), **work.compute(scale, data_dir)}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / run_folder.SUMMARY, json.dumps(plain(found), indent=2) + "\n")
+    return 0
+
+
+def arguments(training: Training, scale: Scale, data_dir: Path | None) -> list[str]:
+    """The launcher's command line, without its folder."""
+    default = modules.load(training.config).config
+    fields = {
+        "algorithms": training.algorithm,
+        **{name: text(value) for name, value in training.at(scale).items()},
+        "rounds": str(scale.of(training.rounds)),
+        "seeds": str(scale.seeds(training.seeds)),
+        "every": str(scale.of(training.every or default.every)),
+        "keep_model": "false",  # gigabytes, which no table needs
+    }
+    given = [flag for name, value in fields.items() for flag in flags(default, name, value)]
+    where = ["--data-dir", str(data_dir)] if data_dir else []
+    return [training.config, *given, *where]
+
+
+def result(work: Work, folder: Path) -> RunFolder | Computed | None:
+    """What `folder` holds of `work`, None if it was not done, or not to its end.
+
+    A training that diverged got to its end; its status says so.
+
+    Raises:
+      ValueError: it is damaged, or was trained when the config had other defaults.
+    """
+    if not how_ended(folder):
+        return None
+    try:
+        if isinstance(work, Computation):
+            return Computed(json.loads((folder / run_folder.SUMMARY).read_text()))
+        found = run_folder.read(folder)
+        if found.summary is None or (found.summary.rounds and found.remarks):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{folder}: is damaged; delete it, so that it is done again") from None
+    if difference := _changed(work, found):
+        raise ValueError(
+            f"{folder}: was trained with {difference}; delete it, or give another --output"
+        )
+    return found
+
+
+def _changed(training: Training, run: RunFolder) -> str | None:
+    """The first setting that the training leaves to the config and that is another one now."""
+    now, then = flat(plain(modules.load(training.config).config)), flat(run.settings)
+    own = {name.replace("-", "_") for name in training.settings}
+    for name in sorted(now.keys() & then.keys() - own):
+        if name.partition(".")[0] not in OVERRIDDEN and now[name] != then[name]:
+            return f"{name} {then[name]}, where configs/{training.config}.py now has {now[name]}"
+    return None

@@ -1,0 +1,295 @@
+"""What the files of a run folder hold, as objects: `plain` of one is its JSON, `typed` reads it back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.base.spread import Spread
+from fedpriv.engine.client_metrics import PREFIX
+from fedpriv.engine.history import SHARES, Evaluation
+from fedpriv.models.score import best, main_metric
+from fedpriv.privacy import VIEWS, Certificate, Claim
+
+CHOSEN = (
+    "best: each seed's best evaluation, chosen on the test records; no epsilon covers the choice if these are private, "
+    "and the number is no estimate of the score on a new record"
+)
+
+
+@dataclass(frozen=True)
+class Epsilons:
+    """At an evaluation: the paper's claim, and what is certified towards a third party."""
+
+    claimed: Claim | None
+    certified: Certificate
+
+    def __post_init__(self) -> None:
+        _check_views(self.claimed, self.certified)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of metrics.jsonl: an evaluation.
+
+    Attributes:
+      metrics: of the score, on the test examples.
+      uplink_mb_per_client, downlink_mb_per_client: megabytes (10^6 bytes) of all rounds so far, per client of the
+        population, on average.
+      traffic_mb_per_seed: "uplink" and "downlink", one value per seed.
+      privacy: of all rounds so far.
+      diagnostics_not_private: means over the rounds since the line before, and measures.
+      seconds: since the line before.
+    """
+
+    algorithm: str
+    round: int
+    metrics: dict[str, Spread]
+    uplink_mb_per_client: float
+    downlink_mb_per_client: float
+    traffic_mb_per_seed: dict[str, tuple[float, ...]]
+    privacy: Epsilons
+    diagnostics_not_private: dict[str, Spread]
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, algorithm: str, e: Evaluation, claimed: Claim | None, certified: Certificate
+    ) -> Line:
+        traffic = {"uplink": e.uplink_mb, "downlink": e.downlink_mb}
+        return cls(
+            algorithm,
+            e.round,
+            {name: Spread.of(values) for name, values in e.metrics.items()},
+            float(np.mean(e.uplink_mb)),
+            float(np.mean(e.downlink_mb)),
+            {name: tuple(values.tolist()) for name, values in traffic.items()},
+            Epsilons(claimed, certified),
+            {k: Spread.of(v) for k, v in [*e.diagnostics.items(), *e.measures.items()]},
+            e.seconds,
+        )
+
+    def __post_init__(self) -> None:
+        if not self.metrics:
+            raise ValueError("metrics: is empty")
+
+    @property
+    def seeds(self) -> int:
+        return len(next(iter(self.metrics.values())).per_seed)
+
+    def evaluation(self) -> Evaluation:
+        """What `of` was given, with the numbers as `simulate` gave them; measures are among the diagnostics."""
+        precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
+        return Evaluation(
+            self.round,
+            {name: np.array(s.per_seed, precision) for name, s in self.metrics.items()},
+            np.array(self.traffic_mb_per_seed["uplink"], float),
+            np.array(self.traffic_mb_per_seed["downlink"], float),
+            {
+                name: np.array(s.per_seed, precision)
+                for name, s in self.diagnostics_not_private.items()
+            },
+            self.seconds,
+        )
+
+    def metric(self, name: str) -> Spread | None:
+        """Of the score, or a diagnostic; None where there is no such."""
+        return self.metrics.get(name) or self.diagnostics_not_private.get(name)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Epsilons of one algorithm for `rounds` rounds: claimed, and certified by view, at least for a third party."""
+
+    rounds: int
+    claimed: Claim | None
+    certified: dict[str, Certificate]
+
+    def __post_init__(self) -> None:
+        _check_views(self.claimed, *self.certified.values())
+        if any(view != c.view for view, c in self.certified.items()):
+            raise ValueError(f"certificates of {', '.join(self.certified)} are of other views")
+        if "third_party" not in self.certified:
+            raise ValueError("lacks certified.third_party")
+
+
+def _check_views(*numbers: Certificate | Claim | None) -> None:
+    for number in numbers:
+        if number and number.view not in VIEWS:
+            raise ValueError(f"view: {number.view!r} is none of {', '.join(VIEWS)}")
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """What was NaN or infinite and counted as 0, of what clients sent or of their records' gradients.
+
+    Attributes:
+      by_round: the first evaluation that tells of it.
+      share: of all rounds so far, in 0..1.
+    """
+
+    by_round: int
+    share: Spread
+
+
+@dataclass(frozen=True)
+class Summary:
+    """summary.json; mappings from rounds on are by algorithm.
+
+    Attributes:
+      status: "complete", "interrupted", "failed: ..." or "diverged: ...".
+      rounds: that were evaluated; algorithms without an evaluation are not there.
+      rounds_planned: that were to be trained; algorithms of which that is not known are not there.
+      metric: of the score, the one to show.
+      best, final: by metric; the best over the evaluations, each seed's own, and the last.
+      best_note: that the best is chosen on the test records, and what that means.
+      diverged: what sweeps say of algorithms that did.
+      stopped: why training ended before the rounds planned, of algorithms of which it did.
+      reused_from: where sweeps took an algorithm's training from.
+      per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
+      not_finite_not_private: by name, what was NaN or infinite, of algorithms of which anything was.
+      solved: the noise that `target_epsilon` found, in the config's fields.
+      prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
+    """
+
+    config: str
+    settings: dict[str, Any]
+    algorithm_settings: dict[str, dict[str, Any]]
+    status: str
+    rounds: dict[str, int]
+    rounds_planned: dict[str, int]
+    metric: str
+    best: dict[str, dict[str, Spread]]
+    best_note: str = field(default=CHOSEN, kw_only=True)
+    final: dict[str, dict[str, Spread]]
+    uplink_mb_per_client: dict[str, float]
+    downlink_mb_per_client: dict[str, float]
+    privacy: dict[str, Report]
+    privacy_notes: tuple[str, ...]
+    rounds_per_second: dict[str, float]
+    compile_seconds: dict[str, float | None]
+    versions: dict[str, Any]
+    device: dict[str, Any]
+    prng: str | None = field(default=None, kw_only=True)
+    git_revision: str | None
+    resumed: tuple[dict[str, Any], ...] = ()
+    diverged: dict[str, str] = field(default_factory=dict)
+    reused_from: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    per_client_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict)
+    not_finite_not_private: dict[str, dict[str, NotFinite]] = field(default_factory=dict)
+    solved: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
+        for name in (*names, "rounds_per_second", "compile_seconds"):
+            if missing := sorted(set(self.rounds) - set(getattr(self, name))):
+                raise ValueError(f"{name}: lacks {', '.join(missing)}")
+        for name in ("best", "final"):
+            for algorithm, spreads in getattr(self, name).items():
+                if self.metric not in spreads:
+                    raise ValueError(f"{name}.{algorithm}: lacks {self.metric}, the metric")
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train: it is complete, or diverged."""
+        return self.status.partition(":")[0] in ("complete", "diverged")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a run was computed, and by what; see `Summary`."""
+
+    versions: dict[str, Any]
+    device: dict[str, Any]
+    git_revision: str | None
+    prng: str | None = None
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """That a run went on after a stop, and what of its environment differs from the one before."""
+
+    time: str
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Begun:
+    """config.json: the config's name and fields, and where the run was begun, which the point of a sweep leaves out.
+
+    Attributes:
+      higher: metrics that are better when higher, beside accuracies.
+    """
+
+    config: str
+    settings: dict[str, Any]
+    environment: Environment | None = None
+    resumed: tuple[Resumption, ...] = ()
+    higher: tuple[str, ...] = ()
+
+
+def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
+    """What evaluations alone say: the certificates are for a third party, what was planned is not known."""
+    last = {name: of[-1] for name, of in lines.items() if of}
+    names = list(next(iter(last.values())).metrics) if last else []
+    seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
+    rounds = {name: line.round for name, line in last.items()}
+    return Summary(
+        begun.config,
+        begun.settings,
+        {},
+        status,
+        rounds,
+        {},
+        main_metric(names, begun.settings.get("metric")) if names else "",
+        {name: {metric: _best(begun, lines[name], metric) for metric in names} for name in last},
+        {name: line.metrics for name, line in last.items()},
+        {name: line.uplink_mb_per_client for name, line in last.items()},
+        {name: line.downlink_mb_per_client for name, line in last.items()},
+        {name: _report(line) for name, line in last.items()},
+        (),
+        {
+            name: rounds[name] * line.seeds / seconds[name] if seconds[name] else math.nan
+            for name, line in last.items()
+        },
+        dict.fromkeys(last),
+        {},
+        {},
+        None,
+        per_client_not_private=_per_client(last),
+        not_finite_not_private={name: x for name in last if (x := _not_finite(lines[name]))},
+    )
+
+
+def _not_finite(lines: Sequence[Line]) -> dict[str, NotFinite]:
+    rounds, found = np.diff([line.round for line in lines], prepend=0), {}
+    for name in SHARES:
+        each = [line.diagnostics_not_private.get(name) for line in lines]
+        if there := [line.round for line, spread in zip(lines, each, strict=True) if spread]:
+            shares = [s.per_seed if s else (0.0,) * lines[0].seeds for s in each]
+            found[name] = NotFinite(there[0], Spread.of(np.average(shares, 0, rounds)))
+    return found
+
+
+def _per_client(last: Mapping[str, Line]) -> dict[str, dict[str, Spread]]:
+    found = {
+        name: {k: s for k, s in line.diagnostics_not_private.items() if k.startswith(PREFIX)}
+        for name, line in last.items()
+    }
+    return {name: spreads for name, spreads in found.items() if spreads}
+
+
+def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
+    each = np.array([line.metrics[metric].per_seed for line in lines])
+    return Spread.of(best(each, metric, begun.higher))
+
+
+def _report(line: Line) -> Report:
+    certified = line.privacy.certified
+    return Report(line.round, line.privacy.claimed, {certified.view: certified})

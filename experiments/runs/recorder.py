@@ -1,0 +1,288 @@
+"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import safetensors  # noqa: F401  if it is missing, say so before training
+
+from experiments.base.files import write_text
+from experiments.base.json_values import plain
+from experiments.base.outside_errors import outside
+from experiments.base.provenance import provenance
+from experiments.config import Experiment, Ledger, Run
+from experiments.runs.contents import Begun, Line, Report, Summary, so_far
+from experiments.runs.run_folder import CONFIG, METRICS, SUMMARY
+from experiments.runs.sinks import Sink, guarded
+from experiments.runs.unfinished import CHECKPOINTS
+from fedpriv.engine.history import Evaluation, History
+from fedpriv.models.kept_model import save_model
+from fedpriv.models.networks import Model
+from fedpriv.privacy import VIEWS, Certificate, Claim
+
+
+def folder_of(config: Run, name: str) -> Path:
+    """Where the run is to be recorded."""
+    return config.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def new_folder(config: Run, name: str) -> Path:
+    """Makes the run folder.
+
+    Raises:
+      ValueError: it holds a run already, or what is left of one, or cannot be made.
+    """
+    folder = folder_of(config, name)
+    if any((folder / name).exists() for name in (CONFIG, METRICS)):
+        raise ValueError(
+            f"output: {folder} already holds a run; choose another folder, or go on with --resume {folder}"
+        )
+    if (folder / CHECKPOINTS).exists():
+        raise ValueError(
+            f"output: {folder} has checkpoints of a run whose config.json is gone; delete {folder / CHECKPOINTS}, or "
+            "choose another folder"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"output: cannot make {folder} ({error.strerror}); choose another"
+        ) from None
+    return folder
+
+
+class Privacy:
+    """Epsilons of one algorithm by rounds done, each computed once."""
+
+    def __init__(self, ledger: Ledger, algorithm: str):
+        self._ledger, self._algorithm = ledger, algorithm
+
+    def claim(self, rounds: int) -> Claim | None:
+        return self._ledger.claim(self._algorithm, rounds)
+
+    def certificate(self, rounds: int, view: str) -> Certificate:
+        return self._ledger.certify(self._algorithm, rounds, view=view)
+
+    def line(self, algorithm: str, e: Evaluation) -> Line:
+        certified = self.certificate(e.round, "third_party")
+        return Line.of(algorithm, e, self.claim(e.round), certified)
+
+    def report(self, rounds: int) -> Report:
+        """The claim and a certificate for every view."""
+        certified = {view: self.certificate(rounds, view) for view in VIEWS}
+        return Report(rounds, self.claim(rounds), certified)
+
+
+class Recorder:
+    """Writes a run's folder. A line of metrics.jsonl is on the disk before training goes on.
+
+    What cannot be written once training has begun ends nothing: it is said once, and tried again with what comes next.
+
+    Args:
+      folder: of the run.
+      name: of the config.
+      config: the settings.
+      about: what else config.json is to say.
+      sinks: get every line, too, as JSON.
+
+    Attributes:
+      lost: by its name in the folder, what is not written, and why.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        config: Run,
+        about: Mapping[str, Any] = MappingProxyType({}),
+        sinks: Sequence[Sink] = (),
+    ):
+        self.folder, self._config = folder, config
+        self._begun = Begun(name, plain(config), higher=tuple(about.get("higher", ())))
+        self._about, self._resumed = about, about.get("resumed", [])
+        self._sinks = [guarded(sink) for sink in sinks]
+        self._earlier: dict[tuple[str, int], Line] = {}
+        self._lines: dict[str, list[Line]] = {}
+        self.lost: dict[str, OSError] = {}
+        self._unwritten: dict[str, Callable[[], None]] = {}
+        self._told = False  # that something cannot be written
+        self._new: list[Line] = []  # that metrics.jsonl does not have yet
+        self._size = 0  # of it, in bytes, as it was left here
+        self._describe()
+
+    def _describe(self) -> None:
+        identity = {"config": self._begun.config, "settings": self._begun.settings}
+        _write(self.folder / CONFIG, {**identity, **self._about})
+
+    def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
+        self._append([privacy.line(algorithm, e)])
+
+    def models(self, algorithm: str, model: Model, done: History) -> None:
+        """The model that training has ended with, of every seed."""
+        params = jax.device_get(done.state.params)
+        for i, seed in enumerate(done.seeds):
+            of_seed = jax.tree.map(lambda leaf, i=i: leaf[i], params)
+            save = partial(save_model, self.folder, algorithm, seed, model, of_seed)
+            self._attempt(f"model of {algorithm}, seed {seed}", save)
+
+    def go_on(self, lines: Sequence[Line], finished: Collection[str]) -> None:
+        """Begins again with the lines of algorithms that were finished; sinks get them once more.
+
+        What an earlier summary said is no longer so.
+        """
+        (self.folder / SUMMARY).unlink(missing_ok=True)
+        self._earlier = {(line.algorithm, line.round): line for line in lines}
+        kept = [line for line in lines if line.algorithm in finished]
+        self._keep(kept)
+        self._write_all_lines()
+        self._pass_on(kept)
+
+    def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
+        """The lines of an algorithm up to its checkpoint; what was lost of them is written anew."""
+        self._append(
+            [
+                self._earlier.get((algorithm, e.round)) or privacy.line(algorithm, e)
+                for e in evaluations
+            ]
+        )
+        self._resumed[-1]["rounds"][algorithm] = evaluations[-1].round
+        self._attempt(CONFIG, self._describe)
+
+    def retry(self) -> bool:
+        """Tries again what could not be written; whether nothing is lost any more."""
+        for name, write in list(self._unwritten.items()):
+            self._attempt(name, write)
+        return not self.lost
+
+    def unrecorded(self) -> str:
+        """What of `lost` there is, and why, for a message."""
+        why = dict.fromkeys(filter(None, map(outside, self.lost.values())))
+        return f"not all is recorded: {', '.join(self.lost)} ({', '.join(why)})"
+
+    def _attempt(self, name: str, write: Callable[[], None]) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write()
+        except OSError as error:
+            self.lost[name], self._unwritten[name] = error, write
+            if not self._told:
+                self._told = True
+                print(
+                    f"warning: {name} cannot be written ({outside(error)}); training goes on, it is tried again",
+                    file=sys.stderr,
+                )
+        else:
+            self.lost.pop(name, None)
+            self._unwritten.pop(name, None)
+
+    def _append(self, lines: Sequence[Line]) -> None:
+        self._keep(lines)  # what cannot be written was trained all the same, and its epsilon spent
+        self._new += lines
+        self.retry()
+        self._attempt(METRICS, self._write_lines)
+        self._pass_on(lines)
+
+    def _write_lines(self) -> None:
+        """Those that are new, or all where the file is not as it was left."""
+        path = self.folder / METRICS
+        if (path.stat().st_size if path.exists() else 0) != self._size:
+            if not (self.folder / CONFIG).exists():  # somebody has deleted the folder
+                self._describe()
+            self._write_all_lines()
+            return
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_text(self._new))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):  # a part of a line
+                os.truncate(path, self._size)
+            raise
+        self._size, self._new = path.stat().st_size, []
+
+    def _write_all_lines(self) -> None:
+        text = _text([line for of in self._lines.values() for line in of])
+        write_text(self.folder / METRICS, text)
+        self._size, self._new = len(text.encode()), []
+
+    def _keep(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            self._lines.setdefault(line.algorithm, []).append(line)
+
+    def _pass_on(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            for sink in self._sinks:
+                sink.write(plain(line))
+
+    def summary(
+        self,
+        histories: dict[str, History],
+        experiment: Experiment,
+        planned: dict[str, int],
+        status: str,
+        remarks: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    ) -> Summary:
+        """Writes and returns summary.json, if it can be written; every quantity is a mapping by algorithm.
+
+        Args:
+          planned: rounds that each algorithm was to train for.
+          remarks: its entries that only sweeps have.
+        """
+        done, entries = so_far(self._begun, self._lines, status), experiment.entries
+        stopped = self._stopped(histories, experiment, done.rounds)
+        planned = {n: planned[n] for n in done.rounds}
+        # When to stop was for the models to say, and so for the records: what holds is what all rounds would cost.
+        reached = {n: planned[n] if n in stopped else t for n, t in done.rounds.items()}
+        spent = {n: min(self._spent(n, t, status), planned[n]) for n, t in reached.items()}
+        made = replace(
+            done,
+            algorithm_settings={n: {**entries[n].settings, **entries[n].solved} for n in spent},
+            solved={n: dict(entries[n].solved) for n in spent if entries[n].solved},
+            rounds_planned=planned,
+            stopped=stopped,
+            privacy={n: Privacy(experiment.ledger, n).report(t) for n, t in spent.items()},
+            privacy_notes=tuple(experiment.notes),
+            compile_seconds={n: histories[n].compile_seconds for n in spent},
+            **provenance(),
+            resumed=tuple(self._resumed),
+            **remarks,
+        )
+        self._attempt(SUMMARY, partial(_write, self.folder / SUMMARY, plain(made)))
+        return made
+
+    def _stopped(
+        self, histories: Mapping[str, History], experiment: Experiment, evaluated: Collection[str]
+    ) -> dict[str, str]:
+        """Why training ended, of the algorithms that a metric has ended."""
+        stopping = experiment.stopping(self._config)
+        why = {n: stopping.why(histories[n].evaluations) for n in evaluated} if stopping else {}
+        return {name: said for name, said in why.items() if said}
+
+    def _spent(self, algorithm: str, done: int, status: str) -> int:
+        """Rounds whose epsilon is spent: one that was cut short went on for up to `every` after its last evaluation.
+
+        So it did whenever it was stopped before; what a checkpoint did not keep is done again, but was done.
+        """
+        every = self._config.every
+        before = [entry.get("reached", {}).get(algorithm, 0) + every for entry in self._resumed]
+        return max([done if status == "complete" else done + every, *before])
+
+
+def _text(lines: Sequence[Line]) -> str:
+    return "".join(json.dumps(plain(line)) + "\n" for line in lines)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_text(path, json.dumps(plain(content), indent=2) + "\n")

@@ -1,0 +1,256 @@
+"""Run folders as objects, whether the run has ended or not, alone or in the folder of a sweep."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from experiments.base.formats import setting
+from experiments.base.json_values import flat, typed
+from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
+
+CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+UNENDED = "running, or ended from outside (no summary.json)"
+UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
+# A run is named by the settings in which it differs where they are few, and short in characters.
+MOST_SETTINGS, LONGEST_NAME = 3, 40
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run as far as it is recorded.
+
+    Attributes:
+      begun: config.json.
+      lines: metrics.jsonl by algorithm, in the order of training; by round, each round once.
+      summary: None where there is no summary.json yet.
+      remarks: what is torn or missing, in words.
+      label: what it is to be called in tables and figures; "": by what tells it from the others, see `names`.
+    """
+
+    path: Path
+    begun: Begun
+    lines: dict[str, tuple[Line, ...]]
+    summary: Summary | None
+    remarks: tuple[str, ...] = ()
+    label: str = ""
+
+    @property
+    def config(self) -> str:
+        return self.begun.config
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.begun.settings
+
+    @property
+    def results(self) -> Summary:
+        """The summary, or what it would say of what is recorded so far."""
+        return self.summary or so_far(self.begun, self.lines, UNENDED)
+
+    @property
+    def environment(self) -> Environment | None:
+        """None where it is not recorded yet."""
+        if of := self.summary:
+            return Environment(of.versions, of.device, of.git_revision, of.prng)
+        return self.begun.environment
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Those that were asked for, with those that were trained."""
+        wanted = self.settings.get("algorithms")
+        ended = [*self.summary.rounds, *self.summary.diverged] if self.summary else []
+        asked = map(str, wanted) if isinstance(wanted, list) else ()
+        return list(dict.fromkeys([*asked, *self.lines, *ended]))
+
+
+def read(folder: Path) -> RunFolder:
+    """Raises ValueError: no run, or a damaged file; a last line that was cut off is only remarked."""
+    begun = read_begun(folder)
+    lines, remark = read_lines(folder)
+    remarks = [remark] if remark else []
+    found: dict[str, dict[int, Line]] = {}
+    for line in lines:
+        found.setdefault(line.algorithm, {})[line.round] = (
+            line  # a repeated one replaces the earlier
+        )
+    summary = read_summary(folder)
+    if summary and (lost := sorted(set(summary.rounds) - set(found))):
+        remarks.append(f"{METRICS} has no line of {', '.join(lost)}: no curves of these")
+    ordered = {name: tuple(of[t] for t in sorted(of)) for name, of in found.items()}
+    return RunFolder(folder, begun, ordered, summary, tuple(remarks))
+
+
+def read_begun(folder: Path) -> Begun:
+    if not (folder / CONFIG).exists():
+        raise ValueError(f"{folder} holds no run (no {CONFIG}); give a run folder")
+    return _read(folder / CONFIG, Begun, "restore it, or leave this run out")
+
+
+def read_summary(folder: Path) -> Summary | None:
+    path = folder / SUMMARY
+    remedy = f"move it away to read what {METRICS} holds"
+    return _read(path, Summary, remedy) if path.exists() else None
+
+
+def read_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Line], str]:
+    """The lines of metrics.jsonl in their order, and a remark where something is missing.
+
+    Args:
+      tolerant: whether to stop at a damaged line, too, and not only at a last one that was cut off.
+    """
+    path, found = folder / METRICS, list[Line]()
+    if not path.exists():
+        return found, f"no {METRICS}: nothing was evaluated yet"
+    lines = _bytes(path, "mend it, or leave this run out").split(b"\n")
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            found.append(_parsed(text, Line))
+            _check_seeds(found)
+        except ValueError as error:
+            torn = number == len(lines) and isinstance(
+                error, json.JSONDecodeError | UnicodeDecodeError
+            )
+            if not (torn or tolerant):
+                remedy = "take the line out, or leave this run out"
+                raise ValueError(f"{path}, line {number}, is damaged ({error}); {remedy}") from None
+            return found, f"{METRICS} is cut off in line {number}, which is left out"
+    return found, ""
+
+
+def _check_seeds(lines: Sequence[Line]) -> None:
+    first, last = (line.seeds for line in (lines[0], lines[-1]))
+    if first != last:
+        raise ValueError(f"{last} seeds, {first} before")
+
+
+def _read(path: Path, kind: type[T], remedy: str) -> T:
+    try:
+        return _parsed(_bytes(path, remedy), kind)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); {remedy}") from None
+
+
+def _bytes(path: Path, remedy: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
+
+
+def _parsed(text: bytes, kind: type[T]) -> T:
+    try:
+        return typed(kind, json.loads(text.decode()))
+    except (RecursionError, OverflowError) as error:
+        raise ValueError(type(error).__name__) from None
+
+
+def read_all(given: Sequence[Path]) -> tuple[list[RunFolder], list[str]]:
+    """Every run in the folders, each once, and remarks on what is not there yet.
+
+    Raises:
+      ValueError: a folder without a run, or with damaged files.
+    """
+    paths: dict[Path, Path] = {}
+    remarks: list[str] = []
+    for path in given:
+        found, said = _runs_in(path)
+        remarks += said
+        for run in found:
+            paths.setdefault(run.resolve(), run)
+    return [read(path) for path in paths.values()], remarks
+
+
+def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
+    """The run folders that `path` is or holds, those of a sweep in its order, and what it has not begun."""
+    if (path / CONFIG).exists():
+        return [path], []
+    remedy = (
+        "give a run folder of experiments.run, or a folder of such, as experiments.sweep leaves it"
+    )
+    try:
+        inside = sorted((p for p in path.iterdir() if (p / CONFIG).exists()), key=_natural)
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
+    if not inside:
+        raise ValueError(f"{path} holds no run; {remedy}")
+    if not (file := path / "sweep.json").exists():
+        return inside, []
+    try:
+        names = [str(point["folder"]) for point in json.loads(file.read_bytes())["points"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        remedy = "restore it, or give the folders of its points one by one"
+        raise ValueError(f"{file} is damaged; {remedy}") from None
+    there = {p.name: p for p in inside}
+    points = [there.pop(name) for name in names if name in there]
+    missing = len(names) - len(points)
+    said = f"{path}: {missing} of {len(names)} points of the sweep are not begun"
+    return [*points, *there.values()], [said] if missing else []
+
+
+def _natural(path: Path) -> list[Any]:
+    """Sorts x=2 before x=10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[RunFolder]:
+    """The runs with these labels, one each; None: without.
+
+    Raises:
+      ValueError: there are more or fewer, or an empty one, or one twice.
+    """
+    if labels is None:
+        return list(runs)
+    if len(labels) != len(runs) or len({*labels, ""}) <= len(labels):
+        folders = ", ".join(run.path.name for run in runs)
+        raise ValueError(
+            f"--names: {' '.join(map(repr, labels))} for {folders}; give each run a name of its own, in this order"
+        )
+    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
+
+
+def titles(runs: Sequence[RunFolder]) -> list[str]:
+    """The settings in which the runs differ, one title per run."""
+    return [", ".join(parts) for parts in _differences(runs)]
+
+
+def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
+    """One "field = value" for each setting in which the runs differ, per run."""
+    settings = [{"config": run.config} | interesting(run) for run in runs]
+    names = {name: None for of in settings for name in of}
+    differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
+    return [[setting(n, of[n]) for n in differing if n in of] for of in settings]
+
+
+def interesting(run: RunFolder) -> dict[str, Any]:
+    """The settings on which results depend, flat."""
+    fields = flat(run.settings)
+    return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
+
+
+def names(runs: Sequence[RunFolder]) -> list[str]:
+    """Its label, or what tells it from the others: a few settings; else its folder, with those above as it takes."""
+    said, parts = _differences(runs), [run.path.resolve().parts for run in runs]
+    found = []
+    for run, differences, own in zip(runs, said, parts, strict=True):
+        if run.label:
+            found.append(run.label)
+            continue
+        title = ", ".join(differences)
+        short = len(differences) <= MOST_SETTINGS and len(title) <= LONGEST_NAME
+        if title and short and said.count(differences) == 1:
+            found.append(title)
+            continue
+        many = next(
+            (k for k in range(1, len(own)) if sum(p[-k:] == own[-k:] for p in parts) == 1), len(own)
+        )
+        found.append("/".join(own[-many:]))
+    return found

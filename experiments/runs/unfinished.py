@@ -1,0 +1,194 @@
+"""Run folders to go on with: what they say, what must be as it was, what is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from experiments.base import user_modules
+from experiments.base.command import one_line
+from experiments.base.json_values import flat, plain
+from experiments.config import Run, modules
+from experiments.config.options import config_name, parse, words
+from experiments.config.stopping import Stopping
+from experiments.runs.contents import Line
+from experiments.runs.run_folder import read_lines
+from fedpriv.engine.checkpoint import differences
+from fedpriv.engine.history import History
+from fedpriv.models.kept_model import is_kept
+
+FREE = ("output", "data_dir", "checkpoint", "record", "views")  # change no results
+CHECKPOINTS = "checkpoints"
+
+
+class Earlier(NamedTuple):
+    """A run that was stopped.
+
+    Attributes:
+      folder: of the run.
+      name: of its config.
+      config: what it was begun with.
+      about: what else config.json says.
+      lines: of metrics.jsonl.
+    """
+
+    folder: Path
+    name: str
+    config: Run
+    about: dict[str, Any]
+    lines: list[Line]
+
+    def finished(
+        self, planned: Mapping[str, int], models: bool, stopping: Stopping | None = None
+    ) -> dict[str, History]:
+        """Of the algorithms that were trained to their end, the first ones of the run.
+
+        Args:
+          models: whether one whose models are not there is to be trained on from its last checkpoint.
+          stopping: what may have ended one early.
+        """
+        found: dict[str, History] = {}
+        for name, rounds in planned.items():
+            own = [line for line in self.lines if line.algorithm == name]
+            every = self.config.every
+            if models and not all(is_kept(self.folder, name, s) for s in range(self.config.seeds)):
+                break
+            evaluations = [line.evaluation() for line in own]
+            done, every_one = [e.round for e in evaluations], [*range(every, rounds, every), rounds]
+            early = stopping and stopping.why(evaluations)
+            if done != every_one[: len(done) if early else None]:
+                break
+            found[name] = History(tuple(range(self.config.seeds)), evaluations)
+        return found
+
+
+def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
+    """What `folder` holds, and its settings as they are to be from here on.
+
+    Args:
+      args: a config and fields, none of them needed; see `FREE` for those that may differ from the run's.
+
+    Raises:
+      ValueError: no run, one of an older version, or other settings; names all that differ.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        raise ValueError(f"--resume: {folder} holds no run (no config.json); give a run folder")
+    try:
+        about = json.loads(path.read_text())
+        name, settings = about.pop("config"), about.pop("settings")
+        about["environment"]["code"]  # also a run's of an older version, which says too little
+        if name.endswith(".py") and not Path(name).is_file():
+            raise _gone(folder, name)
+        module = modules.load(name)
+        saved = _saved(module, name, settings)
+    except MissingConfigError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"--resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
+            "another version: begin a new run"
+        ) from None
+    args = list(args)
+    given = config_name(args, name)
+    config = saved
+    if given == name:
+        config = parse(SimpleNamespace(__doc__=module.__doc__, config=saved), name, args)
+    if config.output not in (saved.output, None) and config.output.resolve() != folder.resolve():
+        raise ValueError(
+            f"output: {config.output} is not {folder}, which --resume names; leave it out"
+        )
+    there, here = {"config": name, **fixed(saved)}, {"config": given, **fixed(config)}
+    if different := "; ".join(differences(there, here)):
+        raise ValueError(
+            f"--resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
+        )
+    lines, _ = read_lines(folder, tolerant=True)
+    found = Earlier(folder, name, saved, about, lines)
+    return found, replace(config, output=folder)
+
+
+class MissingConfigError(ValueError):
+    """A run's config is not where it was."""
+
+
+def _gone(folder: Path, name: str) -> MissingConfigError:
+    kept = folder / user_modules.KEPT / Path(name).name
+    return MissingConfigError(
+        f"--resume: {folder} is of {name}, which is not there any more; put it back (a copy is kept as {kept})"
+    )
+
+
+def fixed(config: Run) -> dict[str, Any]:
+    """The settings that a run's results depend on, as JSON."""
+    return {k: v for k, v in plain(config).items() if k not in FREE}
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    """What summary.json says; nothing where it is damaged or not there."""
+    try:
+        found = json.loads((folder / "summary.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def how_ended(folder: Path) -> str | None:
+    """The status of a run that has come to its end, complete or diverged; None of one that can go on."""
+    status = str(summary_of(folder).get("status"))
+    return status if status == "complete" or status.startswith("diverged") else None
+
+
+def resumed(
+    found: Earlier, environment: Mapping[str, Any], finished: Mapping[str, History]
+) -> tuple[dict[str, Any], str | None]:
+    """What config.json is to say of a run that goes on here, and a warning where it is not to the bit.
+
+    `rounds` are where it goes on, `reached` those that it had been evaluated at: what they cost is spent.
+
+    Raises:
+      ValueError: another layout of clients: their sums would be rounded in another order.
+    """
+    before = [entry["environment"] for entry in found.about["resumed"]]
+    last = [found.about["environment"], *before][-1]
+    known = {"prng": environment["prng"], **last}  # which older versions did not record
+    different = list(differences(known, environment))
+    layout = [text for text in different if text.startswith("layout.")]
+    if layout:
+        raise ValueError(
+            f"--resume: {found.folder} was trained with another layout of clients, which adds in another order: "
+            f"{'; '.join(layout)}; use as many devices as there"
+        )
+    if str(environment["git_revision"]).endswith("+") and not different:
+        different = ["git_revision: files were changed since, which may be other changes now"]
+    entry = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "rounds": {name: history.evaluations[-1].round for name, history in finished.items()},
+        "reached": {line.algorithm: line.round for line in found.lines},
+        "differs": different,
+        "environment": dict(environment),
+    }
+    about = found.about | {"resumed": [*found.about["resumed"], entry]}
+    if not different:
+        return about, None
+    return about, (
+        f"--resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be "
+        "those of an uninterrupted run, bit for bit"
+    )
+
+
+def _saved(module: Any, name: str, settings: Mapping[str, Any]) -> Run:
+    """The settings of a config.json, by way of the command line, which checks them."""
+    return parse(module, name, flags(settings, plain(module.config)))
+
+
+def flags(settings: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
+    """What a user types for the settings that are not the default."""
+    standard = flat(default)
+    changed = {f: v for f, v in flat(settings).items() if f not in standard or standard[f] != v}
+    return [word for item in changed.items() for word in words(*item)]

@@ -1,0 +1,1 @@
+"""Level 6: sweeps, choosing among their points, the race of algorithms at equal epsilon."""

@@ -1,0 +1,218 @@
+"""The points of a sweep: what --grid asks for, and what a sweep's folder says was asked for before."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from experiments.base import user_modules
+from experiments.base.command import one_line
+from experiments.base.files import write_text
+from experiments.base.json_values import flat, plain
+from experiments.config import Run
+from experiments.config.options import parse, words
+from experiments.runs.unfinished import fixed, how_ended, summary_of
+from fedpriv.engine.checkpoint import differences
+
+PARTS = ("rounds", "best", "privacy", "versions", "diverged", "reused_from")
+"""Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
+UNFINISHED = "sweep.json.unfinished"  # as `replacing` calls it
+
+
+class Point(NamedTuple):
+    """One point of the grid.
+
+    Attributes:
+      values: swept field -> its value, as given.
+      config: the settings of this point.
+      name: of its run folder.
+      key: the one seed of a trial (see `best_of`), whose data are those of seed 0; None: the config's seeds.
+    """
+
+    values: dict[str, str]
+    config: Run
+    name: str
+    key: int | None = None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of training."""
+        return tuple(range(self.config.seeds)) if self.key is None else (self.key,)
+
+    @property
+    def title(self) -> str:
+        return title(self.values)
+
+
+def title(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{field} {value}" for field, value in values.items())
+
+
+def axes(grids: Sequence[str]) -> dict[str, list[str]]:
+    """Field (with underscores) -> its values, from texts "field=a,b,c".
+
+    Raises:
+      ValueError: a text of another form, a field or a value twice, or none at all.
+    """
+    found: dict[str, list[str]] = {}
+    for text in grids:
+        field, _, given = text.partition("=")
+        field = field.lstrip("-").replace("-", "_")
+        values = [value.strip() for value in given.split(",")]
+        if not field or not all(values):
+            raise ValueError(f"--grid: {text!r} is not field=a,b,c")
+        if field in found or len(set(values)) < len(values):
+            raise ValueError(f"--grid: {text!r} names a field or a value again; give each once")
+        if field == "output":
+            raise ValueError("--grid: every point has a folder of its own; leave output out")
+        found[field] = values
+    if not found:
+        raise ValueError("--grid: none is given; name fields and values, as in --grid rounds=10,20")
+    return found
+
+
+def points(
+    module: ModuleType, name: str, rest: list[str], grid: Mapping[str, Sequence[str]]
+) -> list[Point]:
+    """The product of the grid, the last field changing fastest, with the config's other fields from `rest`.
+
+    Raises:
+      ValueError: anything that the launcher would refuse, or two points that are the same.
+    """
+    given = {
+        arg.partition("=")[0].lstrip("-").replace("-", "_") for arg in rest if arg.startswith("--")
+    }
+    for field in grid:
+        if field in given:
+            raise ValueError(f"--{field.replace('_', '-')}: swept by --grid, too; give one of them")
+    found: list[Point] = []
+    seen: dict[str, str] = {}
+    for chosen in itertools.product(*grid.values()):
+        values = dict(zip(grid, chosen, strict=True))
+        given_as = [flag for item in values.items() for flag in flags(module.config, *item)]
+        try:
+            config = parse(module, name, [*rest, *given_as], "sweep")
+        except ValueError as error:
+            raise ValueError(f"{error} (at {title(values)})") from None
+        same = seen.setdefault(json.dumps(plain(config)), title(values))
+        if same != title(values):
+            raise ValueError(f"--grid: {same} and {title(values)} are the same settings")
+        found.append(Point(values, config, _folder_name(values, len(found), found)))
+    return found
+
+
+def flags(config: Any, field: str, value: str) -> list[str]:
+    """A field's value as the launcher takes it."""
+    if not isinstance(flat(plain(config)).get(field.replace("-", "_")), bool):
+        return words(field, value.split())
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f"{field}: {value} is not true or false")
+    return words(field, value.lower() == "true")
+
+
+def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point]) -> str:
+    name = ",".join(f"{field}={value}" for field, value in values.items())
+    name = re.sub(r"[^\w.,=+-]", "-", name)
+    if len(name) > 120 or any(other.name == name for other in others):
+        return f"{name[:110]}-{index}"
+    return name
+
+
+def described(
+    name: str,
+    module: ModuleType,
+    grid: Mapping[str, Sequence[str]],
+    every: Sequence[Point],
+    best_of: float | None = None,
+) -> dict:
+    """What sweep.json says."""
+    listed: list[dict] = [
+        {"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every
+    ]
+    said = {"config": name, "code": user_modules.digests(module), "grid": plain(dict(grid))}
+    if best_of is None:
+        return said | {"points": listed}
+    listed = [one | {"key": p.key} for one, p in zip(listed, every, strict=True)]
+    return said | {"best_of": best_of, "points": listed}
+
+
+def begun(folder: Path, wanted: dict, module: ModuleType) -> bool:
+    """Whether `folder` holds the sweep that is wanted, or some of its points, begun earlier.
+
+    Raises:
+      ValueError: it holds another one, or something else.
+    """
+    path = folder / "sweep.json"
+    if not path.exists():
+        if folder.exists() and (not folder.is_dir() or _foreign(folder)):
+            raise ValueError(f"--output: {folder} is there and holds no sweep; choose another")
+        return False
+    try:
+        there = json.loads(path.read_text())
+        code = user_modules.digests(module, there["code"])  # also what `build` is to import
+        difference = _difference(there, wanted | {"code": code})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"--output: cannot read {path} ({one_line(error)}); choose another folder"
+        ) from None
+    if difference:
+        raise ValueError(
+            f"--output: {folder} holds another sweep: {difference}; choose another folder"
+        )
+    return True
+
+
+def _foreign(folder: Path) -> bool:
+    """Whether there is anything but what a `begin` that was stopped leaves."""
+    return any(file.name != UNFINISHED for file in folder.iterdir())
+
+
+def begin(folder: Path, wanted: dict, mode: int = 0o777) -> None:
+    """Makes the sweep's folder, with a sweep.json that is there as a whole or not at all.
+
+    Args:
+      mode: of the folder, if it is not there.
+
+    Raises:
+      ValueError: it cannot be made.
+    """
+    try:
+        folder.mkdir(mode, parents=True, exist_ok=True)
+        write_text(folder / "sweep.json", json.dumps(wanted, indent=2) + "\n")
+    except OSError as error:
+        raise ValueError(
+            f"--output: cannot write to {folder} ({error.strerror}); choose another"
+        ) from None
+
+
+def _difference(there: dict, wanted: dict) -> str | None:
+    """The first field that differs, with both values."""
+    told = [{name: said[name] for name in ("config", "code")} for said in (there, wanted)]
+    if texts := list(differences(*told)):
+        return texts[0]
+    now = {point["folder"]: point["settings"] for point in wanted["points"]}
+    if not {point["folder"] for point in there["points"]} <= now.keys():
+        return next(differences({"grid": there["grid"]}, {"grid": wanted["grid"]}), "its points")
+    points = ((point["settings"], now[point["folder"]]) for point in there["points"])
+    return next((text for a, b in points for text in differences(a, b)), None)
+
+
+def ended(folder: Path) -> bool:
+    """Whether a point's run got to its end, if only to diverge."""
+    summary = summary_of(folder)
+    return how_ended(folder) is not None and all(
+        isinstance(summary.get(part), dict) for part in PARTS
+    )
+
+
+def cleared(folder: Path) -> Path:
+    """The folder of a point to train, without what an interrupted run has left there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "metrics.jsonl", "summary.json"):
+        (folder / name).unlink(missing_ok=True)
+    return folder

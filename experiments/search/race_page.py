@@ -1,0 +1,247 @@
+"""Tables and pictures of a race: who is best at which budget, by how much, and at what cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.base.files import replacing, write_text
+from experiments.base.formats import hyphenated, markdown
+from experiments.base.spread import Spread
+from experiments.runs.contents import Line
+from experiments.runs.run_folder import RunFolder
+from experiments.tables.plots import look, scale, sheet
+
+SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
+"""What is chosen: learning rates of clients and server, clip norm."""
+EDGE = "*: at the edge of three or more values tried"
+UNCOVERED = (
+    "Every epsilon is of one training, and so of the model of one seed; none covers the tuning, which looks at private "
+    "records."
+)
+NOT_PRIVATE = {"color": "0.5", "marker": "|", "linestyle": "none"}
+
+
+class Result(NamedTuple):
+    """An entrant on a data set at a budget.
+
+    Attributes:
+      budget: epsilon as text; "" for what is not private.
+      final: the run with the chosen settings.
+      chosen: field -> value.
+      trials: the runs that were compared.
+    """
+
+    dataset: str
+    entrant: str
+    budget: str
+    final: RunFolder
+    chosen: Mapping[str, Any]
+    trials: Sequence[RunFolder]
+
+    @property
+    def last(self) -> Line:
+        (lines,) = self.final.lines.values()
+        return lines[-1]
+
+    @property
+    def accuracy(self) -> Spread:
+        """On the test records, after the last round."""
+        return self.last.metrics["accuracy"]
+
+    @property
+    def seconds(self) -> float:
+        """Of training and evaluation, trials included, without compilation."""
+        runs = [*self.trials, self.final]
+        return sum(line.seconds for run in runs for of in run.lines.values() for line in of)
+
+
+def setting(run: RunFolder, field: str) -> Any:
+    """The value of a field, nested ones by dots."""
+    value: Any = run.settings
+    for part in field.split("."):
+        value = value[part]
+    return value
+
+
+def write(found: Sequence[Result], folder: Path) -> None:
+    """race.md and the pictures, in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = comparable(found)
+    datasets = list(dict.fromkeys(r.dataset for r in found))
+    parts = [UNCOVERED, "## Who wins", winners(found)]
+    for dataset in datasets:
+        parts += [f"## {dataset}", table([r for r in found if r.dataset == dataset])]
+    write_text(folder / "race.md", "\n\n".join(parts) + "\n")
+    by_epsilon(found, folder / "race_epsilon.png")
+    by_uplink(found, folder / "race_uplink.png")
+
+
+def comparable(found: Sequence[Result]) -> list[Result]:
+    """Of the data sets where somebody private has ended."""
+    private = {r.dataset for r in found if r.budget}
+    return [r for r in found if r.dataset in private]
+
+
+def budgets(found: Sequence[Result]) -> list[str]:
+    return sorted({r.budget for r in found} - {""}, key=float)
+
+
+def winners(found: Sequence[Result]) -> str:
+    """A line per data set and budget: the best, those within the spread of it, and its lead over DP-FedAvg.
+
+    Two results are within the spread where their means differ by less than both standard deviations added in squares.
+    """
+    rows = [
+        ["data", "epsilon", "best", "accuracy", "within the spread of it", "lead over DP-FedAvg"]
+    ]
+    for dataset in dict.fromkeys(r.dataset for r in found):
+        for budget in budgets(found):
+            ranked = sorted(
+                (r for r in found if (r.dataset, r.budget) == (dataset, budget)),
+                key=lambda r: -r.accuracy.mean,
+            )
+            if not ranked:
+                continue
+            first, *others = ranked
+            near = [r.entrant for r in others if lead(first, r)[0] < lead(first, r)[1]]
+            base = [r for r in ranked if r.entrant == "DP-FedAvg"]
+            said = f"{_signed(*lead(first, base[0]))}" if base and base[0] is not first else "-"
+            cells = [dataset, budget, first.entrant, _percent(first.accuracy)]
+            rows.append([*cells, ", ".join(near) or "nobody", said])
+    return markdown(rows)
+
+
+def lead(first: Result, second: Result) -> tuple[float, float]:
+    """Difference of the means, and both standard deviations added in squares; points of accuracy."""
+    a, b = first.accuracy, second.accuracy
+    return 100 * (a.mean - b.mean), 100 * math.hypot(a.std or 0.0, b.std or 0.0)
+
+
+def table(found: Sequence[Result]) -> str:
+    """A data set's: accuracies by budget, uplink, what was tried and chosen, and how long it took."""
+    steps = budgets(found)
+    head = ["entrant", *(f"epsilon {b}" for b in steps), *(f"chosen at {b}" for b in steps)]
+    rows = [[*head, "tried", f"MB up at {steps[-1]}", "seconds"]]
+    for entrant in dict.fromkeys(r.entrant for r in found):
+        own = {r.budget: r for r in found if r.entrant == entrant}
+        each = [own.get(budget, own.get("")) for budget in steps]
+        last = next(r for r in reversed(each) if r)
+        cells = [_percent(r.accuracy) if r else "-" for r in each]
+        cells += [_chosen(r) if r else "-" for r in each]
+        cells += [_tried(last), f"{last.last.uplink_mb_per_client:.3g}"]
+        rows.append([entrant, *cells, f"{sum(r.seconds for r in own.values()):.0f}"])
+    return markdown(rows, [EDGE, *_meaning(found)])
+
+
+def _meaning(found: Sequence[Result]) -> list[str]:
+    """Of the epsilons."""
+    said: dict[str, list[str]] = {}
+    for r in found:
+        (privacy,) = r.final.results.privacy.values()
+        c = privacy.certified[r.final.settings["view"]]
+        if r.budget:
+            view, adjacency = c.view.replace("_", " "), hyphenated(c.relation)
+            text = f"{c.unit} level, {view}, {adjacency} adjacency, delta {c.delta:.3g}, {c.basis}"
+            said.setdefault(text, []).append(r.entrant)
+    return [f"epsilon of {', '.join(dict.fromkeys(of))}: {text}" for text, of in said.items()]
+
+
+def _chosen(result: Result) -> str:
+    marked = {f: "*" if _at_edge(v, _values(result, f)) else "" for f, v in result.chosen.items()}
+    return "; ".join(f"{SHORT.get(f, f)} {v:g}{marked[f]}" for f, v in result.chosen.items())
+
+
+def _at_edge(value: float, values: Sequence[float]) -> bool:
+    return len(values) > 2 and value in (values[0], values[-1])
+
+
+def _tried(result: Result) -> str:
+    """The values of what was tuned for this entrant itself."""
+    each = {field: _values(result, field) for field in result.chosen}
+    said = [
+        f"{SHORT.get(f, f)} {' '.join(f'{v:g}' for v in values)}"
+        for f, values in each.items()
+        if len(values) > 1
+    ]
+    return "; ".join(said)
+
+
+def _values(result: Result, field: str) -> list[float]:
+    return sorted({setting(trial, field) for trial in result.trials})
+
+
+def _percent(s: Spread) -> str:
+    return f"{100 * s.mean:.1f} ± {100 * (s.std or 0.0):.1f}"
+
+
+def _signed(value: float, spread: float) -> str:
+    return f"{value:+.1f} ± {spread:.1f}"
+
+
+def by_epsilon(found: Sequence[Result], path: Path) -> None:
+    """Accuracy of every entrant, a mark for each budget, a panel per data set; what is not private in grey."""
+    entrants, steps = _entrants(found), budgets(found)
+    with _panels(found, path, 0.19 * len(entrants) + 0.9) as panels:
+        for dataset, axes in panels.items():
+            for number, budget in enumerate(["", *steps]):
+                own = [r for r in found if (r.dataset, r.budget) == (dataset, budget)]
+                style = {**look(number - 1, 0), "linestyle": "none"} if budget else NOT_PRIVATE
+                axes.errorbar(
+                    [100 * r.accuracy.mean for r in own],
+                    [entrants.index(r.entrant) for r in own],
+                    xerr=[100 * (r.accuracy.std or 0.0) for r in own],
+                    label=f"epsilon {budget}" if budget else "not private",
+                    **style,
+                )
+            axes.set(
+                yticks=range(len(entrants)),
+                xlabel="test accuracy (%)",
+                ylim=(len(entrants) - 0.5, -0.5),
+            )
+            axes.set_yticklabels(entrants if axes is next(iter(panels.values())) else [])
+            scale(axes, "x", False)
+
+
+def by_uplink(found: Sequence[Result], path: Path) -> None:
+    """Accuracy at the largest budget against the uplink, a panel per data set."""
+    entrants, most = _entrants(found), budgets(found)[-1]
+    with _panels(found, path, 3.0) as panels:
+        for dataset, axes in panels.items():
+            for r in found:
+                if r.dataset != dataset or r.budget not in ("", most):
+                    continue
+                number = entrants.index(r.entrant)
+                style = {**look(number, number // 7), "linestyle": "none", "label": r.entrant}
+                y, spread = r.accuracy.mean, r.accuracy.std or 0.0
+                axes.errorbar(
+                    r.last.uplink_mb_per_client, 100 * y, 100 * spread, capsize=2, **style
+                )
+            scale(axes, "x", True)
+            axes.set_xlabel(f"uplink per client (MB), epsilon {most}")
+        next(iter(panels.values())).set_ylabel("test accuracy (%)")
+
+
+def _entrants(found: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(r.entrant for r in found))
+
+
+@contextmanager
+def _panels(found: Sequence[Result], path: Path, height: float) -> Iterator[dict[str, Any]]:
+    """Axes by data set, with one legend, written to a file."""
+    datasets = list(dict.fromkeys(r.dataset for r in found))
+    with replacing(path) as unfinished, sheet(2.2 * len(datasets) + 1.8, height) as figure:
+        panels = dict(
+            zip(datasets, figure.subplots(1, len(datasets), squeeze=False)[0], strict=True)
+        )
+        yield panels
+        every: dict[str, Any] = {}
+        for dataset, axes in panels.items():
+            axes.set_title(dataset)
+            handles, names = axes.get_legend_handles_labels()
+            every |= dict(zip(names, handles, strict=True))
+        figure.legend(every.values(), every, loc="outside right center")
+        figure.savefig(unfinished, dpi=150, format=path.suffix[1:])

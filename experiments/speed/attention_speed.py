@@ -1,0 +1,114 @@
+"""Workload G of `experiments.benchmark`: DP-SGD's step of a small transformer beside its plain gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from experiments.speed.haar_speed import Runs
+from experiments.speed.rivals import comparison, examples
+from experiments.speed.rivals.rival import Rivals
+from experiments.speed.rivals.transformer import Transformer
+from experiments.speed.round_speed import PRODUCT, compiled_products
+from experiments.speed.timing import in_turns, machine, ratios, seconds, show, spread
+from fedpriv.core.types import Example, Params
+from fedpriv.devices.layout import Strategy
+from fedpriv.mechanisms.mechanisms import gaussian
+from fedpriv.mechanisms.per_example import per_example, private_mean
+
+
+@dataclass(frozen=True)
+class Characters:
+    """A lot of texts, each a record, and the network; the loss is the mean over a text's characters."""
+
+    lot: int = 32
+    length: int = 80
+    vocabulary: int = 90
+    width: int = 128
+    heads: int = 4
+    layers: int = 5
+    clip_norm: float = 1.0
+    noise_multiplier: float = 1.0
+
+    def network(self) -> Transformer:
+        return Transformer(self.vocabulary, self.length, self.width, self.heads, self.layers)
+
+    def init(self, key: jax.Array) -> Params:
+        return self.network().init(key, jnp.zeros(self.length, jnp.int32))
+
+    def loss(self, params: Params, example: Example) -> jax.Array:
+        logits: Any = self.network().apply(params, example["text"])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, example["label"]).mean()
+
+    def lot_of_texts(self) -> Example:
+        text = jnp.asarray(examples.texts(self, self.lot))
+        return {"text": text[:, :-1], "label": text[:, 1:]}
+
+    def flop(self) -> int:
+        """Of a gradient's matrix products: forward, by the weights, by the inputs."""
+        dense = 12 * self.layers * self.width**2 + self.width * self.vocabulary
+        attention = 2 * self.layers * self.length * self.width
+        return 3 * 2 * self.lot * self.length * (dense + attention)
+
+
+WORKLOAD = Characters()
+
+
+def measure(workload: Characters, repeats: int, rivals: Rivals) -> dict[str, Any]:
+    """Takes turns: matrix product, gradient without privacy, DP-SGD's step, the rivals' steps."""
+    params = workload.init(jax.random.key(0))
+    runs = steps(workload, params) | {"product": compiled_products(PRODUCT, Strategy(devices=1))}
+    for run in runs.values():
+        seconds(run)
+    times = in_turns(runs, repeats, rivals.once, calls={"product": 3})
+    work = workload.flop() / 1e9
+    limits = [2 * PRODUCT**3 / 1e9 / t for t in times["product"]]
+    return {
+        "lot": workload.lot,
+        "length": workload.length,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "gflop": work,
+        **machine(),
+        "repeats": repeats,
+        "ms": {name: spread([1e3 * t for t in times[name]]) for name in ("dp_sgd", "gradient")},
+        "ratios_to_gradient": ratios(times["dp_sgd"], times["gradient"]),
+        "matmul_gflops": spread(limits),
+        "fractions_of_matmul": ratios([work / t for t in times["dp_sgd"]], limits),
+        **comparison.steps(rivals, times | {"ghost": times["dp_sgd"]}, 1),
+    }
+
+
+def steps(workload: Characters, params: Params) -> Runs:
+    """The private mean of the lot's gradients, and the mean."""
+    batch, mask = workload.lot_of_texts(), jnp.ones(workload.lot, bool)
+    mechanism = gaussian(workload.clip_norm, workload.noise_multiplier)
+    private = jax.jit(private_mean(per_example(workload.loss), mechanism, workload.lot))
+
+    @jax.jit
+    def gradient(params: Params, batch: Example) -> Params:
+        losses = jax.vmap(workload.loss, (None, 0))
+        return jax.grad(lambda params: losses(params, batch).mean())(params)
+
+    return {
+        "dp_sgd": partial(private, jax.random.key(1), params, batch, mask),
+        "gradient": partial(gradient, params, batch),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    given = (
+        f"a step of {result['parameters']:,} parameters on {result['lot']} texts of {result['length']} characters, "
+        f"{result['gflop']:.3g} GFLOP"
+    )
+    found = {
+        **{name: show(each, "ms") for name, each in result["ms"].items()},
+        "dp_sgd / gradient": show(result["ratios_to_gradient"]),
+        "matrix product": show(result["matmul_gflops"], "GFLOP/s"),
+        "fraction_of_matmul": show(result["fractions_of_matmul"]),
+    }
+    return comparison.table(result, given, 1, found)

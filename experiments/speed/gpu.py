@@ -1,0 +1,106 @@
+"""The command `benchmark_gpu`: all that a GPU is to tell, in one call.
+
+Every workload of experiments.benchmark at three precisions of float32 products (highest, TF32, bfloat16), beside
+PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10 benchmark at
+each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a command in a
+process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it ended, and
+what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.base.command import Parser, command
+from experiments.base.files import write_text
+from experiments.speed.workloads import WORKLOADS
+
+PRECISIONS = ("highest", "tensorfloat32", "bfloat16")
+STEPS = ("C", "G")
+MOST = 24 * 60  # minutes
+
+
+class Part(NamedTuple):
+    """A command, `python -m experiments.` before it, and the precision that it runs at."""
+
+    name: str
+    words: list[str]
+    precision: str
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    details = (__doc__ or "").partition("\n\n")[2]
+    parser = Parser(prog="python -m experiments.benchmark_gpu", description=details)
+    parser.add_argument(
+        "--minutes", type=float, default=9.5, metavar="M", help="in all (default: 9.5)"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="prepared data, for all that trains on images"
+    )
+    parser.add_argument("--output", type=Path, default=Path("runs/gpu"), metavar="DIR")
+    parser.add_argument(
+        "--tiny", action="store_true", help="two clients, one turn, Table 1 at 1/100"
+    )
+    args = parser.parse_args(argv)
+    if not 0 < args.minutes <= MOST:
+        raise ValueError(f"--minutes: {args.minutes:g} is not above 0, and at most {MOST}")
+    args.output.mkdir(parents=True, exist_ok=True)
+    ends, found = time.monotonic() + 60 * args.minutes, {}
+    for part in parts(args.data_dir, args.output, args.tiny):
+        found[part.name] = measured(part, args.output, ends - time.monotonic())
+        print(f"{part.name}: {found[part.name]['ended']}", file=sys.stderr)
+        write_text(args.output / "gpu.json", json.dumps(found, indent=2) + "\n")
+    print(args.output / "gpu.json")
+    return int(any(each["ended"].startswith("exit") for each in found.values()))
+
+
+def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:
+    """In the order of their use to a reader."""
+    torch = ["--torch"] * (importlib.util.find_spec("torch") is not None)
+    for precision in PRECISIONS:
+        for workload in [*WORKLOADS, *STEPS]:
+            words = ["benchmark", "--workload", workload, "--json", *torch]
+            words += ["--repeats", "1" if tiny else "7"]
+            if tiny and workload not in STEPS:
+                words += ["--clients", "2"]
+            yield Part(f"{workload}-{precision}", words, precision)
+        if data:
+            words = ["run", "pfl_cifar10", "--data-dir", str(data), "--keep-model", "false"]
+            words += ["--output", str(output / f"pfl_cifar10-{precision}-run"), "--rounds"]
+            words += ["2", "--clients", "10", "--cohort", "2"] if tiny else ["300", "--every", "50"]
+            yield Part(f"pfl_cifar10-{precision}", words, precision)
+        if data and precision != "bfloat16":
+            words = ["reproduce", "fed_smp", "table1", "--data-dir", str(data)]
+            words += ["--output", str(output / f"table1-{precision}")]
+            words += ["--scale", "0.01"] if tiny else ["--seeds", "5"]
+            yield Part(f"table1-{precision}", words, precision)
+
+
+def measured(part: Part, output: Path, seconds: float) -> dict[str, Any]:
+    """{"ended", "seconds"}; what it printed is in its file."""
+    if seconds <= 0:
+        return {"ended": "no time left", "seconds": 0.0}
+    module, *words = part.words
+    env = os.environ | {"JAX_DEFAULT_MATMUL_PRECISION": part.precision}
+    suffix = "json" if "--json" in words else "txt"
+    began = time.monotonic()
+    with open(output / f"{part.name}.{suffix}", "w") as file:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", f"experiments.{module}", *words],
+                stdout=file, stderr=subprocess.PIPE, env=env, timeout=seconds, text=True, check=False,
+            )  # fmt: skip
+            said = done.stderr.strip().splitlines()[-1:] if done.returncode else []
+            ended = f"exit code {done.returncode}: {''.join(said)}" if done.returncode else "done"
+        except subprocess.TimeoutExpired:
+            ended = "out of time"
+    return {"ended": ended, "seconds": time.monotonic() - began}

@@ -1,0 +1,136 @@
+"""The command `benchmark_page`: a table and two pictures of benchmarks.
+
+Each FILE holds the object of one `python -m experiments.benchmark --json`. Writes benchmark.md, shares.png (of what
+limits a workload: the matrix product, or a copy) and peers.png (our speed over that of others).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.base.command import Parser, command
+from experiments.base.files import write_text
+from experiments.speed.timing import show
+from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
+
+ROUNDS = {
+    "A": "A: DP-FedAvg, CNN of 1.66 M",
+    "B": "B: DP-SCAFFOLD, logistic regression",
+    "D": "D: DP-FedAvg, CNN of 28,874",
+    "E": "E: DP-FedAvg, MLP of 4,810",
+    "F": "F: DP-FedAvg, LSTM of 0.82 M",
+}
+STEPS = {
+    "haar": "C: Haar transform",
+    "inverse": "C: inverse transform",
+    "dp_sgd": "C: DP-SGD's step, CNN of 28,874",
+    "dp_sgd_wav": "C: DP-SGD-WAV's step",
+}
+ATTENTION = {
+    "dp_sgd": "G: DP-SGD's step, transformer of 1.02 M",
+    "gradient": "G: its plain gradient",
+    "ghost": "G: its step, beside ghost clipping",
+}
+OTHERS = {"torch": "PyTorch", "opacus": "Opacus", "jax_privacy": "jax_privacy"}
+
+
+class Row(NamedTuple):
+    """A workload on so many cores.
+
+    Attributes:
+      speed: as text.
+      share: spread of the share of its limit, where it has one.
+      ratios: spread of our speed over another's, by its name.
+    """
+
+    label: str
+    cores: int
+    speed: str
+    share: dict[str, Any] | None
+    ratios: dict[str, dict[str, Any]]
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    details = (__doc__ or "").partition("\n\n")[2]
+    parser = Parser(prog="python -m experiments.benchmark_page", description=details)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="default: here")
+    args = parser.parse_args(argv)
+    found = sorted((row for file in args.files for row in rows(_read(file))), key=lambda r: r[:2])
+    args.output.mkdir(parents=True, exist_ok=True)
+    write_text(args.output / "benchmark.md", table(found))
+    picture([r for r in found if r.share], "share of its limit", args.output / "shares.png")
+    picture([r for r in found if r.ratios], "speed over theirs", args.output / "peers.png")
+    print(args.output / "benchmark.md")
+    return 0
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text())
+        found["workload"], found["cores"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{file}: no object of experiments.benchmark --json; give such") from None
+    return found
+
+
+def rows(result: dict[str, Any]) -> Iterator[Row]:
+    workload, cores = result["workload"], result["cores"]
+    others = {
+        OTHERS.get(n, n): result[f"ratios_to_{n}"]
+        for n in result["rivals"]
+        if f"ratios_to_{n}" in result
+    }
+    if workload in ROUNDS:
+        speed = show(result["clients_per_second"], "clients/s")
+        yield Row(ROUNDS[workload], cores, speed, result["fractions_of_matmul"], others)
+        return
+    shares = result.get("fractions_of_copy", {})
+    if "fractions_of_matmul" in result:
+        shares = {"dp_sgd": result["fractions_of_matmul"]}
+    for run, label in (STEPS if workload == "C" else ATTENTION).items():
+        ratios = {name: each[run] for name, each in others.items() if run in each}
+        ms = result["ms"].get(run, result["ms"]["dp_sgd"])
+        if ratios or run in shares or run in result["ms"]:
+            yield Row(label, cores, show(ms, "ms"), shares.get(run), ratios)
+
+
+def table(found: Sequence[Row]) -> str:
+    names = list(dict.fromkeys(name for row in found for name in row.ratios))
+    head = ["", "cores", "fedpriv", "share of its limit", *(f"{name}: ratio" for name in names)]
+    lines = [head, ["---"] * len(head)]
+    for row in found:
+        shares = show(row.share) if row.share else ""
+        ratios = [show(row.ratios[name]) if name in row.ratios else "" for name in names]
+        lines.append([row.label, str(row.cores), row.speed, shares, *ratios])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def picture(found: Sequence[Row], title: str, path: Path) -> None:
+    """A line for each row, with medians and spreads; ratios on a logarithmic axis, 1 marked."""
+    shares = path.stem == "shares"
+    names = ["share"] if shares else list(dict.fromkeys(n for row in found for n in row.ratios))
+    with sheet(WIDTHS["page"], 0.8 + 0.2 * len(found)) as figure:
+        axes, handles = figure.subplots(), {}
+        for i, row in enumerate(reversed(found)):
+            for name, each in ({"share": row.share} if shares else row.ratios).items():
+                at = names.index(name)
+                ends = [[each["median"] - each["min"]], [each["max"] - each["median"]]]
+                look = {"color": COLOURS[at], "marker": MARKERS[at], "linestyle": "none"}
+                handles[name] = axes.errorbar([each["median"]], [i], xerr=ends, **look)
+        labels = [
+            f"{row.label}, {row.cores} core{'s' * (row.cores > 1)}" for row in reversed(found)
+        ]
+        axes.set_yticks(range(len(found)), labels)
+        scale(axes, "x", log=not shares)
+        axes.set_xlabel(title)
+        axes.axvline(1.0, color="#5f5f5f", linewidth=0.8)
+        if shares:
+            axes.set_xlim(0, 1.02)
+        else:
+            below(figure, {name: handles[name] for name in names})
+        save(figure, [path])

@@ -1,0 +1,69 @@
+"""Workload C's step by jax_privacy: its clipped gradient and its noise, of a plain flax CNN."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import optax
+from jax_privacy import clipping, noise_addition
+
+from experiments.speed.rivals import examples
+from experiments.speed.rivals.child import Baseline, Settings
+
+
+class CNN(nn.Module):
+    """`fedpriv.models.CNN` without its own convolutions."""
+
+    filters: tuple[int, ...]
+    hidden: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for width in self.filters:
+            x = nn.relu(nn.max_pool(nn.Conv(width, (5, 5))(x), (2, 2), (2, 2)))
+        x = x.reshape(*x.shape[:-3], -1)
+        for width in self.hidden:
+            x = nn.relu(nn.Dense(width)(x))
+        return nn.Dense(10)(x)
+
+
+def build(settings: Settings) -> Baseline:
+    workload = settings.workload
+    model = CNN(tuple(workload.filters), tuple(workload.hidden))
+    images, labels = jax.device_put(examples.images(workload, workload.lot))
+    params = model.init(jax.random.key(0), images[:1] / 255)
+    step = jax.jit(private_step(lambda params, images: model.apply(params, images / 255), workload))
+    run = functools.partial(step, jax.random.key(1), params, images, labels)
+    size = sum(leaf.size for leaf in jax.tree.leaves(params))
+    return Baseline({"dp_sgd": run}, size, ("jax-privacy", "jax", "jaxlib"))
+
+
+def private_step(apply: Callable[..., Any], workload: Any) -> Any:
+    """(key, params, inputs, labels) -> the private mean of the lot's gradients.
+
+    Args:
+      apply: (params, inputs) -> logits.
+    """
+
+    def loss(params: Any, inputs: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = apply(params, inputs)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    gradients = clipping.clipped_grad(
+        loss,
+        l2_clip_norm=workload.clip_norm,
+        batch_argnums=(1, 2),
+        normalize_by=workload.lot,
+    )
+    std = workload.clip_norm * workload.noise_multiplier / workload.lot
+
+    def step(key: jax.Array, params: Any, inputs: jax.Array, labels: jax.Array) -> Any:
+        mean = gradients(params, inputs, labels)
+        privatizer = noise_addition.gaussian_privatizer(stddev=std, prng_key=key)
+        return privatizer.update(mean, privatizer.init(params))[0]
+
+    return step

@@ -1,0 +1,1 @@
+"""Level 4: results as tables, figures and a report."""

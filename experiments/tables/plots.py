@@ -1,0 +1,274 @@
+"""Curves for a paper: PDF with fonts that can be edited, PNG at 300 dpi; mean and band over the seeds."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from experiments.base.command import one_line
+from experiments.base.files import replacing
+from experiments.base.formats import NAMES, hyphenated
+from experiments.base.spread import Spread
+from experiments.runs.contents import Line
+from experiments.runs.run_folder import RunFolder, names
+from fedpriv.models.score import is_fraction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTHS = {"column": 3.3, "page": 6.8}  # inches
+SUFFIXES = (".pdf", ".png", ".svg")
+# Okabe and Ito's palette for all kinds of colour vision, without its yellow and black, which one of two backgrounds
+# would hide; markers and dashes tell curves apart without it.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0528c", "#b8860b", "#56b4e9", "#5f5f5f")
+MARKERS = "os^DvPX"
+FAR_ENDS = 4  # beyond it a linear axis would squeeze a whole curve
+DASHES = ((), (4, 2), (1, 1.5), (6, 2, 1, 2), (9, 3), (3, 1, 1, 1, 1, 1))
+STYLE = {
+    "pdf.fonttype": 42,  # TrueType: journals refuse type 3
+    "text.parse_math": False,  # what files say is no formula
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "figure.titlesize": 9,
+    "legend.fontsize": 7,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3,
+    "axes.grid": True,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+class Curve(NamedTuple):
+    """An algorithm of a run, and how it is drawn."""
+
+    run: RunFolder
+    algorithm: str
+    look: dict[str, Any]
+
+
+class Axis(NamedTuple):
+    """What metrics are drawn by.
+
+    Attributes:
+      value: of an evaluation.
+      label: for these curves.
+    """
+
+    value: Callable[[Line], float]
+    label: Callable[[Sequence[Curve]], str]
+
+
+def _meaning(curves: Sequence[Curve]) -> str:
+    """Of the epsilons that there are: unit, view, adjacency, delta and basis."""
+    lines = [line for one in curves for line in one.run.lines.get(one.algorithm, ())]
+    found = [line.privacy.certified for line in lines]
+    said = dict.fromkeys(
+        f"{c.unit} level, {c.view.replace('_', ' ')}, {hyphenated(c.relation)}, delta {c.delta:.3g}, {c.basis}"
+        for c in found
+        if math.isfinite(c.epsilon)
+    )
+    return f"certified epsilon ({'; '.join(said)})"
+
+
+AXES = {
+    "round": Axis(lambda line: line.round, lambda curves: "round"),
+    "uplink": Axis(lambda line: line.uplink_mb_per_client, lambda curves: "uplink per client (MB)"),
+    "epsilon": Axis(lambda line: line.privacy.certified.epsilon, _meaning),
+    "budget": Axis(lambda line: line.privacy.certified.epsilon, _meaning),  # of `over_budget`
+}
+
+
+@contextmanager
+def sheet(width: float, height: float) -> Iterator[Figure]:
+    """A figure of this size, in inches, in the style of all figures for papers."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure
+
+
+def far(values: Sequence[float] | np.ndarray, ratio: float) -> bool:
+    """Whether they are positive and differ by more than this factor."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    return bool(low > 0 and high / low > ratio)
+
+
+def scale(axes: Any, which: str, log: bool, whole: bool = False) -> None:
+    """Ticks of "x" or "y" at round numbers, written as they are: `STYLE` leaves no formula to a tick."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    axis = getattr(axes, f"{which}axis")
+    if log:
+        axes.set(**{f"{which}scale": "log"})
+        axis.set_major_locator(LogLocator(subs=(1, 3), numticks=7))
+    else:
+        axis.set_major_locator(MaxNLocator(5, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
+    """Colour, dashes and a marker at no more than a dozen of its points."""
+    return {
+        "color": COLOURS[colour % len(COLOURS)],
+        "linestyle": (0, DASHES[dash % len(DASHES)]) if dash % len(DASHES) else "-",
+        "marker": MARKERS[(colour + 3 * dash) % len(MARKERS)],
+        "markevery": max(1, points // 12),
+    }
+
+
+def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]:
+    """Title of a column -> its curves: one for each run, or one for all."""
+    every = [(r, t, n) for r, t in zip(runs, names(runs), strict=True) for n in r.results.rounds]
+    algorithms = list(dict.fromkeys(name for *_, name in every))
+    found: dict[str, list[Curve]] = {}
+    for run, title, name in every:
+        number = algorithms.index(name)
+        label, dash = NAMES.get(name, name), number // len(COLOURS)
+        if together:
+            of = next(i for i, other in enumerate(runs) if other is run)
+            label = ", ".join([label, title] if len(runs) > 1 else [label])
+            if len(algorithms) == 1:
+                number, dash = of, of // len(COLOURS)
+            else:
+                dash = of
+        drawn = look(number, dash, len(run.lines.get(name, ())))
+        of = found.setdefault("" if together else title, [])
+        of.append(Curve(run, name, drawn | {"label": label}))
+    return found
+
+
+def picture(
+    columns: Mapping[str, Sequence[Curve]],
+    metrics: Sequence[str],
+    paths: Sequence[Path],
+    width: str | None = None,
+    x: str = "round",
+) -> None:
+    """A row of panels for each metric, with the configs as its title and the legend below.
+
+    Args:
+      width: one of `WIDTHS`; by default the page's for several columns of panels.
+      x: one of `AXES`, to draw the metrics by.
+
+    Raises:
+      ValueError: no run has the metric, or a file cannot be written.
+    """
+    wide = WIDTHS[width or ("page" if len(columns) > 1 else "column")]
+    of_one = wide / len(columns)
+    tall = max(1.5, min(2.2, 0.72 * of_one)) * len(metrics) + 0.7
+    with sheet(wide, tall) as figure:
+        shape = len(metrics), len(columns)
+        panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
+        for metric, row in zip(metrics, panels, strict=True):
+            for axes, curves in zip(row, columns.values(), strict=True):
+                for one in curves:
+                    draw(axes, one, metric, x)
+            if not any(axes.lines for axes in row):
+                known = _metrics([one.run for curves in columns.values() for one in curves])
+                raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(known)}")
+            row[0].set_ylabel(titled(metric))
+        for axes, title in zip(panels[0], columns, strict=True):
+            axes.set_title(textwrap.fill(title, max(10, int(15 * of_one))))
+        if x == "budget":
+            _ticks_at_budgets(panels[-1], columns)
+        for axes in panels[-1]:
+            label = AXES[x].label([one for curves in columns.values() for one in curves])
+            axes.set_xlabel(textwrap.fill(label, max(10, int(13 * of_one)), break_on_hyphens=False))
+        runs = [one.run for curves in columns.values() for one in curves]
+        figure.suptitle(", ".join(dict.fromkeys(Path(run.config).stem for run in runs)))
+        below(figure, {line.get_label(): line for axes in panels.flat for line in axes.lines})
+        save(figure, paths)
+
+
+def _ticks_at_budgets(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:
+    for axes, curves in zip(panels, columns.values(), strict=True):
+        ends = [x.privacy.certified.epsilon for c in curves for x in c.run.lines[c.algorithm]]
+        finite = [epsilon for epsilon in ends if math.isfinite(epsilon)]
+        scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
+
+
+def below(figure: Figure, handles: Mapping[str, Any]) -> None:
+    """A legend under the panels, in as many columns as its longest label leaves room for."""
+    inches = figure.get_figwidth()
+    wrapped = [textwrap.fill(label, int(15 * inches) - 8) for label in handles]
+    longest = max(len(part) for label in wrapped for part in label.splitlines())
+    many = max(1, min(len(wrapped), int(15 * inches / (longest + 8))))
+    figure.legend(handles.values(), wrapped, loc="outside lower center", ncols=many, frameon=False)
+
+
+def save(figure: Figure, paths: Sequence[Path]) -> None:
+    """Raises ValueError where one cannot be written."""
+    for path in paths:
+        kind = path.suffix[1:]
+        dated = {"pdf": "CreationDate", "svg": "Date"}.get(kind)
+        try:
+            with replacing(path) as unfinished:
+                figure.savefig(
+                    unfinished, format=kind, dpi=300, metadata={dated: None} if dated else None
+                )
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--output: cannot write {path} ({one_line(error)})") from None
+
+
+def _metrics(runs: Sequence[RunFolder]) -> list[str]:
+    lines = [line for run in runs for of in run.lines.values() for line in of]
+    own = dict.fromkeys(n for x in lines for n in x.metrics)
+    return [*own, *sorted({n for x in lines for n in x.diagnostics_not_private})]
+
+
+def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
+    """Mean over the seeds, band of one standard deviation; what is not finite is left out."""
+    found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
+    points = [point for point in found if math.isfinite(point[1])]
+    if points:
+        at, mean, std = np.array(points, float).T
+        (line,) = axes.plot(at, mean, **look)
+        axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
+
+
+def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
+    """An accuracy in %, everything else as it was recorded."""
+    lines = one.run.lines.get(one.algorithm, ())
+    found = [(AXES[x].value(line), line.metric(metric)) for line in lines]
+    points = [(at, s) for at, s in found if s and math.isfinite(at)]
+    shown = [percent(s) if is_fraction(metric) else s for _, s in points]
+    curve(axes, [at for at, _ in points], shown, **one.look)
+    if x == "budget" and found and not points:
+        _level(axes, one, metric)
+
+
+def _level(axes: Any, one: Curve, metric: str) -> None:
+    """A line across the panel, for what has no epsilon."""
+    ends = [line.metric(metric) for line in one.run.lines[one.algorithm]]
+    means = [s.mean for s in ends if s and math.isfinite(s.mean)]
+    if means:
+        factor = 100 if is_fraction(metric) else 1
+        look = one.look | {"marker": "", "linestyle": ":"}
+        look["label"] = f"{look['label']} (not private)"
+        del look["markevery"]
+        axes.axhline(factor * float(np.mean(means)), **look)
+
+
+def titled(metric: str) -> str:
+    """With its unit."""
+    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
+
+
+def percent(s: Spread) -> Spread:
+    std = None if s.std is None else 100 * s.std
+    return Spread(100 * s.mean, std, tuple(100 * x for x in s.per_seed))

@@ -1,0 +1,1 @@
+"""What runs have recorded, as one HTML page: see `page`."""

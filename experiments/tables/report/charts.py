@@ -1,0 +1,291 @@
+"""The page's curves, drawn by matplotlib as inline SVG: mean over the seeds, band of one standard deviation."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from experiments.runs.contents import Line
+from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, far, scale
+from experiments.tables.report.markup import clean, element, listing
+from experiments.tables.report.tables import Result, measured, named
+from fedpriv.models.score import is_fraction
+
+TEXT, RULE = "#1b1b1b", "#d9d9d9"
+# The page's style sheet has lighter colours, by the same numbers, where it is dark.
+VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(COLOURS)}
+VARIABLES |= {TEXT: "var(--text)", RULE: "var(--rule)"}
+MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "p": "⬟"}
+STYLE = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # what files say is no formula
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 11,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), TEXT),
+    **dict.fromkeys(("xtick.color", "ytick.color"), TEXT),
+}
+FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
+LARGEST = 1e100  # what is drawn; an axis beyond overflows
+
+
+class Series(NamedTuple):
+    """How one algorithm of one run is drawn in all pictures; `key` is of its checkbox and of all drawn for it."""
+
+    result: Result
+    key: str
+    colour: int
+    dash: int
+
+
+class Chart(NamedTuple):
+    """What one picture shows: `measure` of each series by what `x` reads from its lines."""
+
+    title: str
+    measure: str
+    series: Sequence[Series]
+    x: Callable[[Line], float]
+    x_label: str
+    caption: Sequence[str] = ()
+
+
+def series(found: Sequence[Result], key: str = "s") -> list[Series]:
+    """Those that were evaluated: an algorithm keeps its colour and a run its dashes, where there are enough of both."""
+    drawn = [result for result in found if result.lines]
+    algorithms = list(dict.fromkeys(result.algorithm for result in drawn))
+    runs = list(dict.fromkeys(result.run.path for result in drawn))
+    crossed = 1 < len(algorithms) <= len(COLOURS) and 1 < len(runs) <= len(DASHES)
+    made = []
+    for number, result in enumerate(drawn):
+        colour, dash = number % len(COLOURS), number // len(COLOURS) % len(DASHES)
+        if crossed:
+            colour, dash = algorithms.index(result.algorithm), runs.index(result.run.path)
+        made.append(Series(result, f"{key}{number}", colour, dash))
+    return made
+
+
+def legend(drawn: Sequence[Series], bands: bool) -> Element:
+    """Checkboxes that hide a series, and all bands, in every picture; without support for :has they do nothing."""
+    entries = [(s.key, [_sample(s), s.result.label]) for s in drawn]
+    entries += [("bands", ["bands"])] if bands else []
+    boxes = [
+        element(
+            "label",
+            element("input", type="checkbox", id=f"show-{key}", checked=""),
+            content,
+            for_=f"show-{key}",
+        )
+        for key, content in entries
+    ]
+    return element("fieldset", element("legend", "Series (untick to hide)"), boxes, class_="legend")
+
+
+def hiding(drawn: Sequence[Series]) -> str:
+    """The rules of the style sheet that the checkboxes need."""
+    keys = {s.key: f".chart .{s.key}" for s in drawn} | {"bands": ".band"}
+    return "\n".join(
+        f":root:has(#show-{key}:not(:checked)) {what}{{display:none}}" for key, what in keys.items()
+    )
+
+
+def _sample(s: Series) -> Element:
+    dash = " ".join(f"{2 * part:g}" for part in DASHES[s.dash]) or None
+    line = element("path", d="M1 7H31", stroke_dasharray=dash)
+    drawn = element("svg", line, viewBox="0 0 32 14", width=32, height=14)
+    marker = list(MARKERS.values())[s.colour]
+    return element("span", drawn, marker, class_=f"sample c{s.colour}", aria_hidden="true")
+
+
+def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[Element]:
+    """Rows of figures: metrics by round, uplink and epsilon; everything else that was recorded by round.
+
+    Args:
+      budgets: of the ends of runs against their budget, which are then drawn by epsilon instead.
+    """
+    metrics = measured([s.result for s in drawn])
+    ends = budgets or drawn
+    said = ["Each point is the end of a run with that budget."] if budgets else []
+    rows = [
+        [_by_round(drawn, measure), _by_uplink(drawn, measure), *_by_epsilon(ends, measure, said)]
+        for measure in metrics
+    ]
+    lines = [line for s in drawn for line in s.result.lines]
+    own = dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
+    rows.append([_by_round(drawn, name, own=True) for name in own if name not in metrics])
+    return [
+        element("div", [_figure(c, f"chart-{i}-{j}") for j, c in enumerate(row)], class_="row")
+        for i, row in enumerate(rows)
+        if row
+    ]
+
+
+def _by_round(drawn: Sequence[Series], measure: str, own: bool = False) -> Chart:
+    caption = ("A diagnostic for you; not private, not released.",) if own else ()
+    title = f"{measure if own else f'Test {named(measure)}'} by round"
+    return Chart(title, measure, drawn, lambda line: line.round, "round", caption)
+
+
+def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
+    label = "uplink per client of the population (MB)"
+    title = f"Test {named(measure)} by uplink"
+    return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
+
+
+def _by_epsilon(
+    drawn: Sequence[Series], measure: str, caption: Sequence[str] = ()
+) -> Iterator[Chart]:
+    """One picture for each meaning that an epsilon has: numbers of different meaning do not compare."""
+    meanings: dict[str, list[Series]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for s in drawn:
+        certified = [line.privacy.certified for line in s.result.lines]
+        last = certified[-1]
+        view = last.view.replace("_", " ")
+        if any(math.isfinite(c.epsilon) for c in certified):
+            adjacency = last.relation.replace("_", "-")
+            meaning = (
+                f"{view}\n{last.unit} level, {adjacency}, delta {last.delta:.3g}, {last.basis}"
+            )
+            meanings.setdefault(meaning, []).append(s)
+        else:
+            why = "; ".join(last.assumptions) or "no finite bound"
+            reasons.setdefault((view, why), []).append(s.result.label)
+    without = [
+        f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."
+        for (view, why), names in reasons.items()
+    ]
+    title = f"Test {named(measure)} by certified epsilon"
+    for number, (meaning, having) in enumerate(meanings.items(), 1):
+        label = f"certified epsilon, {meaning}"
+        said = [*caption, *(without if number == len(meanings) else ())]
+        yield Chart(title, measure, having, lambda x: x.privacy.certified.epsilon, label, said)
+    if without and not meanings:
+        yield Chart(title, measure, (), lambda x: x.round, "", without)
+
+
+def _figure(chart: Chart, key: str) -> Element:
+    """`chart` with its title and caption; `key` is unique on the page."""
+    curves = [(s, *_points(chart, s)) for s in chart.series]
+    curves = [curve for curve in curves if np.isfinite(curve[1]).any()]
+    lost = sum(int(np.isnan(x).sum()) for _, x, *_ in curves)
+    caption = [*chart.caption, *([f"{lost} values are not finite and left out."] if lost else [])]
+    heading = element("h3", chart.title, id=f"{key}-title")
+    drawn = element("p", "Nothing to draw.", class_="nothing")
+    if curves:
+        ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
+        said = f"{chart.title}. {'; '.join(ends)}."
+        drawn = _inline(_drawn(chart, curves, key), key, said)
+    return element("figure", heading, drawn, element("figcaption", listing(caption)))
+
+
+def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, mean, standard deviation) as they are shown; NaN where one of the first two is not finite, or next to it."""
+    factor = 100 if is_fraction(chart.measure) else 1
+    found = [(chart.x(line), line.metric(chart.measure)) for line in s.result.lines]
+    rows = [(x, m.mean, math.nan if m.std is None else m.std) for x, m in found if m]
+    x, mean, std = np.array(rows, float).reshape(-1, 3).T
+    lost = ~((np.abs(x) < LARGEST) & (np.abs(mean) < LARGEST))
+    return tuple(np.where(lost, np.nan, v) for v in (x, factor * mean, factor * std))
+
+
+def _end(chart: Chart, s: Series) -> str:
+    x, mean, std = (v[~np.isnan(v)] for v in _points(chart, s))
+    return f"{mean[-1]:.4g}" + (f" ± {std[-1]:.2g}" if len(std) else "") + f" (x = {x[-1]:.4g})"
+
+
+def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    written = io.StringIO()
+    with mpl.rc_context({**STYLE, "svg.hashsalt": key}), np.errstate(all="ignore"):
+        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        ends = [float(np.nanmax(x)) for _, x, *_ in curves]
+        means = np.concatenate([mean for _, _, mean, _ in curves])
+        values = np.concatenate([x for _, x, *_ in curves])
+        by_round, percent = chart.x_label == "round", is_fraction(chart.measure)
+        scale(axes, "x", not by_round and far(values, 1) and far(ends, FAR_ENDS), by_round)
+        scale(axes, "y", not percent and far(means, FAR_VALUES))
+        for s, x, mean, std in curves:
+            _curve(
+                axes, s, x, mean, std, floor=np.nanmin(means) / 3 if _log(axes.yaxis) else -np.inf
+            )
+        if percent:
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, 0), min(high, 100))
+        label = clean(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
+        axes.set_xlabel(label)
+        axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    return written.getvalue()
+
+
+def _log(axis: Any) -> bool:
+    return axis.get_scale() == "log"
+
+
+def _curve(
+    axes: Any, s: Series, x: np.ndarray, mean: np.ndarray, std: np.ndarray, floor: float
+) -> None:
+    colour = COLOURS[s.colour]
+    if np.isfinite(std).any():
+        lower, upper = np.maximum(mean - std, floor), mean + std
+        band = axes.fill_between(x, lower, upper, color=colour, alpha=0.16, linewidth=0)
+        band.set_gid(f"band {s.key}")
+    dash = (0, DASHES[s.dash]) if DASHES[s.dash] else "-"
+    marker = list(MARKERS)[s.colour]
+    every = max(1, math.ceil(len(x) / 40))
+    axes.plot(
+        x,
+        mean,
+        color=colour,
+        linestyle=dash,
+        marker=marker,
+        markersize=4,
+        markevery=every,
+        linewidth=1.8,
+        gid=f"series {s.key}",
+    )
+
+
+def _inline(svg: str, key: str, said: str) -> Element:
+    """matplotlib's document as an element of the page: named for who cannot see it, in the page's colours."""
+    root = ElementTree.fromstring(svg)
+    referred = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
+    for e in root.iter():
+        e.tag = e.tag.rpartition("}")[2]
+        given = {name.rpartition("}")[2]: value for name, value in e.attrib.items()}
+        if (name := given.pop("id", "")) in referred:
+            given["id"] = name
+        elif name.startswith(("band ", "series ")):
+            given["class"] = name
+        if "style" in given:
+            given["style"] = re.sub("#[0-9a-f]{6}", _variable, given["style"])
+        e.attrib.clear()
+        e.attrib.update(given)
+    for parent in root.findall("metadata/..") + root.findall("defs/style/.."):
+        for child in [e for e in parent if e.tag in ("metadata", "style")]:
+            parent.remove(child)
+    root.attrib = {"viewBox": root.attrib["viewBox"], "class": "chart", "role": "img"}
+    root.attrib |= {"aria-labelledby": f"{key}-title", "aria-describedby": f"{key}-desc"}
+    root.insert(0, element("desc", said, id=f"{key}-desc"))
+    return root
+
+
+def _variable(found: re.Match[str]) -> str:
+    return VARIABLES.get(found[0], found[0])

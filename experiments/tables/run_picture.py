@@ -1,0 +1,50 @@
+"""The picture that a run leaves: its metric by round and by uplink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments.base.files import replacing
+from experiments.base.formats import NAMES
+from experiments.base.spread import Spread
+from experiments.tables.plots import (
+    COLOURS,
+    FAR_ENDS,
+    WIDTHS,
+    below,
+    curve,
+    far,
+    look,
+    percent,
+    scale,
+    sheet,
+    titled,
+)
+from fedpriv.engine.history import History
+from fedpriv.models.score import is_fraction
+
+
+def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
+    """The metric on the test set, an accuracy in %: mean over the seeds, band of one standard deviation."""
+    with sheet(WIDTHS["page"], 3.0) as figure:
+        by_round, by_uplink = figure.subplots(1, 2, sharey=True)
+        sent = []
+        for i, (name, history) in enumerate(histories.items()):
+            if not history.evaluations:  # it diverged before the first
+                continue
+            values = [Spread.of(each) for each in history.metric(metric)]
+            values = [percent(s) for s in values] if is_fraction(metric) else values
+            drawn = look(i, i // len(COLOURS), len(values)) | {"label": NAMES.get(name, name)}
+            curve(by_round, history.rounds, values, **drawn)
+            curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
+            sent.append(history.uplink_mb[-1].mean())
+        by_round.set(xlabel="round", ylabel=f"test {titled(metric)}")
+        scale(by_round, "x", log=False, whole=True)
+        log = bool(sent) and far(sent, FAR_ENDS)
+        scale(by_uplink, "x", log)
+        by_uplink.set_xlabel("uplink per client (MB" + ", log scale" * log + ")")
+        if by_round.lines:
+            below(figure, {line.get_label(): line for line in by_round.lines})
+        with replacing(path) as unfinished:
+            figure.savefig(unfinished, dpi=150, format="png")

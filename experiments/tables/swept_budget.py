@@ -1,0 +1,55 @@
+"""Runs that differ in their budget alone, as one whose evaluations are their ends: metrics against epsilon."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from experiments.runs.contents import Begun, Epsilons, Line
+from experiments.runs.run_folder import RunFolder, interesting
+
+BUDGETS = ("target_epsilon", "stop_at_epsilon")
+
+
+def over_budget(runs: Sequence[RunFolder]) -> list[RunFolder]:
+    """A run for each group of runs that have another budget each and are alike otherwise; none if any stands alone.
+
+    An evaluation is what one of them ended with, its epsilon that of its summary, towards the view it was run for.
+    """
+    groups: dict[str, list[RunFolder]] = {}
+    for run in runs:
+        alike = {k: v for k, v in interesting(run).items() if k not in BUDGETS}
+        groups.setdefault(json.dumps([run.config, alike], sort_keys=True), []).append(run)
+    return (
+        [_merged(group) for group in groups.values()] if all(map(_swept, groups.values())) else []
+    )
+
+
+def _swept(group: Sequence[RunFolder]) -> bool:
+    given = {json.dumps([run.settings.get(budget) for budget in BUDGETS]) for run in group}
+    return len(given) == len(group) > 1
+
+
+def _merged(group: Sequence[RunFolder]) -> RunFolder:
+    first = group[0]
+    settings = {k: v for k, v in first.settings.items() if k not in BUDGETS}
+    found: dict[str, list[Line]] = {}
+    for run in group:
+        for name, lines in run.lines.items():
+            found.setdefault(name, []).append(_end(run, name, lines[-1]))
+    lines = {n: tuple(sorted(of, key=_epsilon)) for n, of in found.items()}
+    begun = Begun(first.config, settings, higher=first.begun.higher)
+    return RunFolder(first.path, begun, lines, None)
+
+
+def _end(run: RunFolder, name: str, last: Line) -> Line:
+    certified = run.results.privacy[name].certified
+    chosen = [c for view, c in certified.items() if view == run.settings.get("view")]
+    return replace(last, privacy=Epsilons(None, *(chosen or [certified["third_party"]])))
+
+
+def _epsilon(line: Line) -> float:
+    epsilon = line.privacy.certified.epsilon
+    return math.inf if math.isnan(epsilon) else epsilon

@@ -1,0 +1,240 @@
+"""What a run shows in the end: a table, and what its numbers mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from experiments.base.formats import (
+    PROSE,
+    columns,
+    epsilon,
+    epsilon_means,
+    heading,
+    hyphenated,
+    label,
+    metric_cell,
+    number,
+    percent,
+    wrapped,
+)
+from experiments.runs.contents import Report, Summary
+from fedpriv.engine.client_metrics import labelled
+from fedpriv.engine.history import SHARES
+from fedpriv.models.score import is_fraction
+from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
+
+WEAK = 10.0  # beyond it an epsilon has a word beside it
+DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
+"""Columns that a narrow terminal does not get, the first of these first."""
+
+
+def table(summary: Summary, most: int = PROSE) -> str:
+    """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
+    views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
+    header = ["algorithm", heading(summary.metric), *["rounds"][: _cut_short(summary)]]
+    header += views if len(views) > 1 else ["eps"]
+    header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
+    rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
+    rows, left_out = _fitting(rows, most)
+    legend = _legend(summary, views)
+    if left_out:
+        legend.append(f"not shown, as the terminal is narrow: {', '.join(left_out)} (summary.json)")
+    below = [*(wrapped(line, most) for line in legend)]
+    return "\n".join([*columns(rows), "", *_per_client(summary, most), *below])
+
+
+def _per_client(summary: Summary, most: int) -> list[str]:
+    """A second table, where single clients were evaluated."""
+    found = summary.per_client_not_private
+    if not found:
+        return []
+    metric, names = labelled(next(iter(found.values())))
+    said = percent if is_fraction(metric) else number
+    rows = [["algorithm", *names]]
+    for algorithm, spreads in found.items():
+        rows.append([label(algorithm), *(said(spreads[name]) for name in names.values())])
+    about = (
+        f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
+        "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
+        "numbers"
+    )
+    return [*columns(rows), "", wrapped(about, most), ""]
+
+
+def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
+    """The columns that fit, and the names of those that do not."""
+    left_out = []
+    for name in DROPPED:
+        if max(map(len, columns(rows))) <= most or name not in rows[0]:
+            break
+        at = rows[0].index(name)
+        left_out.append(rows[0][at])
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    return rows, left_out
+
+
+def _cut_short(summary: Summary) -> bool:
+    """Whether any algorithm did fewer rounds than planned."""
+    return any(done < summary.rounds_planned.get(n, 0) for n, done in summary.rounds.items())
+
+
+def of_planned(summary: Summary, name: str) -> str:
+    """The rounds that an algorithm did, and of how many where these are more."""
+    done, planned = summary.rounds[name], summary.rounds_planned.get(name, 0)
+    return f"{done} of {planned}" if done < planned else str(done)
+
+
+def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
+    certified, claim = summary.privacy[name].certified, summary.privacy[name].claimed
+    private = not not_private(certified.values(), claim)
+    solved = list(summary.solved.get(name, {}).values())
+    return [
+        label(name),
+        metric_cell(summary.metric, summary.final[name]),
+        *[of_planned(summary, name) + " *" * (name in summary.stopped)][: _cut_short(summary)],
+        *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
+        *([f"{solved[0]:.4g}" if solved else "-"] if summary.solved else []),
+        f"{summary.uplink_mb_per_client[name]:.4g}",
+        f"{summary.downlink_mb_per_client[name]:.4g}",
+        f"{summary.rounds_per_second[name]:.3g}",
+    ]
+
+
+def not_private(certified: Iterable[Certificate], claim: Claim | None) -> bool:
+    """Whether nothing is claimed or certified."""
+    epsilons = [c.epsilon for c in certified] + ([claim.epsilon] if claim else [])
+    return all(math.isinf(e) for e in epsilons)
+
+
+def claimed(privacy: Report) -> str:
+    """The claim's epsilon, with its delta where that is another one than the certificates'."""
+    claim = privacy.claimed
+    if claim is None:
+        return "-"
+    same = claim.delta == privacy.certified["third_party"].delta
+    return epsilon(claim.epsilon) + ("" if same else f" at delta {claim.delta:.3g}")
+
+
+def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
+    """Unit, view, adjacency and delta of every epsilon in the table, once; what is longer is elsewhere."""
+    reports, metric = summary.privacy, summary.metric
+    seeds = len(next(iter(summary.best.values()))[metric].per_seed)
+    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    lines = [
+        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, {over}; MB: of the run, per client "
+        "of the population; rounds/s: of all seeds together, without compilation"
+    ]
+    means: dict[str, list[str]] = {}
+    for name, of in reports.items():
+        if not not_private(of.certified.values(), of.claimed):
+            means.setdefault(_certified(of, views), []).append(label(name))
+    if means:
+        lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
+        lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
+        lines += [f"  {view} {SEES[view]}" for view in views]
+    shown = [of.certified[view] for of in reports.values() for view in views]
+    if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
+        lines.append(
+            f"  an epsilon of {weak:.3g} protects hardly anybody: something may be e^{weak:.3g} times as likely to be "
+            "seen with the unit as without it"
+        )
+    if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
+        lines.append("  epsilons of different adjacency do not compare")
+    lines += [*_claims(summary), *_solved(summary), *_unfinished(summary), *_budget(summary)]
+    lines += _not_finite(summary)
+    if means:
+        lines.append(
+            "what the epsilons assume and leave out, and why a claim is not proved: summary.json (privacy, "
+            "privacy_notes), python -m experiments.report"
+        )
+    return lines
+
+
+def _not_finite(summary: Summary) -> list[str]:
+    """Which algorithms trained on less than they seem to."""
+    return [
+        f"NaN or infinite, counted as 0: {label(name)} {100 * of.share.mean:.3g} % of all {SHARES[share]}, first seen "
+        f"in round {of.by_round}; not private"
+        for name, found in summary.not_finite_not_private.items()
+        for share, of in found.items()
+    ]
+
+
+def _certified(of: Report, views: Sequence[str]) -> str:
+    """What the epsilons of an algorithm need beside them."""
+    first = of.certified[views[0]]
+    each = (of.certified[view] for view in views)
+    return f"{first.unit} level, delta {first.delta:.3g}; " + "; ".join(
+        f"{c.view}: {hyphenated(c.relation)} adjacency, {c.basis}" for c in each
+    )
+
+
+def _claims(summary: Summary) -> list[str]:
+    """What is claimed and whether it holds; claims that differ in epsilon alone once."""
+    found: dict[Claim, list[str]] = {}
+    for name, privacy in summary.privacy.items():
+        if privacy.claimed:
+            alike = replace(privacy.claimed, epsilon=0.0)
+            said = f"{label(name)} {epsilon(privacy.claimed.epsilon)}"
+            found.setdefault(alike, []).append(said)
+    return [
+        f"{claim.status}: {', '.join(names)} ({epsilon_means(claim)}, by {claim.source}), which "
+        + ("holds for this run" if claim.sound else "is not proved for this run")
+        for claim, names in found.items()
+    ]
+
+
+def _solved(summary: Summary) -> list[str]:
+    """What noise was found for a budget."""
+    fields = dict.fromkeys(field for of in summary.solved.values() for field in of)
+    target, view = (summary.settings[name] for name in ("target_epsilon", "view"))
+    return [f"noise: {', '.join(fields)}, solved for eps {target:g} ({view})"] if fields else []
+
+
+def _unfinished(summary: Summary) -> list[str]:
+    """Which algorithms were not trained to their end, why, and what their epsilons count."""
+    lines = [f"* {label(name)} {why}" for name, why in summary.stopped.items()]
+    if lines:
+        lines.append(
+            "stopped by the test set: its metrics are optimistic, and no epsilon covers its records; epsilon is that "
+            "of all rounds planned, as the models, and so the training records, chose when to stop"
+        )
+        if summary.settings["seeds"] > 1:
+            lines.append(
+                "the seeds stopped together, so that the round tells of all of them, which no epsilon here covers: "
+                "release a model of a run with --seeds 1"
+            )
+    for name, done in summary.rounds.items():
+        planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
+        if done < planned and name not in summary.stopped:
+            line = f"not to the end: {label(name)} {done} of {planned} rounds"
+            lines.append(f"{line}; its {counted(done, spent)}")
+    return lines
+
+
+def counted(evaluated: int, spent: int) -> str:
+    """Which rounds the epsilon of a run that was stopped counts."""
+    if spent == evaluated:
+        return f"epsilon counts these {evaluated}"
+    return (
+        f"epsilon counts {spent} rounds: the {evaluated} evaluated and up to {spent - evaluated} that may have run "
+        "since"
+    )
+
+
+def _budget(summary: Summary) -> list[str]:
+    """Where a budget ended training, and where it could not."""
+    budget, view = summary.settings["stop_at_epsilon"], summary.settings["view"]
+    if budget is None:
+        return []
+    lines = []
+    for name, rounds in summary.rounds_planned.items():
+        text = f"{rounds} of {summary.settings['rounds']} rounds"
+        if math.isinf(summary.privacy[name].certified[view].epsilon):
+            text += ": not private, so that no budget applies"
+        elif rounds == summary.rounds[name]:
+            text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
+        lines.append(f"stop at certified eps {budget:g} ({view}): {label(name)} {text}")
+    return lines

@@ -1,0 +1,104 @@
+"""The command `uploads`: messages that cohorts sent to reach an accuracy.
+
+The communication complexity of Wang et al. (Figure 4): for each run folder and algorithm with model splitting, the
+rounds I until an evaluation shows accuracy A (in [0, 1]), the uploads M sum_t (K_t + 1) until then, as recorded, and
+Proposition 3's bound on them, which is for K_t by Theorem 3 (`--exchanges 0`), each mean ± standard deviation over the
+seeds. Exit code 2: something given was wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.base.command import Parser, command
+from experiments.base.formats import NAMES, markdown
+from experiments.base.spread import Spread
+from experiments.runs.contents import Line
+from experiments.runs.run_folder import RunFolder, titles
+from experiments.tables.compare import evaluated
+from fedpriv.algorithms.msp import uploads_bound
+from fedpriv.core.arguments import Fraction, checked
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    details = (__doc__ or "").partition("\n\n")[2]
+    parser = Parser(prog="python -m experiments.uploads", description=details)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    parser.add_argument("--accuracy", type=float, required=True, metavar="A")
+    args = parser.parse_args(argv)
+    checked("--accuracy", args.accuracy, Fraction)
+    runs = evaluated(args.folders)
+    if lacking := [
+        run for run in runs if not all("accuracy" in x for x in run.results.best.values())
+    ]:
+        raise ValueError(f"FOLDER: {lacking[0].path} has no accuracy; leave it out")
+    print(table(runs, args.accuracy))
+    return 0
+
+
+def table(runs: Sequence[RunFolder], accuracy: float) -> str:
+    """Markdown.
+
+    Raises:
+      ValueError: no run has an algorithm with exchanges.
+    """
+    head = ["settings", "algorithm", f"rounds to {accuracy:.1%}", "uploads", "Proposition 3"]
+    rows = [
+        [title, NAMES.get(name, name), *_row(run, name, accuracy)]
+        for run, title in zip(runs, titles(runs), strict=True)
+        for name in run.lines
+        if _exchanges(run, name)
+    ]
+    if not rows:
+        raise ValueError("FOLDER: no algorithm there makes exchanges; give runs of mspdq_* configs")
+    return markdown([head, *rows])
+
+
+def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
+    rounds, sent, reached = uploads_until(run, name, accuracy)
+    if not reached.all():
+        some = f" (reached by {reached.sum()} of {len(reached)} seeds)" if reached.any() else ""
+        return [f"not in {rounds.max()}{some}", f"more than {sent.mean():.0f}", "-"]
+    return [_spread(rounds, 1), _spread(sent), _bound(run.settings, name, rounds)]
+
+
+def uploads_until(
+    run: RunFolder, name: str, accuracy: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per seed: rounds and uploads until `accuracy` is seen, or of the whole run, and whether it is."""
+    lines = _exchanges(run, name)
+    if not lines:  # diverged before the first evaluation
+        return np.zeros(1), np.zeros(1), np.zeros(1, bool)
+    rounds = np.array([line.round for line in lines])
+    since = np.diff(rounds, prepend=0)[:, None]  # diagnostics are means over these rounds
+    exchanges = np.array([line.diagnostics_not_private["exchanges"].per_seed for line in lines])
+    sent = np.cumsum(run.settings["cohort"] * since * (exchanges + 1), axis=0)  # (27)
+    shown = np.array([line.metrics["accuracy"].per_seed for line in lines]) >= accuracy
+    reached = shown.any(axis=0)
+    last = np.where(reached, shown.argmax(axis=0), len(lines) - 1)
+    return rounds[last], sent[last, np.arange(len(last))], reached
+
+
+def _spread(per_seed: np.ndarray, decimals: int = 0) -> str:
+    s = Spread.of(per_seed)
+    return f"{s.mean:.0f}" if s.std is None else f"{s.mean:.{decimals}f} ± {s.std:.{decimals}f}"
+
+
+def _exchanges(run: RunFolder, name: str) -> list[Line]:
+    return [line for line in run.lines.get(name, ()) if line.metric("exchanges")]
+
+
+def _bound(settings: dict[str, Any], name: str, rounds: np.ndarray) -> str:
+    """(25), for eta = a / t = 2 / (mu (theta + t)), t from 1 as in the paper: mu = 2 / a, theta = 0."""
+    if name != "mspdq_fl" or settings["exchanges"] != 0:
+        return "-"
+    mu = 2 / settings["learning_rate"]
+    bound = np.array([uploads_bound(settings["cohort"], int(i), mu, 0.0) for i in rounds])
+    # A message fewer than Theorem 3 asks for would make the bound easy to keep.
+    cut = rounds.max() > settings["most_exchanges"] * settings["learning_rate"]
+    return _spread(bound) + (" (K_t cut)" if cut else "")

@@ -1,0 +1,1 @@
+"""Level 5: trains a config into a run folder, alone or in several processes."""

@@ -1,0 +1,109 @@
+"""What is shown while an algorithm trains: a heading, then a bar in a terminal, elsewhere a line per evaluation."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from experiments.base.formats import PROSE, brief, epsilon_means, label, short, width, wrapped
+from experiments.base.time_left import OFTEN, SHORT, span
+from experiments.tables.terminal import not_private
+from fedpriv.engine.history import Evaluation
+from fedpriv.engine.training_loop import Compiler
+from fedpriv.models.score import main_metric
+from fedpriv.privacy import Certificate, Claim
+
+
+class Progress:
+    """Of one algorithm, on standard error.
+
+    Args:
+      rounds: that it is to train for.
+      certified: of so many rounds; unit, view, adjacency and delta stand in the heading alone.
+      claim: the paper's of as many.
+      solved: the noise that was found for it.
+      metric: to show, see `main_metric`.
+      others: algorithms that are trained after it.
+
+    Attributes:
+      done: rounds at the evaluation before.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        rounds: int,
+        certified: Certificate,
+        claim: Claim | None,
+        solved: Mapping[str, Any],
+        metric: str | None = None,
+        others: int = 0,
+    ):
+        self._name, self._rounds, self._metric = label(algorithm), rounds, metric
+        self._others, self.done, self._forecast = others, 0, False
+        self._private = not not_private([certified], claim)
+        head = ", ".join(
+            [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
+        )
+        means = f"eps: {epsilon_means(certified)}" if self._private else "not private"
+        _say(f"{self._name}: {head}; {means}")
+        self._bar = _bar(self._name, rounds) if sys.stderr.isatty() else None
+        self._began = time.perf_counter()
+        self._show("compiling", 0)
+
+    def timed(self, compiler: Compiler) -> Compiler:
+        """The compiler, which says when it is done."""
+
+        def compile(fn: Callable[..., Any], args: tuple, donated: Any) -> Any:
+            done = compiler(fn, args, donated)
+            self._show(f"compiled in {time.perf_counter() - self._began:.1f} s", 0)
+            return done
+
+        return compile
+
+    def update(self, e: Evaluation, so_far: Certificate) -> None:
+        eps = f"eps {short(so_far.epsilon)}" if self._private else "not private"
+        each = e.seconds / (e.round - self.done)
+        seconds, self.done = each * (self._rounds - e.round), e.round
+        whole = seconds + each * self._rounds * self._others
+        # A bar says what is left by itself.
+        left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
+        metric = main_metric([*e.metrics], self._metric)
+        self._show(f"{brief(metric, e.metrics[metric])} {eps}{left}", e.round)
+        if whole > OFTEN and self._others and not self._forecast:
+            self._note(
+                f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) cost as much"
+            )
+        self._forecast = True
+
+    def _note(self, text: str) -> None:
+        if self._bar is None:
+            _say(text)
+        else:
+            self._bar.write(text, file=sys.stderr)
+
+    def _show(self, text: str, done: int) -> None:
+        if self._bar is None:
+            at = f" {done}/{self._rounds}" if done else ""
+            _say(f"{self._name}{at} {text}")
+            return
+        self._bar.update(max(done - self._bar.n, 0))
+        self._bar.set_postfix_str(text)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _bar(name: str, rounds: int) -> Any:
+    from tqdm import tqdm
+
+    shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+    columns = min(width(sys.stderr), PROSE)
+    return tqdm(total=rounds, desc=f"{name:<15.20}", ncols=columns, bar_format=shape)
+
+
+def _say(text: str) -> None:
+    print(wrapped(text, width(sys.stderr)), file=sys.stderr, flush=True)
