@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = commands()
     if name in ("", "-h", "--help", "--list"):
         print("python -m experiments COMMAND [--help], or python -m experiments.COMMAND\n")
-        print("\n".join(f"  {command:<10} {does}" for command, does in found.items()))
+        print("\n".join(f"  {command:<17} {does}" for command, does in found.items()))
         return 0
     if name not in found:
         near = difflib.get_close_matches(name, found, 1)

@@ -23,7 +23,7 @@ from experiments.base.formats import NAMES, setting
 from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
 from experiments.runs.unfinished import fixed
-from experiments.search.grid import Point, title
+from experiments.search.sweep_grid import Point, title
 from experiments.search.training_together import Prepared
 from fedpriv.engine.checkpoint import differences
 from fedpriv.models.kept_model import model_folder

@@ -37,7 +37,7 @@ from experiments.base.outside_errors import outside
 from experiments.config import Experiment, modules
 from experiments.config.options import config_name, listing, own_options, parse
 from experiments.search import best_of, sweep_table
-from experiments.search.grid import Point, axes, begin, begun, described, ended, points
+from experiments.search.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.search.training_together import Prepared, Sweep
 from experiments.tables import comparison
 from experiments.training.run import built

@@ -11,7 +11,7 @@ from experiments.base.formats import NAMES, field_name, setting
 from experiments.base.formats import markdown as table
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import read
-from experiments.search.grid import Point
+from experiments.search.sweep_grid import Point
 from experiments.tables.comparison import (
     NOISE,
     Columns,

@@ -16,7 +16,7 @@ import jax
 
 from experiments.config import Experiment, Run
 from experiments.runs.recorder import Privacy, Recorder
-from experiments.search.grid import Point, cleared
+from experiments.search.sweep_grid import Point, cleared
 from experiments.training.shared_jit import Family, Program, as_bytes, trace
 from experiments.training.train import simulated, train_one
 from fedpriv.devices.layout import Strategy

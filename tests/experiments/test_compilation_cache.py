@@ -27,8 +27,8 @@ def count(name, *_, **__):
         counts[last] += 1
 jax.monitoring.register_event_listener(count)
 jax.monitoring.register_event_duration_secs_listener(count)
-from experiments import run, training
-training.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
+from experiments.training import run, train
+train.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
 code = run.main(sys.argv[1:])
 print(json.dumps(counts))
 sys.exit(code)

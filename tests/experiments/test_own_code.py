@@ -13,7 +13,7 @@ import configs
 from experiments.base import user_modules
 from experiments.config import modules
 from experiments.runs import unfinished
-from experiments.search import grid
+from experiments.search import sweep_grid
 from experiments.training.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -55,12 +55,12 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
 def planned(mine, values, *rest):
     module = modules.load(str(mine))
     grid = {"clip_norm": values}
-    points = grid.points(module, str(mine), list(rest), grid)
-    return grid.described(str(mine), module, grid, points)
+    points = sweep_grid.points(module, str(mine), list(rest), grid)
+    return sweep_grid.described(str(mine), module, grid, points)
 
 
 def grown(folder, mine, *given):
-    return grid.begun(folder, planned(mine, *given), modules.load(str(mine)))
+    return sweep_grid.begun(folder, planned(mine, *given), modules.load(str(mine)))
 
 
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
@@ -82,7 +82,7 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
 
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
-    grid.begin(folder, planned(mine, ["1", "2"]))
+    sweep_grid.begin(folder, planned(mine, ["1", "2"]))
     assert grown(folder, mine, ["1", "2", "4"])
     with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
         grown(folder, mine, ["2", "4"])

@@ -35,7 +35,7 @@ FAKES = {
 @pytest.fixture
 def fakes(tmp_path, monkeypatch):
     """`child.py` and what it needs in a folder with the modules above, which is what rivals are started from."""
-    folder = tmp_path / "experiments" / "benchmark" / "rivals"
+    folder = tmp_path / "experiments" / "speed" / "rivals"
     folder.mkdir(parents=True)
     for module in (child, memory):
         shutil.copy(module.__file__, folder)

@@ -13,7 +13,7 @@ import fedpriv as fp
 from configs import quickstart
 from experiments.runs import run_folder
 from experiments.search import sweep, training_together
-from experiments.search.grid import ended
+from experiments.search.sweep_grid import ended
 from experiments.tables import compare, comparison
 from experiments.training import run
 from fedpriv import privacy

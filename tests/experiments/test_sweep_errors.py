@@ -7,7 +7,7 @@ import pytest
 
 from configs import quickstart
 from experiments.search import sweep, sweep_table
-from experiments.search.grid import UNFINISHED, axes, begin, points
+from experiments.search.sweep_grid import UNFINISHED, axes, begin, points
 from experiments.training import run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

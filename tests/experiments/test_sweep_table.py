@@ -5,7 +5,7 @@ from reported import edit, record
 
 from experiments.runs import run_folder
 from experiments.search import sweep_table
-from experiments.search.grid import Point
+from experiments.search.sweep_grid import Point
 from fedpriv import privacy
 
 

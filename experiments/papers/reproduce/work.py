@@ -24,7 +24,7 @@ from experiments.papers.reproduce.item import (
 from experiments.runs import run_folder
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.unfinished import how_ended
-from experiments.search.grid import cleared, flags
+from experiments.search.sweep_grid import cleared, flags
 from experiments.training import run
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
