@@ -1,8 +1,64 @@
-"""The commands: python -m experiments.NAME."""
+"""Experiments, from Python and as commands (python -m experiments).
 
+    run = experiments.train("quickstart", rounds=20, folder="runs/a")
+    run.history["rand_k"], run.certificates["rand_k"]["third_party"], run.folder
+    run = experiments.resume("runs/a")
+    runs = experiments.sweep("quickstart", {"noise_multiplier": [2, 4, 8]}, folder="runs/noise")
+    experiments.table(runs), experiments.figure(runs, "accuracy.pdf"), experiments.report(runs, "report.html")
+    experiments.cost("quickstart"), experiments.audit("quickstart"), experiments.reproduce("fed_smp", "table1")
+
+Nothing heavy is imported before a function is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
 import sys
+from typing import TYPE_CHECKING, Any
 
-if sys.argv[:1] == ["-m"]:  # Python is starting one of them
+if TYPE_CHECKING:
+    from experiments.accounting.cost import Account as Account
+    from experiments.accounting.cost import cost as cost
+    from experiments.attacks.audit.audit import audit as audit
+    from experiments.papers.reproduce.reproduce import Reproduced as Reproduced
+    from experiments.papers.reproduce.reproduce import reproduce as reproduce
+    from experiments.runs.run_folder import RunFolder as RunFolder
+    from experiments.search.sweep import Swept as Swept
+    from experiments.search.sweep import sweep as sweep
+    from experiments.tables.results import figure as figure
+    from experiments.tables.results import report as report
+    from experiments.tables.results import table as table
+    from experiments.training.run import resume as resume
+    from experiments.training.run import train as train
+    from experiments.training.train import TrainedRun as TrainedRun
+    from experiments.training.train import TrainingError as TrainingError
+
+_WHERE = {
+    "training.run": ("train", "resume"),
+    "training.train": ("TrainedRun", "TrainingError"),
+    "search.sweep": ("sweep", "Swept"),
+    "runs.run_folder": ("RunFolder",),
+    "tables.results": ("table", "figure", "report"),
+    "accounting.cost": ("cost", "Account"),
+    "attacks.audit.audit": ("audit",),
+    "papers.reproduce.reproduce": ("reproduce", "Reproduced"),
+}
+_MODULE = {name: f"experiments.{module}" for module, names in _WHERE.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'experiments' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if sys.argv[:1] == ["-m"]:  # Python is starting one of the commands
     from experiments.base import signals
 
     signals.install()

@@ -2,7 +2,8 @@
 
 import csv
 
-from experiments.papers.reproduce import reproduce
+from commands import reproduce
+
 from experiments.papers.reproduce.accounting import certified, claimed
 from experiments.papers.reproduce.item import Cell, Computation, Item, Training, Value
 from experiments.papers.reproduce.picture import Curves, Points, panels

@@ -9,7 +9,7 @@ from small import assert_identical, regression, squared, start
 
 import fedpriv as fp
 from experiments.config.stopping import Stopping, target
-from experiments.training.run import main
+from experiments.run import main
 from fedpriv.engine.history import Evaluation
 
 CLIENTS = 4

@@ -115,11 +115,14 @@ LONG = ("everyone first", "canaries")
     [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALGORITHMS],
 )
 def test_the_results_are_those_in_memory(name):
-    """The state to the bit, all that a later round can depend on; canaries' products to the last digit but one."""
+    """The state to the bit, all that a later round can depend on; the last digit but one where XLA adds in another order.
+
+    It does in canaries' products, and in the warm start's, whose norms are also counted.
+    """
     expected, found = (
         run(ALGORITHMS[name], federation) for federation in (FEDERATION, streamed(FEDERATION))
     )
-    same = partial(assert_close, rtol=1e-6) if name == "canaries" else assert_identical
+    same = partial(assert_close, rtol=1e-6) if name in LONG else assert_identical
     same(found.state, expected.state)
     np.testing.assert_array_equal(found.rounds, [2, 3])
     for ours, theirs in zip(found.evaluations, expected.evaluations, strict=True):

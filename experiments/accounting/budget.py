@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from experiments import config as configuration
 from experiments.base.json_values import flat, plain
 from experiments.config import Entry, Experiment, Ledger, Run
+from experiments.config.modules import Config
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
 from fedpriv.privacy import Release
 
@@ -30,7 +30,7 @@ class Solved(NamedTuple):
     releases: tuple[Release, ...]
 
 
-def solved(module: ModuleType, config: Run, known: list[Solved] | None = None) -> dict[str, float]:
+def solved(module: Config, config: Run, known: list[Solved] | None = None) -> dict[str, float]:
     """The noise of each algorithm for `target_epsilon`, where there is one; not of those that have no epsilon at all.
 
     Args:
@@ -64,7 +64,7 @@ def _seen(ledger_of: LedgerOf, config: Run, name: str, noise: float) -> Solved:
     return Solved(noise, target, ledger.looked(name).releases(config.rounds))
 
 
-def _algorithms(module: ModuleType, config: Run) -> Iterable[str]:
+def _algorithms(module: Config, config: Run) -> Iterable[str]:
     return getattr(config, "algorithms", None) or configuration.ledger_of(module, config).entries
 
 

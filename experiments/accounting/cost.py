@@ -12,7 +12,10 @@ import numpy as np
 
 from experiments.base.formats import NAMES, columns, epsilon
 from experiments.base.json_values import plain
-from experiments.config import Ledger
+from experiments.config import Ledger, View, ledger_of, modules
+from experiments.config.modules import Config
+from experiments.config.settings import changed
+from fedpriv.core.arguments import MeanRuns, Rate, checked
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -43,11 +46,16 @@ class Account(NamedTuple):
 def accounts(
     ledger: Ledger,
     rounds: int,
-    views: Sequence[str] = VIEWS,
+    views: Sequence[str] | None = None,
     honest: float = 1.0,
     best_of: float = 1.0,
 ) -> list[Account]:
-    """One for each group of algorithms with equal releases and claims, those with noise first."""
+    """One for each group of algorithms with equal releases and claims, those with noise first.
+
+    Args:
+      views: by default all; of the best of several runs the third party's, as a server sees every run.
+    """
+    views = views or (VIEWS if best_of == 1 else ("third_party",))
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         looked = ledger.looked(name)
@@ -62,6 +70,32 @@ def accounts(
         of_one_run = _judged(claim, honest) if best_of == 1 else None
         found.append(Account(tuple(names), rounds, honest, best_of, of_one_run, certificates))
     return sorted(found, key=lambda account: not account.private)
+
+
+def cost(
+    config: str | Path | Config = "quickstart",
+    *,
+    view: View | None = None,
+    honest: float = 1.0,
+    best_of: float = 1.0,
+    **settings: Any,
+) -> list[Account]:
+    """What a run of a config would cost, claimed and certified; trains nothing.
+
+    Args:
+      config, settings: as for `train`.
+      view: by default all.
+      honest: fraction of each cohort that adds its share of the noise and does not collude, in (0, 1].
+      best_of: mean of a secret number of runs, geometric, of which the best alone is released.
+
+    Raises:
+      ValueError: something that was given is wrong.
+    """
+    _, module = modules.named(config)
+    chosen = changed(module.config, settings)
+    checked("honest", honest, Rate)
+    checked("best_of", best_of, MeanRuns)
+    return accounts(ledger_of(module, chosen), chosen.rounds, view and [view], honest, best_of)
 
 
 def _judged(claim: Claim | None, honest: float) -> Claim | None:

@@ -6,9 +6,10 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -34,46 +35,78 @@ def typed(kind: type[T], value: Any) -> T:
     Raises:
       ValueError: naming the field that is missing or of another type.
     """
-    return cast(T, _typed(kind, value, ""))
+    return cast(T, of_kind(kind, value, ""))
 
 
-def _typed(kind: Any, value: Any, name: str) -> Any:
+def of_kind(kind: Any, value: Any, name: str) -> Any:
+    """`value` as an annotation has it: JSON's, or Python's.
+
+    Raises:
+      ValueError: it is not of the kind; the message begins with `name`.
+    """
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         return _dataclass(kind, value, name)
     if origin in (Union, UnionType):
-        (inner,) = (part for part in parts if part is not NoneType)
-        return None if value is None else _typed(inner, value, name)
-    if origin is dict and isinstance(value, dict):
-        return {k: _typed(parts[1], v, _dotted(name, k)) for k, v in value.items()}
-    if origin is tuple and isinstance(value, list):
-        return tuple(_typed(parts[0], v, name) for v in value)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is float and (number or value in ("inf", "-inf", "nan")):
-        return float(value)
-    if (kind in (str, bool) and isinstance(value, kind)) or (
-        kind is int and number and isinstance(value, int) and abs(value) < 2**63
+        return _any_of(parts, value, name)
+    if origin is dict and isinstance(value, Mapping):
+        return {k: of_kind(parts[1], v, _dotted(name, k)) for k, v in value.items()}
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = parts[:1] * len(value) if parts[1:] == (...,) else parts
+        if len(kinds) == len(value):
+            return tuple(of_kind(k, v, name) for k, v in zip(kinds, value, strict=True))
+    if (origin is Literal and value in parts) or (
+        isinstance(kind, type) and kind is not float and _is_a(kind, value)
     ):
         return value
+    if kind is float and (
+        _is_a(int, value) or value in ("inf", "-inf", "nan") or _is_a(float, value)
+    ):
+        return float(value)
+    if kind is Path and isinstance(value, str):
+        return Path(value)
     shown = repr(value)[:40]
-    raise ValueError(f"{name or 'it'}: {shown} is not {_KINDS.get(origin or kind, 'an object')}")
+    raise ValueError(f"{name or 'it'}: {shown} is not {_said(kind)}")
 
 
-def _dataclass(kind: Any, value: dict[str, Any], name: str) -> Any:
-    hints, given = _hints(kind), {}
+def _any_of(parts: tuple[Any, ...], value: Any, name: str) -> Any:
+    for part in parts:
+        with suppress(ValueError):
+            return of_kind(part, value, name)
+    kinds = " or ".join(_said(part) for part in parts if part is not NoneType)
+    raise ValueError(f"{name or 'it'}: {repr(value)[:40]} is not {kinds}")
+
+
+def _is_a(kind: type, value: Any) -> bool:
+    """Whether it is one; true and false are no numbers, and an integer is one of 64 bits."""
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, kind) and not (kind is int and abs(value) >= 2**63)
+
+
+def _said(kind: Any) -> str:
+    """The kind, for a message."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    return _KINDS.get(get_origin(kind) or kind, "an object")
+
+
+def _dataclass(kind: Any, value: Mapping[str, Any], name: str) -> Any:
+    hints, given = field_kinds(kind), {}
     for field in dataclasses.fields(kind):
         if field.name in value:
             dotted = _dotted(name, field.name)
-            given[field.name] = _typed(hints[field.name], value[field.name], dotted)
+            given[field.name] = of_kind(hints[field.name], value[field.name], dotted)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise ValueError(f"lacks {_dotted(name, field.name)}")
     return kind(**given)
 
 
 _KINDS = {float: "a number", int: "an integer", str: "text", bool: "true or false", tuple: "a list"}
-_hints = functools.cache(get_type_hints)
+_KINDS |= {Path: "a path"}
+field_kinds = functools.cache(get_type_hints)
 
 
 def _dotted(name: str, part: str) -> str:

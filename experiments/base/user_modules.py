@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 KEPT = "code"  # in the run folder
 HERE = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ OURS = tuple(HERE / name for name in ("fedpriv", "experiments", "configs"))  # t
 STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
 
-def files(module: ModuleType) -> dict[str, Path]:
+def files(module: Any) -> dict[str, Path]:
     """What is loaded by now, by its path from the config's folder; for a config that comes with fedpriv none."""
     config = _file(module)
     if config is None or config.parent == HERE / "configs":
@@ -27,8 +27,11 @@ def files(module: ModuleType) -> dict[str, Path]:
     return {Path(os.path.relpath(path, config.parent)).as_posix(): path for path in sorted(found)}
 
 
-def _file(module: ModuleType) -> Path | None:
+def _file(module: Any) -> Path | None:
+    """Of a module, or of the one that an object's class is of."""
     name = getattr(module, "__file__", None)
+    if name is None and not isinstance(module, type(sys)):
+        name = getattr(sys.modules.get(type(module).__module__), "__file__", None)
     return Path(name).resolve() if isinstance(name, str) and name.endswith(".py") else None
 
 
@@ -37,14 +40,15 @@ def _own(path: Path) -> bool:
     return path.is_file() and not installed and not any(map(path.is_relative_to, OURS + STANDARD))
 
 
-def digests(module: ModuleType, also: Iterable[str] = ()) -> dict[str, str]:
+def digests(module: Any, also: Iterable[str] = ()) -> dict[str, str]:
     """Of the files' contents.
 
     Args:
       also: names of files that an earlier call gave, which may not be loaded yet; one that is gone is left out.
     """
-    beside = Path(str(module.__file__)).resolve().parent
-    every = {name: beside / name for name in also} | files(module)
+    config = _file(module)
+    every = {name: config.parent / name for name in also} if config else {}
+    every |= files(module)
     return {name: _digest(path) for name, path in sorted(every.items()) if path.is_file()}
 
 
@@ -52,7 +56,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def keep(module: ModuleType, folder: Path) -> None:
+def keep(module: Any, folder: Path) -> None:
     """Copies the files into this folder, so that it says what ran."""
     for name, path in files(module).items():
         copy = folder / name.replace("../", "above/")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import jax
@@ -298,7 +298,7 @@ def federations(
     return [made, *(made.repartition(rows) for rows in others)]
 
 
-def ledger_of(module: ModuleType, config: Run) -> Ledger:
+def ledger_of(module: Any, config: Run) -> Ledger:
     """What `config` would cost, from the module's `ledger`, or from the experiment where it has none."""
     own = getattr(module, "ledger", None)
     return own(config) if own else module.build(config).ledger

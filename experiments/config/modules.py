@@ -1,4 +1,4 @@
-"""Config modules by name or path: those that ship, and a user's own."""
+"""Configs by name or path: those that ship, and a user's own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import hashlib
 import importlib.util
 import pkgutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol
 
 import configs
+from experiments.config.experiment import Experiment
 
 
 def names() -> list[str]:
@@ -18,13 +21,47 @@ def names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(configs.__path__) if m.name[0] != "_")
 
 
-def load(name: str) -> ModuleType:
+class Config(Protocol):
+    """A config: a module, or an object, with a docstring, settings, and what makes an experiment of them.
+
+    Beside these it may have
+      ledger(settings) -> Ledger: what accounting needs, with blank federations, where `build` would read data;
+      load(settings) -> Dataset and on(settings, data) -> Experiment, of which `build` is made: for training on a part
+        of the records (`tune`, `--folds`).
+
+    Attributes:
+      config: the settings, a dataclass that derives from `experiments.config.Run`, with their defaults.
+    """
+
+    __doc__: str | None
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def build(self) -> Callable[[Any], Experiment]: ...
+
+
+def named(config: str | Path | Config) -> tuple[str, Config]:
+    """A config and its name: one that ships is named as it is, a file by its whole path, an object by its class.
+
+    Raises:
+      ValueError: there is no such config, or it lacks something.
+    """
+    if isinstance(config, str | Path):
+        name = str(config)
+        name = str(Path(name).absolute()) if name.endswith(".py") else name
+        return name, load(name)
+    own = getattr(config, "__name__", type(config).__name__)
+    package, _, leaf = own.rpartition(".")
+    name = leaf if package == configs.__name__ else own
+    if isinstance(config, ModuleType) and package != configs.__name__ and config.__file__:
+        name = str(Path(config.__file__).absolute())
+    return name, _whole(config, name)
+
+
+def load(name: str) -> Config:
     """The config module of that name, or in that file, which ends in .py and may lie anywhere.
-
-    It has `config` (an instance of `experiments.config.Run`) and `build` (config -> Experiment).
-
-    It may have `ledger` (config -> Ledger), which answers without the data that `build` needs, and `load` (config ->
-    Dataset) with `on` (config, data -> Experiment), of which `build` is made, for tuning on parts of the data.
 
     Raises:
       ValueError: there is no such config, or it lacks something.
@@ -39,12 +76,16 @@ def load(name: str) -> ModuleType:
         raise ValueError(
             f"config: there is no {name!r}; {meant} one of {', '.join(names())}, or give a file (my_config.py)"
         )
+    return _whole(module, str(module.__file__))
+
+
+def _whole(config: Any, name: str) -> Config:
     for needed in ("__doc__", "config", "build"):
-        if not getattr(module, needed, None):
+        if not getattr(config, needed, None):
             raise ValueError(
-                f"config: {module.__file__} has no {needed}; it needs a docstring, `config` and `build`"
+                f"config: {name} has no {needed}; it needs a docstring, `config` and `build`"
             )
-    return module
+    return config
 
 
 def _in_file(path: Path) -> ModuleType:

@@ -8,13 +8,13 @@ import difflib
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from experiments.base.json_values import flat, plain
 from experiments.config import Run, modules
+from experiments.config.modules import Config
 
 MOST_DIGITS = 40  # of a number that a message repeats
 
@@ -47,7 +47,7 @@ def config_name(args: list[str], default: str = "quickstart") -> str:
     return str(Path(name).absolute()) if name.endswith(".py") else name
 
 
-def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:
+def listing(wanted: Callable[[Config], bool] = lambda module: True) -> str:
     """A line per config that is wanted: the first of its docstring."""
     lines = []
     for name in modules.names():
@@ -59,7 +59,7 @@ def listing(wanted: Callable[[ModuleType], bool] = lambda module: True) -> str:
     return "\n".join(lines)
 
 
-def parse(module: ModuleType, name: str, args: list[str], command: str = "run") -> Run:
+def parse(module: Config, name: str, args: list[str], command: str = "run") -> Run:
     """The module's config with the command line's overrides; `command` is the module of experiments that asks.
 
     Raises:
@@ -161,3 +161,10 @@ _PLAINLY = (
     (r"no type matching (.*) could be instantiated from (.*)\. Got errors: .*", r"\2 is not \1"),
 )
 """What Python and tyro say of a value, and what a user can do with."""
+
+
+def flags(settings: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
+    """What a user types for the settings that are not the default."""
+    standard = flat(default)
+    changed = {f: v for f, v in flat(settings).items() if f not in standard or standard[f] != v}
+    return [word for item in changed.items() for word in words(*item)]

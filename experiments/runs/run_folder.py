@@ -168,6 +168,31 @@ def read_all(given: Sequence[Path]) -> tuple[list[RunFolder], list[str]]:
     return [read(path) for path in paths.values()], remarks
 
 
+def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
+    """Every run of a run, a sweep, a folder of either, or several of these, and remarks on what is not there yet.
+
+    Args:
+      what: a path, a `RunFolder`, what has `runs` or a `folder`, or a sequence of such.
+
+    Raises:
+      ValueError: a folder without a run, or with damaged files.
+    """
+    if isinstance(what, RunFolder):
+        return [what], []
+    if isinstance(what, str | Path):
+        return read_all([Path(what)])
+    if hasattr(what, "runs"):
+        return runs_of(what.runs)
+    if hasattr(what, "folder"):
+        return read_all([what.folder])
+    found, remarks = list[RunFolder](), list[str]()
+    for one in what:
+        more, said = runs_of(one)
+        found += more
+        remarks += said
+    return found, remarks
+
+
 def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
     """The run folders that `path` is or holds, those of a sweep in its order, and what it has not begun."""
     if (path / CONFIG).exists():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from experiments.base import user_modules
 from experiments.base.command import one_line
-from experiments.base.json_values import flat, plain
+from experiments.base.json_values import plain
 from experiments.config import Run, modules
-from experiments.config.options import config_name, parse, words
+from experiments.config.modules import Config
+from experiments.config.settings import changed
 from experiments.config.stopping import Stopping
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import read_lines
@@ -67,14 +67,14 @@ class Earlier(NamedTuple):
         return found
 
 
-def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
-    """What `folder` holds, and its settings as they are to be from here on.
+def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config]:
+    """What `folder` holds, and its config.
 
     Args:
-      args: a config and fields, none of them needed; see `FREE` for those that may differ from the run's.
+      config: of the run, where it was begun with an object.
 
     Raises:
-      ValueError: no run, one of an older version, or other settings; names all that differ.
+      ValueError: no run, or one of an older version.
     """
     path = folder / "config.json"
     if not path.exists():
@@ -83,34 +83,41 @@ def earlier(folder: Path, args: Sequence[str]) -> tuple[Earlier, Run]:
         about = json.loads(path.read_text())
         name, settings = about.pop("config"), about.pop("settings")
         about["environment"]["code"]  # also a run's of an older version, which says too little
-        if name.endswith(".py") and not Path(name).is_file():
+        if config is None and name.endswith(".py") and not Path(name).is_file():
             raise _gone(folder, name)
-        module = modules.load(name)
-        saved = _saved(module, name, settings)
+        config = config or modules.load(name)
+        saved = changed(config.config, settings)
     except MissingConfigError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"--resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
             "another version: begin a new run"
         ) from None
-    args = list(args)
-    given = config_name(args, name)
-    config = saved
-    if given == name:
-        config = parse(SimpleNamespace(__doc__=module.__doc__, config=saved), name, args)
-    if config.output not in (saved.output, None) and config.output.resolve() != folder.resolve():
+    lines, _ = read_lines(folder, tolerant=True)
+    return Earlier(folder, name, saved, about, lines), config
+
+
+def going_on(found: Earlier, name: str, settings: Run) -> Run:
+    """The settings of a run from here on; see `FREE` for those that may differ from the run's.
+
+    Raises:
+      ValueError: others do; names all of them.
+    """
+    saved, folder = found.config, found.folder
+    if (
+        settings.output not in (saved.output, None)
+        and settings.output.resolve() != folder.resolve()
+    ):
         raise ValueError(
-            f"output: {config.output} is not {folder}, which --resume names; leave it out"
+            f"output: {settings.output} is not {folder}, which --resume names; leave it out"
         )
-    there, here = {"config": name, **fixed(saved)}, {"config": given, **fixed(config)}
+    there, here = {"config": found.name, **fixed(saved)}, {"config": name, **fixed(settings)}
     if different := "; ".join(differences(there, here)):
         raise ValueError(
             f"--resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
         )
-    lines, _ = read_lines(folder, tolerant=True)
-    found = Earlier(folder, name, saved, about, lines)
-    return found, replace(config, output=folder)
+    return replace(settings, output=folder)
 
 
 class MissingConfigError(ValueError):
@@ -180,15 +187,3 @@ def resumed(
         f"--resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be "
         "those of an uninterrupted run, bit for bit"
     )
-
-
-def _saved(module: Any, name: str, settings: Mapping[str, Any]) -> Run:
-    """The settings of a config.json, by way of the command line, which checks them."""
-    return parse(module, name, flags(settings, plain(module.config)))
-
-
-def flags(settings: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
-    """What a user types for the settings that are not the default."""
-    standard = flat(default)
-    changed = {f: v for f, v in flat(settings).items() if f not in standard or standard[f] != v}
-    return [word for item in changed.items() for word in words(*item)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +19,9 @@ import numpy as np
 
 from experiments import config as configuration
 from experiments.config import Experiment, Run
+from experiments.config.modules import Config
 from experiments.search.best_of import best, drawn
-from experiments.training.run import check
+from experiments.training.prepare import check
 from experiments.training.train import simulated
 from fedpriv.core.types import Example, Params
 from fedpriv.data.datasets import Dataset
@@ -63,7 +63,7 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    module: ModuleType,
+    module: Config,
     config: Any,
     part: Dataset,
     values: Sequence[float],

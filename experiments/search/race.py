@@ -1,28 +1,20 @@
-"""The command `race`: who is best at one certified budget?
+"""The race: every entrant is tuned on each data set for each budget, what was best is trained and tested.
 
-Every entrant is tuned on each data set for each budget: its few settings (`ENTRANTS`, at most 9 trials) are trained on
-all but a part of the training records and tested on that part. What was best is trained on all of them, with three
-seeds, and tested on the test records. Everything goes through experiments.sweep and experiments.run with the config
-`race`, so that the same command with the same DIR goes on where it was stopped.
-
-Tables go to DIR/race.md, with pictures beside it, of what there is so far. Tuning looks at private records: no epsilon
-here covers it.
+Its few settings (`ENTRANTS`, at most 9 trials) are trained on all but a part of the training records and tested on that
+part. What was best is trained on all of them, with several seeds, and tested on the test records.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.base.command import Parser, command
-from experiments.config.fields import Number, check_each
 from experiments.runs.run_folder import RunFolder, read, read_all
-from experiments.search import race_page, sweep
+from experiments.search import race_page
 from experiments.search.race_page import Result, setting
-from experiments.training import run
+from experiments.search.sweep import sweep
+from experiments.training.run import train_or_resume
 
 BUDGETS = ("2", "8")
 SEEDS = 3
@@ -34,13 +26,13 @@ class Entrant(NamedTuple):
     Attributes:
       algorithm: of the config `race`.
       grid: field -> the values tried; those of `local.learning_rate` are the data set's.
-      options: further settings.
+      settings: further ones.
       as_chosen: field -> the entrant, among those before, whose choice it takes.
     """
 
     algorithm: str
-    grid: Mapping[str, str]
-    options: tuple[str, ...] = ()
+    grid: Mapping[str, Sequence[float]]
+    settings: Mapping[str, Any] = {}
     as_chosen: Mapping[str, str] = {}
 
     @property
@@ -50,138 +42,150 @@ class Entrant(NamedTuple):
 
 
 RATE, CLIP, STEP = "local.learning_rate", "clip_norm", "server.learning_rate"
-ADAM = ("--server.optimizer", "adam")
+ADAM = {"server.optimizer": "adam"}
 ENTRANTS = {
-    "FedAvg": Entrant("fed_avg", {RATE: ""}),
-    "FedAdam": Entrant("fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}),
-    "DP-FedAvg": Entrant("dp_fed_avg", {RATE: "", CLIP: "0.1,0.3,1,3"}),
-    "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: "", CLIP: "0.03,0.1,0.3,1"}),
-    "DP-FedAdam": Entrant("dp_fed_adam", {RATE: "", STEP: "0.01,0.03,0.1"}, ("--clip-norm", "0.3")),
-    "adaptive clipping": Entrant("dp_fed_avg_adaptive", {RATE: "", "quantile": "0.2,0.5,0.8"}),
+    "FedAvg": Entrant("fed_avg", {RATE: ()}),
+    "FedAdam": Entrant("fed_adam", {RATE: (), STEP: (0.01, 0.03, 0.1)}),
+    "DP-FedAvg": Entrant("dp_fed_avg", {RATE: (), CLIP: (0.1, 0.3, 1, 3)}),
+    "DP-FedAvgM": Entrant("dp_fed_avg_m", {RATE: (), CLIP: (0.03, 0.1, 0.3, 1)}),
+    "DP-FedAdam": Entrant("dp_fed_adam", {RATE: (), STEP: (0.01, 0.03, 0.1)}, {CLIP: 0.3}),
+    "adaptive clipping": Entrant("dp_fed_avg_adaptive", {RATE: (), "quantile": (0.2, 0.5, 0.8)}),
     "adaptive clipping + Adam": Entrant(
-        "dp_fed_avg_adaptive", {RATE: "", STEP: "0.01,0.03,0.1"}, ADAM
+        "dp_fed_avg_adaptive", {RATE: (), STEP: (0.01, 0.03, 0.1)}, ADAM
     ),
     "rand_k": Entrant(
-        "rand_k", {"p": "0.05,0.2,0.5", CLIP: "0.3,1,3"}, as_chosen={RATE: "DP-FedAvg"}
+        "rand_k", {"p": (0.05, 0.2, 0.5), CLIP: (0.3, 1, 3)}, as_chosen={RATE: "DP-FedAvg"}
     ),
     "rand_k + Adam": Entrant(
         "rand_k",
-        {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"},
+        {"p": (0.05, 0.2, 0.5), STEP: (0.01, 0.03)},
         ADAM,
         {RATE: "DP-FedAvg", CLIP: "rand_k"},
     ),
     "top_k": Entrant(
-        "top_k", {"p": "0.05,0.2,0.5", CLIP: "0.1,0.3,1"}, as_chosen={RATE: "DP-FedAvg"}
+        "top_k", {"p": (0.05, 0.2, 0.5), CLIP: (0.1, 0.3, 1)}, as_chosen={RATE: "DP-FedAvg"}
     ),
     "top_k + Adam": Entrant(
-        "top_k", {"p": "0.05,0.2,0.5", STEP: "0.01,0.03"}, ADAM, {RATE: "DP-FedAvg", CLIP: "top_k"}
+        "top_k",
+        {"p": (0.05, 0.2, 0.5), STEP: (0.01, 0.03)},
+        ADAM,
+        {RATE: "DP-FedAvg", CLIP: "top_k"},
     ),
-    "DP-SCAFFOLD": Entrant("dp_scaffold", {RATE: "", CLIP: "0.01,0.1,1"}),
-    "calibrated WAV": Entrant("dp_fed_avg_wav_sound", {RATE: "", CLIP: "0.1,0.3,1,3"}),
-    "LDP": Entrant("ldp_fed_avg", {RATE: "", CLIP: "0.03,0.1,0.3"}, ("--view", "server")),
+    "DP-SCAFFOLD": Entrant("dp_scaffold", {RATE: (), CLIP: (0.01, 0.1, 1)}),
+    "calibrated WAV": Entrant("dp_fed_avg_wav_sound", {RATE: (), CLIP: (0.1, 0.3, 1, 3)}),
+    "LDP": Entrant("ldp_fed_avg", {RATE: (), CLIP: (0.03, 0.1, 0.3)}, {"view": "server"}),
 }
 """The first two are not private. LDP's budget is for what the server sees of a client, as that is what it is for; the
 others' is for a third party."""
 
 
 class Course(NamedTuple):
-    """How a data set is run: client learning rates to try, rounds, and further settings."""
+    """How a data set is run.
 
-    rates: str
+    Attributes:
+      rates: of the clients' learning, to try.
+      settings: further ones.
+      without: entrants that do not take part.
+      folds: into which the training records are divided for tuning.
+    """
+
+    rates: tuple[float, ...]
     rounds: int
-    settings: str
+    settings: Mapping[str, Any]
     without: tuple[str, ...] = ()
+    folds: int = 5
 
 
 def _course(
-    rates: str, rounds: int, clients: int, cohort: int, public: int, local: str, *without: str
+    rates: tuple[float, ...],
+    rounds: int,
+    clients: int,
+    cohort: int,
+    public: int,
+    local: Mapping[str, int],
+    **more: Any,
 ) -> Course:
-    settings = f"--clients {clients} --cohort {cohort} --public-examples {public} {local}"
-    return Course(rates, rounds, settings, without)
+    settings = {"clients": clients, "cohort": cohort, "public_examples": public, "local": local}
+    return Course(rates, rounds, settings, **more)
 
 
-TWO_STEPS = "--local.epochs 1 --local.batch-size 5"
+TWO_STEPS = {"epochs": 1, "batch_size": 5}
 COURSES = {
-    "digits": _course("0.1,0.3", 60, 479, 48, 100, "--local.epochs 5 --local.batch-size 5"),
-    "synthetic": _course("0.3,1", 60, 100, 25, 400, "--local.epochs 2 --local.batch-size 10"),
-    "fashion_mnist": _course("0.1,0.3", 40, 6000, 100, 1000, TWO_STEPS),
-    "cifar10": _course("0.1,0.3", 40, 5000, 100, 1000, TWO_STEPS),
+    "digits": _course((0.1, 0.3), 60, 479, 48, 100, {"epochs": 5, "batch_size": 5}, folds=3),
+    "synthetic": _course((0.3, 1), 60, 100, 25, 400, {"epochs": 2, "batch_size": 10}),
+    "fashion_mnist": _course((0.1, 0.3), 40, 6000, 100, 1000, TWO_STEPS),
+    "cifar10": _course((0.1, 0.3), 40, 5000, 100, 1000, TWO_STEPS),
     "shakespeare": _course(
-        "1,4", 40, 1138, 57, 1000, "--local.steps 4 --local.batch-size 4", "DP-SCAFFOLD"
+        (1, 4), 40, 1138, 57, 1000, {"steps": 4, "batch_size": 4}, without=("DP-SCAFFOLD",)
     ),
 }
-FOLDS = {"digits": "3"}  # so that what is left comes out even; else 5
+"""Of the digits a third is tested on, so that what is left comes out even."""
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(
-        prog="python -m experiments.race", description=(__doc__ or "").partition("\n\n")[2]
-    )
-    parser.add_argument("--datasets", nargs="+", default=list(COURSES), choices=list(COURSES))
-    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=list(ENTRANTS))
-    parser.add_argument("--rounds", type=int, help="of every training, in place of the data set's")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of what was chosen ({SEEDS})")
-    parser.add_argument("--data-dir", type=Path, help="prepared data sets, as for experiments.run")
-    parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
-    options = parser.parse_args(argv)
-    check_each(Number, **{"--rounds": options.rounds, "--seeds": options.seeds})
-    if not any(ENTRANTS[name].budgets[0] for name in options.entrants):
-        raise ValueError(
-            f"--entrants: {', '.join(options.entrants)} is not private; add DP-FedAvg, say"
-        )
-    given = ["--layout.devices", "1"]
-    given += ["--data-dir", str(options.data_dir)] if options.data_dir else []
-    for dataset in options.datasets:
-        for name in options.entrants:
-            if name in COURSES[dataset].without:
-                continue
-            rounds = ["--rounds", str(options.rounds or COURSES[dataset].rounds)]
-            contest = Contest(options.output / dataset, dataset, [*given, *rounds])
-            code = contest.run(name, options.seeds)
-            if code:
-                return code
-    race_page.write(results(options.output), options.output)
-    print(f"tables and pictures: {options.output}")
-    return 0
+def race(
+    folder: str | Path = "runs/race",
+    *,
+    datasets: Sequence[str] = tuple(COURSES),
+    entrants: Sequence[str] = tuple(ENTRANTS),
+    rounds: int | None = None,
+    seeds: int = SEEDS,
+    data_dir: Path | None = None,
+) -> list[Result]:
+    """Runs what is not done yet; tables and pictures of all that is done go to the folder.
+
+    Args:
+      rounds: of every training, in place of the data set's.
+      seeds: of what was chosen.
+
+    Raises:
+      ValueError: none of the entrants is private, or every trial of one diverged.
+      KeyboardInterrupt: it was stopped; asked again, it goes on.
+    """
+    folder = Path(folder)
+    if not any(ENTRANTS[name].budgets[0] for name in entrants):
+        raise ValueError(f"entrants: {', '.join(entrants)} is not private; add DP-FedAvg, say")
+    common: dict[str, Any] = {"layout.devices": 1} | ({"data_dir": data_dir} if data_dir else {})
+    for dataset in datasets:
+        for name in entrants:
+            if name not in COURSES[dataset].without:
+                own = common | {"rounds": rounds or COURSES[dataset].rounds}
+                Contest(folder / dataset, dataset, own).run(name, seeds)
+    found = results(folder)
+    race_page.write(found, folder)
+    return found
 
 
 class Contest(NamedTuple):
-    """A data set's trainings, in a folder of its own."""
+    """A data set's trainings, in a folder of its own, with settings that all have."""
 
     folder: Path
     dataset: str
-    given: list[str]
+    settings: Mapping[str, Any]
 
-    def run(self, name: str, seeds: int) -> int:
-        """Tunes an entrant and trains what was chosen, where that is not done; returns the exit code."""
+    def run(self, name: str, seeds: int) -> None:
+        """Tunes an entrant and trains what was chosen, where that is not done."""
         entrant = ENTRANTS[name]
         for budget in entrant.budgets:
-            course = ["race", "--dataset", self.dataset, *COURSES[self.dataset].settings.split()]
-            course += ["--algorithms", entrant.algorithm, *entrant.options, *self.given]
-            course += ["--target-epsilon", budget] if budget else []
-            for field, value in self.taken(name, budget).items():
-                course += [_flag(field), str(value)]
-            code = self._tune(name, budget, course)
-            code = code or self._train(name, budget, course, seeds)
-            if code:
-                return code
-        return 0
+            course = {"dataset": self.dataset, "algorithms": (entrant.algorithm,)}
+            course |= {**COURSES[self.dataset].settings, **entrant.settings, **self.settings}
+            course |= {"target_epsilon": float(budget)} if budget else {}
+            course |= self.taken(name, budget)
+            self._tune(name, budget, course)
+            self._train(name, budget, course, seeds)
 
-    def _tune(self, name: str, budget: str, course: list[str]) -> int:
+    def _tune(self, name: str, budget: str, course: Mapping[str, Any]) -> None:
         grid = {f: v or COURSES[self.dataset].rates for f, v in ENTRANTS[name].grid.items()}
-        tuning = [*course, "--folds", FOLDS.get(self.dataset, "5"), "--keep-model", "false"]
-        tuning += ["--every", "1000000", "--output", str(self.trials(name, budget)), "--grid"]
-        with contextlib.redirect_stdout(io.StringIO()):
-            return sweep.main([*tuning, *(f"{field}={values}" for field, values in grid.items())])
+        tuning = {"folds": COURSES[self.dataset].folds, "keep_model": False, "every": 1_000_000}
+        if not sweep("race", grid, folder=self.trials(name, budget), **course | tuning).complete:
+            raise KeyboardInterrupt
 
-    def _train(self, name: str, budget: str, course: list[str], seeds: int) -> int:
-        chosen = self.best_trial(name, budget)
-        for field in ENTRANTS[name].grid:
-            course = [*course, _flag(field), str(setting(chosen, field))]
-        course += ["--seeds", str(seeds), "--every", "10", "--keep-model", "false"]
-        with contextlib.redirect_stdout(io.StringIO()):
-            return run.resume_or_start(self.final(name, budget), course)
+    def _train(self, name: str, budget: str, course: Mapping[str, Any], seeds: int) -> None:
+        best = self.best_trial(name, budget)
+        chosen = {field: setting(best, field) for field in ENTRANTS[name].grid}
+        chosen |= {"seeds": seeds, "every": 10, "keep_model": False}
+        ended = train_or_resume("race", self.final(name, budget), **course | chosen)
+        if ended.status == "interrupted":
+            raise KeyboardInterrupt
 
     def taken(self, name: str, budget: str) -> dict[str, Any]:
         """Field -> what was chosen for another entrant."""
@@ -219,7 +223,7 @@ def results(folder: Path) -> list[Result]:
     """What was trained so far."""
     found = []
     for dataset in COURSES:
-        contest = Contest(folder / dataset, dataset, [])
+        contest = Contest(folder / dataset, dataset, {})
         for name, entrant in ENTRANTS.items():
             for budget in entrant.budgets:
                 if not _begun(contest, name, budget):
@@ -244,10 +248,6 @@ def _begun(contest: Contest, name: str, budget: str) -> bool:
 def _accuracy(run: RunFolder) -> float:
     (lines,) = run.lines.values()
     return lines[-1].metrics["accuracy"].mean
-
-
-def _flag(field: str) -> str:
-    return f"--{field.replace('_', '-')}"
 
 
 def _file(name: str, budget: str, settings: Mapping[str, Any]) -> str:

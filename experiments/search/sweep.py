@@ -1,200 +1,181 @@
-"""The command `sweep`: a grid of runs.
+"""A sweep: a config trained at every point of a grid, or at random points of which the best alone is released.
 
-Every point of the grid (the product of all --grid) is a run folder under DIR, as experiments.run leaves it. Points
-whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
-once.
-
---best-of MEAN tries random points in place of all: a number of trials that is geometric with this mean, each at a point
-of its own and with a secret key of its own, one seed. Of the one that is best on the test set, which must be public, at
-the last round, the model and its certificate are left in DIR/release; the certificate covers the choice (Papernot and
-Steinke 2022). All else stays secret: DIR/secret with the trials and their keys, how many there were, the time it took
-and what is printed while it trains. Beginning again because of what was seen is another release.
-
-The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
-algorithm, in DIR/table.md, table.csv and table.tex, too. No epsilon in it covers choosing a point by that table.
+Every point of the grid (the product of all its fields) is a run folder in the sweep's. Points whose programs are the
+same up to numbers are compiled once; what has the same program, numbers and data is trained once. A sweep that was
+stopped goes on when it is asked for again with the same folder.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 
 from experiments import config as configuration
 from experiments.accounting import budget
-from experiments.base import compilation_cache, signals, user_modules
-from experiments.base.command import checked, command, one_line
+from experiments.base import compilation_cache, user_modules
+from experiments.base.command import checked, one_line
 from experiments.base.files import write_text
-from experiments.base.json_values import plain
-from experiments.base.outside_errors import outside
-from experiments.config import Experiment, modules
-from experiments.config.options import config_name, listing, own_options, parse
+from experiments.config import Experiment, Run, modules
+from experiments.config.modules import Config
+from experiments.config.settings import changed
+from experiments.runs.run_folder import CONFIG, RunFolder, read_all
 from experiments.search import best_of, sweep_table
 from experiments.search.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.search.training_together import Prepared, Sweep
 from experiments.tables import comparison
-from experiments.training.run import built
+from experiments.training.prepare import built
 from experiments.training.shared_arrays import Interned
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
 
-EPILOG = """\
-field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in
-quotes ("submodels=1 1,18 18").
 
-Exit code 2 means that something given was wrong, 1 that training failed, 130 that it was interrupted.
-"""
+class Asked(NamedTuple):
+    """What is to be swept.
+
+    Attributes:
+      name: of the config.
+      grid: field -> its values.
+      settle: the settings of the point with these fields.
+      best_of: mean number of random trials of which the best is released; None: all points are trained.
+    """
+
+    name: str
+    config: Config
+    grid: Mapping[str, Sequence[Any]]
+    settle: Callable[[Mapping[str, Any]], Run]
+    best_of: float | None = None
 
 
 class Planned(NamedTuple):
     """A sweep before it trains.
 
     Attributes:
-      every: its points.
+      folder: of the points.
+      every: the points.
       wanted: what sweep.json says.
       ready: the points that are not done yet.
-      choice: among these points, with --best-of.
+      choice: among these points, with `best_of`.
     """
 
+    folder: Path
     every: list[Point]
     wanted: dict[str, Any]
     ready: list[Prepared]
     choice: best_of.Choice | None = None
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    args = list(sys.argv[1:] if argv is None else argv)
-    folder: Path | None = None
+class Swept(NamedTuple):
+    """A sweep that has ended, or was stopped.
+
+    Attributes:
+      folder: of the sweep.
+      complete: whether every point was trained.
+      runs: the points that were begun.
+    """
+
+    folder: Path
+    complete: bool
+    runs: list[RunFolder]
+
+
+def sweep(
+    config: str | Path | Config,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    folder: str | Path | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Swept:
+    """Trains a config at every point of a grid, into a folder; asked again, it goes on.
+
+    Args:
+      config: as for `train`.
+      grid: field, nested ones by dots -> the values to try; points are all combinations.
+      folder: of the sweep; by default runs/sweep-CONFIG-DATE-TIME.
+      progress: whether to show it on standard error.
+      settings: of all points.
+
+    Returns:
+      The runs; after Ctrl-C those that were begun. Tables of them are in the folder. No epsilon in them covers choosing
+      a point.
+
+    Raises:
+      ValueError: something that was given is wrong; nothing was trained.
+      OSError, MemoryError: something outside failed; what was trained is in the folder.
+    """
+    name, module = modules.named(config)
+    if twice := sorted({field.replace("-", "_") for field in grid} & set(settings)):
+        raise ValueError(f"{twice[0]}: swept by the grid, too; give one of them")
+    base = changed(module.config, settings)
+    asked = Asked(name, module, grid, lambda values: changed(base, values))
+    where = Path(folder) if folder else new_name(name)
+    complete = True
     try:
-        if "--list" in args:
-            print(listing())
-            return 0
-        name = config_name(args)
-        module = modules.load(name)
-        options, rest = _options(args)
-        if {"-h", "--help"} & set(rest):
-            parse(module, name, ["--help"], "sweep")
-        folder = (
-            options.output
-            or Path("runs") / f"sweep-{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-        )
-        inside = folder if options.best_of is None else best_of.inside(folder)
-        planned = _planned(name, module, rest, axes(options.grid), inside, options.best_of)
+        ready = planned(asked, where, progress)
+        with checked():
+            trained = train_points(ready, progress)
+        write_tables(ready, trained)
     except KeyboardInterrupt:
-        return _interrupted(folder)
-    print(f"sweep folder: {folder}", file=sys.stderr)
-    sweep = Sweep(name, inside)
-    try:
-        with signals.unheard():
-            with checked():
-                _train(sweep, planned.ready, folder)
-            (_report if planned.choice is None else _release)(folder, planned, sweep, options.json)
-    except KeyboardInterrupt:
-        return _interrupted(folder)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if not (said := outside(error)):
-            raise
-        print(f"error: {said}; {_goes_on(folder)}", file=sys.stderr)
-        return 1
-    return 0
+        complete = False
+    return Swept(where, complete, read_all([where])[0] if _any_begun(where) else [])
 
 
-def _interrupted(folder: Path | None) -> int:
-    hint = f"; {_goes_on(folder)}" if folder else ""
-    print(f"interrupted{hint}", file=sys.stderr)
-    return 130
+def _any_begun(folder: Path) -> bool:
+    return any(folder.glob(f"*/{CONFIG}"))
 
 
-def _goes_on(folder: Path) -> str:
-    return f"the same command with --output {folder} goes on"
+def new_name(config: str) -> Path:
+    """The folder of a sweep that is given none."""
+    return Path("runs") / f"sweep-{Path(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _options(args: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """This command's own options, and the config's."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.sweep [CONFIG]",
-        description=(__doc__ or "").partition("\n\n")[2],
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-        exit_on_error=False,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--grid", nargs="+", action="extend", default=[], metavar="FIELD=A,B,C", help="what to vary"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder of the sweep (default: runs/sweep-CONFIG-DATE-TIME)",
-    )
-    parser.add_argument(
-        "--best-of",
-        type=float,
-        metavar="MEAN",
-        help="release the best of a secret number of trials alone, which is geometric with this mean",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return own_options(parser, args)
-
-
-def _planned(
-    name: str,
-    module: ModuleType,
-    rest: list[str],
-    grid: dict[str, list[str]],
-    folder: Path,
-    mean: float | None = None,
-) -> Planned:
+def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
     if slurm_step():
         raise ValueError("sweep: runs in one process; start it without srun")
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         raise ValueError("JAX_DISABLE_JIT: a sweep compiles its points together; unset it")
+    name, module, grid, settle, mean = asked
     if mean is not None:
         best_of.require_options(mean, grid)
         compilation_cache.disable()  # it would show later which points were tried
-        rest = ["--seeds", "1", *rest]
-    every = whole = points(module, name, rest, grid)
+        folder = best_of.inside(folder)
+    every = whole = points(grid, settle)
     default = module.config
     if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
         raise ValueError(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
             "its folders; leave these out"
         )
+    texts = axes(grid)
     if mean is not None:
         best_of.require_settings(every)
-        every = best_of.trials(folder, every, grid, mean)
-    again = begun(folder, described(name, module, grid, every, mean), module)
+        every = best_of.trials(folder, every, texts, mean)
+    again = begun(folder, described(name, module, texts, every, mean), module)
     left = [p for p in every if not (again and ended(folder / p.name))]
-    if again:
+    if again and progress:
         print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
     ready, choice = _prepared(module, left if mean is None else whole), None
     if mean is not None:
         choice = best_of.choice(ready, mean)
         at = {prepared.point.title: prepared for prepared in ready}
         ready = [at[point.title]._replace(point=point) for point in left]
-    wanted = described(name, module, grid, every, mean)
+    wanted = described(name, module, texts, every, mean)
     if ready:  # else all is done, and `build` has imported nothing
         begin(folder, wanted, mode=0o777 if mean is None else 0o700)
         user_modules.keep(module, folder / user_modules.KEPT)
-    return Planned(every, wanted, ready, choice)
+    return Planned(folder, every, wanted, ready, choice)
 
 
-def _prepared(module: ModuleType, left: Sequence[Point]) -> list[Prepared]:
+def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
     devices = [p.config.layout.devices for p in left]
     split_cpu(None if None in devices else max(devices, default=None))
-    compilation_cache.enable()
     interned, known = Interned(), list[budget.Solved]()
     ready = []
     for point in left:
@@ -220,52 +201,52 @@ def _require_in_memory(experiment: Experiment) -> None:
             )
 
 
-def _train(sweep: Sweep, ready: list[Prepared], folder: Path) -> None:
-    """A point's experiment is let go of once it is trained."""
+def train_points(planned: Planned, progress: bool = True) -> Sweep:
+    """Trains what is ready; a point's experiment is let go of once it is trained.
+
+    Raises:
+      KeyboardInterrupt: it was interrupted.
+      OSError: not all of a point could be written.
+      Exception: a bug, which has a note of the point.
+    """
+    trained, ready = Sweep(planned.wanted["config"], planned.folder, progress), planned.ready
     total = len(ready)
     try:
         for prepared in ready:
-            sweep.announce(prepared)
+            trained.announce(prepared)
         while ready:
             prepared = ready.pop(0)
-            print(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
-            status = sweep.train(prepared)
+            if progress:
+                print(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
+            status = trained.train(prepared)
             if status == "interrupted":
                 raise KeyboardInterrupt
             if status != "complete":
                 print(status, file=sys.stderr)
     except Exception as error:
-        if not outside(error):
-            print(f"error: failed at {prepared.point.title}; {_goes_on(folder)}", file=sys.stderr)
+        error.add_note(f"failed at {prepared.point.title}; the same sweep with its folder goes on")
         raise
+    return trained
 
 
-def _report(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None:
-    """The table, on the disk and on the screen."""
-    found = sweep_table.summaries(folder, planned.every)
+def write_tables(planned: Planned, trained: Sweep) -> tuple[str, list[dict[str, Any]]]:
+    """Writes table.md, table.csv and table.tex; returns the first as text, the second as rows."""
+    folder, found = planned.folder, sweep_table.summaries(planned.folder, planned.every)
     rows = sweep_table.records(found)
     comparison.write_csv(folder / "table.csv", rows)
     if any(summary.rounds for _, summary in found):
         write_text(folder / "table.tex", sweep_table.paper(found))
     cost = (
-        f"compiled programs: {sweep.compilations} for {sweep.trained} trainings ({sweep.seconds:.1f} s with tracing)"
-        f"; trainings whose result is another point's: {sweep.reused} (both since the command was last started)"
+        f"compiled programs: {trained.compilations} for {trained.trained} trainings ({trained.seconds:.1f} s with "
+        f"tracing); trainings whose result is another point's: {trained.reused} (both since the sweep was last started)"
     )
     table = f"{sweep_table.markdown(found)}\n- {cost}\n"
-    (folder / "table.md").write_text(table)
-    if not as_json:
-        print(f"{table}\nsweep folder: {folder}")
-        return
-    counts = {"trained": sweep.trained, "reused": sweep.reused, "compiled": sweep.compilations}
-    answer = {key: planned.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
-    answer |= {"rows": rows, **counts, "compile_seconds": sweep.seconds}
-    print(json.dumps(plain(answer), indent=2))
+    write_text(folder / "table.md", table)
+    return table, rows
 
 
-def _release(folder: Path, planned: Planned, sweep: Sweep, as_json: bool) -> None:
-    """The best trial's model and certificate, and nothing of the others."""
+def release(planned: Planned, folder: Path) -> dict[str, Any]:
+    """Writes the best trial's model and certificate into the folder, nothing of the others."""
     assert planned.choice is not None
-    found = sweep_table.summaries(best_of.inside(folder), planned.every)
-    about = best_of.released(folder, planned.wanted["config"], planned.choice, found)
-    said = json.dumps(about, indent=2) if as_json else best_of.shown(about, planned.choice)
-    print(said)
+    found = sweep_table.summaries(planned.folder, planned.every)
+    return best_of.released(folder, planned.wanted["config"], planned.choice, found)

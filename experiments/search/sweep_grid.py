@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.files import write_text
-from experiments.base.json_values import flat, plain
+from experiments.base.json_values import plain
 from experiments.config import Run
-from experiments.config.options import parse, words
+from experiments.config.modules import Config
+from experiments.config.settings import as_typed
 from experiments.runs.unfinished import fixed, how_ended, summary_of
 from fedpriv.engine.checkpoint import differences
 
@@ -53,66 +53,54 @@ def title(values: Mapping[str, str]) -> str:
     return ", ".join(f"{field} {value}" for field, value in values.items())
 
 
-def axes(grids: Sequence[str]) -> dict[str, list[str]]:
-    """Field (with underscores) -> its values, from texts "field=a,b,c".
+def axes(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """Field (with underscores) -> its values as texts, those of several words as in "18 18".
 
     Raises:
-      ValueError: a text of another form, a field or a value twice, or none at all.
+      ValueError: nothing to vary, or a field or a value twice.
     """
     found: dict[str, list[str]] = {}
-    for text in grids:
-        field, _, given = text.partition("=")
-        field = field.lstrip("-").replace("-", "_")
-        values = [value.strip() for value in given.split(",")]
-        if not field or not all(values):
-            raise ValueError(f"--grid: {text!r} is not field=a,b,c")
-        if field in found or len(set(values)) < len(values):
-            raise ValueError(f"--grid: {text!r} names a field or a value again; give each once")
+    for name, values in grid.items():
+        field, texts = name.replace("-", "_"), [as_typed(value).strip() for value in values]
+        if not field or not texts or not all(texts):
+            raise ValueError(f"grid: {name!r} has no values, or an empty one")
+        if field in found or len(set(texts)) < len(texts):
+            raise ValueError(f"grid: {name!r} names a field or a value again; give each once")
         if field == "output":
-            raise ValueError("--grid: every point has a folder of its own; leave output out")
-        found[field] = values
+            raise ValueError("grid: every point has a folder of its own; leave output out")
+        found[field] = texts
     if not found:
-        raise ValueError("--grid: none is given; name fields and values, as in --grid rounds=10,20")
+        raise ValueError("grid: none is given; name fields and values, as in rounds=10,20")
     return found
 
 
 def points(
-    module: ModuleType, name: str, rest: list[str], grid: Mapping[str, Sequence[str]]
+    grid: Mapping[str, Sequence[Any]], settle: Callable[[Mapping[str, Any]], Run]
 ) -> list[Point]:
-    """The product of the grid, the last field changing fastest, with the config's other fields from `rest`.
+    """The product of the grid, the last field changing fastest.
+
+    Args:
+      settle: the settings with these fields.
 
     Raises:
-      ValueError: anything that the launcher would refuse, or two points that are the same.
+      ValueError: a point's settings are refused, or two points are the same.
     """
-    given = {
-        arg.partition("=")[0].lstrip("-").replace("-", "_") for arg in rest if arg.startswith("--")
-    }
-    for field in grid:
-        if field in given:
-            raise ValueError(f"--{field.replace('_', '-')}: swept by --grid, too; give one of them")
-    found: list[Point] = []
-    seen: dict[str, str] = {}
-    for chosen in itertools.product(*grid.values()):
-        values = dict(zip(grid, chosen, strict=True))
-        given_as = [flag for item in values.items() for flag in flags(module.config, *item)]
+    texts, found, seen = axes(grid), list[Point](), dict[str, str]()
+    pairs = [
+        list(zip(grid[name], texts[field], strict=True))
+        for name, field in zip(grid, texts, strict=True)
+    ]
+    for chosen in itertools.product(*pairs):
+        values = {field: text for field, (_, text) in zip(texts, chosen, strict=True)}
         try:
-            config = parse(module, name, [*rest, *given_as], "sweep")
+            config = settle({field: value for field, (value, _) in zip(texts, chosen, strict=True)})
         except ValueError as error:
             raise ValueError(f"{error} (at {title(values)})") from None
         same = seen.setdefault(json.dumps(plain(config)), title(values))
         if same != title(values):
-            raise ValueError(f"--grid: {same} and {title(values)} are the same settings")
+            raise ValueError(f"grid: {same} and {title(values)} are the same settings")
         found.append(Point(values, config, _folder_name(values, len(found), found)))
     return found
-
-
-def flags(config: Any, field: str, value: str) -> list[str]:
-    """A field's value as the launcher takes it."""
-    if not isinstance(flat(plain(config)).get(field.replace("-", "_")), bool):
-        return words(field, value.split())
-    if value.lower() not in ("true", "false"):
-        raise ValueError(f"{field}: {value} is not true or false")
-    return words(field, value.lower() == "true")
 
 
 def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point]) -> str:
@@ -125,7 +113,7 @@ def _folder_name(values: Mapping[str, str], index: int, others: Sequence[Point])
 
 def described(
     name: str,
-    module: ModuleType,
+    module: Config,
     grid: Mapping[str, Sequence[str]],
     every: Sequence[Point],
     best_of: float | None = None,
@@ -141,7 +129,7 @@ def described(
     return said | {"best_of": best_of, "points": listed}
 
 
-def begun(folder: Path, wanted: dict, module: ModuleType) -> bool:
+def begun(folder: Path, wanted: dict, module: Config) -> bool:
     """Whether `folder` holds the sweep that is wanted, or some of its points, begun earlier.
 
     Raises:

@@ -69,10 +69,10 @@ class Sweep:
       seconds: spent tracing and compiling.
     """
 
-    def __init__(self, name: str, folder: Path):
+    def __init__(self, name: str, folder: Path, progress: bool = True):
         self.trained = self.reused = 0
         self.seconds = 0.0
-        self._name, self._folder = name, folder
+        self._name, self._folder, self._progress = name, folder, progress
         self._families: list[Family] = []
         self._known: dict[tuple[str, str], Known] = {}
         self._widths: dict[int, Literal["map", "vmap", "fit"] | int] = {}
@@ -188,6 +188,7 @@ class Sweep:
                 known.strategy,
                 recorder,
                 history,
+                progress=self._progress,
                 seeds=prepared.point.seeds,
                 compiler=compiler,
             )

@@ -19,7 +19,6 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +30,12 @@ from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
 from experiments.config import Run, modules
 from experiments.config.fields import Single, check_each
+from experiments.config.modules import Config
 from experiments.config.options import listing, parse
 from experiments.search import noisy_choice
 from experiments.search.best_of import require_options
 from experiments.search.folds import without_fold
-from experiments.training.run import check
+from experiments.training.prepare import check
 from experiments.training.train import simulated
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, split_cpu
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _privately(module: ModuleType, config: Any, options: argparse.Namespace) -> str:
+def _privately(module: Config, config: Any, options: argparse.Namespace) -> str:
     """What may be told of the trials of --best-of."""
     mean = options.best_of
     noise = SCORE_NOISE if options.score_noise is None else options.score_noise
@@ -127,7 +127,7 @@ def _privately(module: ModuleType, config: Any, options: argparse.Namespace) -> 
     return json.dumps(plain(answer | chosen._asdict()), indent=2)
 
 
-def tunable(module: ModuleType) -> bool:
+def tunable(module: Config) -> bool:
     """Whether a config has a step size, and its data apart from the experiment on them."""
     return hasattr(module.config, "eta_0") and hasattr(module, "load") and hasattr(module, "on")
 
@@ -184,7 +184,7 @@ def _require(config: Any, default: Any, options: argparse.Namespace) -> None:
             raise ValueError(f"{name}: {plain(given)} has no use here; leave it out")
 
 
-def tune(module: ModuleType, config: Any, values: Sequence[float], folds: int) -> Tuned:
+def tune(module: Config, config: Any, values: Sequence[float], folds: int) -> Tuned:
     strategy = configuration.strategy(config.layout)
     data = module.load(config)
     parts = [without_fold(data, fold, FOLDS) for fold in range(folds)]
@@ -209,7 +209,7 @@ def tune(module: ModuleType, config: Any, values: Sequence[float], folds: int) -
 
 
 def _tested(
-    module: ModuleType, config: Run, data: Dataset, strategy: Strategy, metric: str
+    module: Config, config: Run, data: Dataset, strategy: Strategy, metric: str
 ) -> float | None:
     """The metric at the last round, the mean over seeds."""
     experiment = module.on(config, data)

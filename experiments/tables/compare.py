@@ -1,39 +1,24 @@
-"""The command `compare`: side by side, for the eye and a paper.
-
-Prints a Markdown table with a line per run and algorithm: accuracy, and the epsilons with their unit, view and
-adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. Runs are named by --names, else by
-the settings in which they differ, by their folders where these are many.
-
---output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
-folder gets all of them. The picture has a row of panels per metric (of the score, or anything under
-"diagnostics_not_private") and a column per run, or one for all with --together; where the runs differ in their budget
-alone, their ends against epsilon in one panel. Exit code 2: something given was wrong.
-"""
+"""Runs side by side: the table and the curves, as files by their suffix."""
 
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.base.command import Parser, command
 from experiments.base.files import replacing, write_text
-from experiments.runs.run_folder import RunFolder, labelled, read_all
+from experiments.runs.run_folder import RunFolder, read_all
 from experiments.tables.comparison import (
-    SHOWN,
     Columns,
     Row,
-    above,
     as_markdown,
     records,
     rows,
     write_csv,
 )
 from experiments.tables.latex import latex
-from experiments.tables.plots import SUFFIXES, WIDTHS, columns, picture
+from experiments.tables.plots import SUFFIXES, columns, picture
 from experiments.tables.swept_budget import over_budget
-from fedpriv.privacy import VIEWS
 
 TABLES = (".tex", ".csv", ".md")
 NAMES = "what to call the runs in tables and figures, one each (default: the settings in which they differ)"
@@ -42,49 +27,7 @@ BEST = "also show the best of each metric over the evaluations, which is chosen 
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.compare", description=details)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a run")
-    parser.add_argument(
-        "--output", type=Path, nargs="+", metavar="FILE", help="files, or one folder, to write"
-    )
-    parser.add_argument(
-        "--metrics", nargs="+", metavar="NAME", help="to draw (default: the runs' own)"
-    )
-    parser.add_argument(
-        "--by",
-        choices=("round", "uplink", "epsilon"),
-        help="to draw by (default: epsilon where the runs differ in their budget alone, else round)",
-    )
-    parser.add_argument("--together", action="store_true", help="one column for all folders")
-    parser.add_argument("--width", choices=WIDTHS, help="of the picture: 3.3 or 6.8 inches")
-    parser.add_argument(
-        "--views",
-        nargs="+",
-        choices=VIEWS,
-        help=f"with an epsilon in the table (default: {' '.join(SHOWN)}, and the runs' own --view)",
-    )
-    parser.add_argument("--names", nargs="+", metavar="LABEL", help=NAMES)
-    parser.add_argument("--best", action="store_true", help=BEST)
-    parser.add_argument("--above", metavar="ALGORITHM", help=ABOVE)
-    args = parser.parse_args(argv)
-    paths = _paths(args.output or [])
-    drawn = [path for path in paths if path.suffix in SUFFIXES]
-    for option in ("metrics", "by", "together", "width"):
-        if getattr(args, option) and not drawn:
-            raise ValueError(f"--{option}: there is no picture to draw in; give --output")
-    runs = labelled(evaluated(args.folders), args.names)
-    found = rows(runs)
-    if args.above is not None:
-        found = above(found, args.above)
-    write(runs, found, paths, args)
-    print(as_markdown(found, args.views, args.best))
-    return 0
-
-
-def _paths(given: Sequence[Path]) -> list[Path]:
+def output_paths(given: Sequence[Path]) -> list[Path]:
     """The files to write; a folder stands for all kinds.
 
     Raises:
@@ -106,18 +49,33 @@ def _paths(given: Sequence[Path]) -> list[Path]:
 
 
 def write(
-    runs: Sequence[RunFolder], found: Sequence[Row], paths: Sequence[Path], args: Namespace
+    runs: Sequence[RunFolder],
+    found: Sequence[Row],
+    paths: Sequence[Path],
+    *,
+    metrics: Sequence[str] | None = None,
+    by: str | None = None,
+    together: bool = False,
+    width: str | None = None,
+    views: Sequence[str] | None = None,
+    best: bool = False,
 ) -> None:
+    """Writes the table and the curves, by the suffixes of the paths.
+
+    Raises:
+      ValueError: curves by an epsilon that is infinite everywhere, or a file that cannot be written.
+    """
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
-        shown = args.metrics or Columns.of([run.results for run in runs]).metrics
-        if args.by == "epsilon" and not any(map(_private, found)):
+        shown = metrics or Columns.of([run.results for run in runs]).metrics
+        if by == "epsilon" and not any(map(_private, found)):
             raise ValueError(
                 "--by: epsilon is infinite in all of these runs; draw by round or uplink"
             )
-        by = args.by or ("epsilon" if over_budget(runs) else "round")
-        draw(runs, shown, drawn, by, args.together, args.width)
+        draw(
+            runs, shown, drawn, by or ("epsilon" if over_budget(runs) else "round"), together, width
+        )
     for path in paths:
-        write_table(path, found, args.views, args.best)
+        write_table(path, found, views, best)
 
 
 def _private(row: Row) -> bool:
@@ -190,8 +148,12 @@ def write_table(
 
 def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
     """Raises ValueError where one holds no run with an evaluation."""
-    runs, _ = read_all(folders)
+    return with_evaluations(read_all(folders)[0])
+
+
+def with_evaluations(runs: Sequence[RunFolder]) -> list[RunFolder]:
+    """Raises ValueError where one has none."""
     for run in runs:
         if not run.results.rounds:
             raise ValueError(f"FOLDER: {run.path} has no evaluation yet; leave it out")
-    return runs
+    return list(runs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -110,26 +109,25 @@ class Processes:
             raise KeyboardInterrupt
 
 
-def join(options: argparse.Namespace) -> Processes:
-    """Joins the processes that the options or Slurm name.
+def join(
+    coordinator: str | None = None, count: int | None = None, process: int | None = None
+) -> Processes:
+    """Joins the processes that are named, or those of Slurm; without either, this one trains alone.
 
     Raises:
       ValueError: see `distributed.initialize`.
     """
     interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # JAX waits where Python hears nothing
     try:
-        count = distributed.initialize(
-            options.coordinator, options.num_processes, options.process_id
-        )
+        joined = distributed.initialize(coordinator, count, process)
     finally:
         signal.signal(signal.SIGINT, interrupt)
-    process = options.process_id
     if process is None:
-        process = int(os.environ["SLURM_PROCID"]) if count > 1 else 0
+        process = int(os.environ["SLURM_PROCID"]) if joined > 1 else 0
     if process > 0:
         # Collectives on CPU announce themselves on standard output, from C++.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
-    return Processes(count, process == 0)
+    return Processes(joined, process == 0)
 
 
 def leave(code: int) -> NoReturn:

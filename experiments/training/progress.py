@@ -1,7 +1,8 @@
-"""What is shown while an algorithm trains: a heading, then a bar in a terminal, elsewhere a line per evaluation."""
+"""What is shown while an algorithm trains: a heading, then a bar in a terminal or notebook, else a line per evaluation."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ class Progress:
         )
         means = f"eps: {epsilon_means(certified)}" if self._private else "not private"
         _say(f"{self._name}: {head}; {means}")
-        self._bar = _bar(self._name, rounds) if sys.stderr.isatty() else None
+        self._bar = _bar(self._name, rounds)
         self._began = time.perf_counter()
         self._show("compiling", 0)
 
@@ -98,6 +99,13 @@ class Progress:
 
 
 def _bar(name: str, rounds: int) -> Any:
+    """A notebook's, where its widgets are installed, or a terminal's; None elsewhere."""
+    if "ipykernel" in sys.modules and importlib.util.find_spec("ipywidgets"):
+        from tqdm.notebook import tqdm as notebook_bar
+
+        return notebook_bar(total=rounds, desc=name)
+    if not sys.stderr.isatty():
+        return None
     from tqdm import tqdm
 
     shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"

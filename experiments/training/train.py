@@ -15,13 +15,13 @@ from typing import Any
 
 from experiments.base import signals
 from experiments.base.command import one_line
-from experiments.base.formats import label, short, width
+from experiments.base.formats import label, short
 from experiments.base.outside_errors import outside
 from experiments.config import Experiment, Run
+from experiments.runs.contents import Summary
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.runs.unfinished import CHECKPOINTS, fixed
 from experiments.tables.run_picture import picture
-from experiments.tables.terminal import table
 from experiments.training.processes import Processes
 from experiments.training.progress import Progress
 from fedpriv.devices.layout import Strategy
@@ -29,6 +29,7 @@ from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 from fedpriv.engine.training_loop import compiled
+from fedpriv.privacy import Certificate
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Job:
       planned: rounds of each algorithm.
       recorder: None in a process that leaves recording to another.
       finished: what was trained before, where the run goes on.
+      progress: whether to show it.
     """
 
     name: str
@@ -52,21 +54,74 @@ class Job:
     joined: Processes
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
+    progress: bool = True
 
     @property
     def goes_on(self) -> str:
-        """What to say of a run that was stopped."""
-        return f"python -m experiments.run --resume {shlex.quote(str(self.folder))} goes on"
+        return goes_on(self.folder)
 
     def checkpoints(self, algorithm: str) -> Path:
         return self.folder / CHECKPOINTS / algorithm
 
 
-def train(job: Job) -> int:
-    """Trains every algorithm that is not finished; returns the exit code."""
+@dataclass(frozen=True)
+class TrainedRun:
+    """What a training has come to.
+
+    Attributes:
+      folder: of the run.
+      status: "complete", "interrupted", "diverged: ..." or "failed: ...".
+      history: of each algorithm that was trained, if only a part of its rounds.
+      summary: summary.json; None before the first evaluation, and in a process that leaves recording to another.
+      problems: what else went wrong, in a line each, such as what could not be written.
+      unseen: a line for each algorithm that was stopped before its first evaluation: what it may have cost.
+      error: that ended it, if one did.
+      ended_before: whether it had come to its end earlier, so that nothing was trained.
+    """
+
+    folder: Path
+    status: str
+    history: Mapping[str, History]
+    summary: Summary | None = None
+    problems: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    error: BaseException | None = None
+    ended_before: bool = False
+
+    @property
+    def certificates(self) -> dict[str, dict[str, Certificate]]:
+        """By algorithm and view, of the rounds that were trained."""
+        found = self.summary.privacy if self.summary else {}
+        return {name: dict(report.certified) for name, report in found.items()}
+
+    @property
+    def goes_on(self) -> str:
+        """The command that goes on with it."""
+        return goes_on(self.folder)
+
+
+def goes_on(folder: Path) -> str:
+    """What to say of a run that was stopped."""
+    return f"python -m experiments.run --resume {shlex.quote(str(folder))} goes on"
+
+
+class TrainingError(RuntimeError):
+    """A training that did not come to its end; `run` is what there is of it."""
+
+    def __init__(self, run: TrainedRun, text: str):
+        super().__init__(text)
+        self.run = run
+
+
+def train_all(job: Job) -> TrainedRun:
+    """Trains every algorithm that is not finished; how it ended is the run's status.
+
+    Raises:
+      Exception: a bug, where one process trains alone.
+    """
     histories: dict[str, History] = dict(job.finished)
     joined, recorder = job.joined, job.recorder
-    status, code, done = "complete", 0, list[str]()
+    status, ended_by, done = "complete", None, list[str]()
     try:
         with joined.stopping(job.goes_on):
             for algorithm in job.experiment.entries:
@@ -78,60 +133,53 @@ def train(job: Job) -> int:
                     for name in done:
                         shutil.rmtree(job.checkpoints(name), ignore_errors=True)
     except DivergedError as error:
-        status, code = f"diverged: {algorithm}: {error}", 1
+        status, ended_by = f"diverged: {algorithm}: {error}", error
     except KeyboardInterrupt:
-        status, code = "interrupted", 130
-    except (
-        OtherRunError
-    ) as error:  # the data is another, say, at the same place or at another --data-dir
-        status, code = f"failed: {error}", 2
+        status = "interrupted"
+    except OtherRunError as error:  # the data is another, say, at the same place
+        status, ended_by = f"failed: {error}", error
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
-        said = outside(error)
+        said, ended_by = outside(error), error
         if joined.count == 1 and not said:
             raise
-        status, code = f"failed: {said}", 1
+        status = f"failed: {said}"
         if joined.count > 1:
             traceback.print_exception(error)
             joined.others_gone = True
             status = f"failed, perhaps because another process ended: {one_line(error)}"
+    ended = TrainedRun(job.folder, status, histories, error=ended_by)
     if recorder:
         with contextlib.suppress(OSError):  # others may still be in there
             (job.folder / CHECKPOINTS).rmdir()
-        code = _finish(job, recorder, histories, status, code)
+        ended = _recorded(ended, job, recorder)
     if not joined.others_gone:
         with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
             joined.meet()  # the others wait while the first one writes
-    return code
+    return ended
 
 
-def _finish(
-    job: Job, recorder: Recorder, histories: dict[str, History], status: str, code: int
-) -> int:
-    """Writes and shows what there is; returns the exit code: 1 where lines, models or the summary are not written."""
-    problems, summary = [status] if code else [], None
+def _recorded(ended: TrainedRun, job: Job, recorder: Recorder) -> TrainedRun:
+    """Writes what there is: lines, models, the summary and the picture."""
+    status, histories = ended.status, dict(ended.history)
+    summary, problems = None, tuple[str, ...]()
     try:
         with signals.undisturbed():
-            if not recorder.retry() and not code:  # so that --resume does not find it complete
+            if (
+                not recorder.retry() and status == "complete"
+            ):  # so that --resume does not find it complete
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
         if summary.rounds:
             _draw(histories, summary.metric, recorder.folder)
     except KeyboardInterrupt:
-        problems, code = problems or ["interrupted"], code or 130
-    if recorder.lost:
-        problems, code = [*problems, recorder.unrecorded()], code or 1
-    if summary and summary.rounds:
-        print(table(summary, width(sys.stdout)))
-    for line in _unseen(job, histories) if code else ():
-        print(line, file=sys.stderr)
-    if problems:
-        said = "; ".join(problems)
-        print(said if said == "interrupted" else f"error: {said}", file=sys.stderr)
-    if problems and not status.startswith("diverged"):
-        print(job.goes_on, file=sys.stderr)
-    print(f"run folder: {recorder.folder}")
-    return code
+        status = "interrupted" if status == "complete" else status
+    if recorder.lost and ended.status != "complete":
+        problems = (recorder.unrecorded(),)
+    elif recorder.lost:
+        status = f"failed: {recorder.unrecorded()}"
+    unseen = tuple(_unseen(job, histories)) if status != "complete" else ()
+    return replace(ended, status=status, summary=summary, problems=problems, unseen=unseen)
 
 
 def _draw(histories: Mapping[str, History], metric: str, folder: Path) -> None:
@@ -179,6 +227,7 @@ def _train_with_checkpoints(algorithm: str, job: Job, history: History) -> None:
         history,
         joined=job.joined,
         checkpoints=checkpoints,
+        progress=job.progress,
     )
 
 
@@ -191,6 +240,7 @@ def train_one(
     history: History,
     joined: Processes | None = None,
     checkpoints: Checkpoints | None = None,
+    progress: bool = True,
     **options: Any,
 ) -> None:
     """Trains one algorithm; what it has recorded is in `history` however it ends.
@@ -199,13 +249,14 @@ def train_one(
       recorder: None in a process that leaves recording to another.
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
+      progress: whether to show it.
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
     stopping = experiment.stopping(config)
-    progress = None
-    if recorder:
-        progress = Progress(
+    bar = None
+    if recorder and progress:
+        bar = Progress(
             algorithm,
             config.rounds,
             privacy.certificate(config.rounds, config.view),
@@ -214,11 +265,11 @@ def train_one(
             config.metric,
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
         )
-        options["compiler"] = progress.timed(options.get("compiler", compiled))
+        options["compiler"] = bar.timed(options.get("compiler", compiled))
 
     def show(e: Evaluation) -> None:
-        if progress:
-            progress.update(e, privacy.certificate(e.round, config.view))
+        if bar:
+            bar.update(e, privacy.certificate(e.round, config.view))
 
     def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
@@ -235,8 +286,8 @@ def train_one(
         history.evaluations.extend(evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
-        if progress and len(evaluations) > 1:
-            progress.done = evaluations[-2].round
+        if bar and len(evaluations) > 1:
+            bar.done = evaluations[-2].round
         show(evaluations[-1])
 
     options |= {"on_evaluation": on_evaluation}
@@ -251,8 +302,8 @@ def train_one(
         history.compile_seconds = error.history.compile_seconds
         raise
     finally:
-        if progress:
-            progress.close()
+        if bar:
+            bar.close()
 
 
 def simulated(

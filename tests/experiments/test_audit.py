@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from commands import audit
 
 import fedpriv as fp
 from experiments import config as configuration
-from experiments.attacks.audit import audit
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Report, text
 from experiments.config import Ledger, blank, modules

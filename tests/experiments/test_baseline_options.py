@@ -13,7 +13,7 @@ from configs import quickstart
 from experiments.config import Ledger
 from experiments.papers.baselines import ROWS, Server, Weighting
 from experiments.papers.fed_smp import Local
-from experiments.training.run import main
+from experiments.run import main
 from fedpriv.algorithms.fed_opt import Moments
 
 

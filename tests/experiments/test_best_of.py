@@ -8,14 +8,15 @@ import dp_accounting as dp
 import jax
 import numpy as np
 import pytest
+from commands import sweep
 from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
+from experiments import compare
 from experiments.config.options import parse
 from experiments.runs import run_folder
-from experiments.search import best_of, sweep, training_together
-from experiments.tables import compare
+from experiments.search import best_of, training_together
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

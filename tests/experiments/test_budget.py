@@ -6,15 +6,15 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from commands import sweep
 
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
 from experiments import config as configuration
+from experiments import run
 from experiments.accounting import budget
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import read
-from experiments.search import sweep
-from experiments.training import run
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 from reported import edit, record
 
+from experiments import compare
 from experiments.base.formats import setting
 from experiments.runs.run_folder import labelled, names, read
-from experiments.tables import compare, comparison, plots, terminal
+from experiments.tables import comparison, plots, terminal
 from experiments.tables.latex import escaped
 from experiments.tables.report import page as report
 from fedpriv.privacy import VIEWS

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from reported import record
 
-from experiments.tables import compare, comparison
+from experiments import compare
+from experiments.tables import comparison
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,8 @@ def count(name, *_, **__):
         counts[last] += 1
 jax.monitoring.register_event_listener(count)
 jax.monitoring.register_event_duration_secs_listener(count)
-from experiments.training import run, train
+from experiments import run
+from experiments.training import train
 train.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
 code = run.main(sys.argv[1:])
 print(json.dumps(counts))

@@ -5,9 +5,9 @@ import typing
 
 import pytest
 
+from experiments import run
 from experiments.config import modules
 from experiments.config.options import parse, words
-from experiments.training import run
 
 NONE = {int: ("nan", "0.5", "-1"), float: ("nan", "abc")}
 TOGETHER = {"weighting.mean": "weighting.cap"}  # which has to be given, too

@@ -1,11 +1,11 @@
 """Every command of the guides and of the results pages runs, at a tiny scale and on made-up data."""
 
-import importlib
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from commands import loaded
 from prepared import write_random
 
 from experiments.papers.reproduce import work
@@ -97,9 +97,9 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
         elsewhere = module in (
             "faults",
             "odd_calls",
-            "benchmark.page",
-            "benchmark.gpu",
-            "benchmark.cifar10_speed",
+            "benchmark_page",
+            "benchmark_gpu",
+            "benchmark_cifar10",
         )  # test_planted, test_any_argument, test_benchmark, test_cifar10_speed
         if module == "reproduce":
             elsewhere = args[:1] not in (("--list",), ("fed_smp",))
@@ -123,11 +123,7 @@ def data_dir(tmp_path_factory):
 
 def launch(module: str, *args: object) -> int:
     try:
-        name = f"experiments.{module}"
-        found = importlib.import_module(name)
-        if hasattr(found, "__path__"):
-            found = importlib.import_module(f"{name}.__main__")
-        return found.main([str(a) for a in args])
+        return loaded(module).main([str(a) for a in args])
     except SystemExit as end:  # --help
         return int(end.code or 0)
 
@@ -168,12 +164,9 @@ def tiny(monkeypatch):
     axis = growth.Axis(("dp_fed_avg",), {"clients": 8, "parameters": 100}, (2, 4))
     monkeypatch.setattr(growth, "AXES", {"cohort": axis})
     monkeypatch.setattr(growth, "measured", lambda *given: here(*given) | {"peak_mb": 1.0})
-    arguments = work.arguments
-    monkeypatch.setattr(
-        work,
-        "arguments",
-        lambda *given: [*arguments(*given), *SHORT, *SMALL["fed_smp_fashion_mnist"]],
-    )
+    words, settings_of = [*SHORT, *SMALL["fed_smp_fashion_mnist"]], work.settings_of
+    small = dict(zip((flag[2:] for flag in words[::2]), map(int, words[1::2]), strict=True))
+    monkeypatch.setattr(work, "settings_of", lambda *given: settings_of(*given) | small)
     monkeypatch.setattr(work, "result", lambda *given: None)  # it would refuse other settings
 
 

@@ -12,17 +12,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from commands import audit, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
-from experiments.accounting import privacy
-from experiments.attacks.audit import audit
+from experiments import compare, privacy, run
 from experiments.base import compilation_cache
 from experiments.config import modules
-from experiments.search import sweep, tune
-from experiments.tables import compare
-from experiments.training import run
+from experiments.search import tune
+from experiments.training import prepare
+from experiments.training import run as training
+from experiments.training.train import TrainedRun
 
 CONFIGS = [
     name for name in modules.names() if name != "fed_smp_shakespeare"
@@ -93,9 +94,10 @@ def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
     args = [*SMALL[name].split(), *data.draw(overrides(type(module.config), ("--output",)))]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         trained = []
-        patch.setattr(run, "new_folder", lambda *_: Path(folder))
-        patch.setattr(run, "Recorder", lambda folder, *_: SimpleNamespace(folder=folder))
-        patch.setattr(run, "train", lambda job: trained.append(job) or 0)
+        patch.setattr(prepare, "new_folder", lambda *_: Path(folder))
+        patch.setattr(prepare, "Recorder", lambda folder, *_: SimpleNamespace(folder=folder))
+        ended = TrainedRun(Path(folder), "complete", {})
+        patch.setattr(training, "train_all", lambda job: trained.append(job) or ended)
         code, _, err = said(run.main, [name, *args])
     assert code in (0, 2)
     if code == 2:

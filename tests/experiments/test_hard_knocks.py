@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments import run
 from experiments.base import signals
 from experiments.base.outside_errors import outside
 from experiments.runs import recorder, run_folder
 from experiments.search import sweep_grid
-from experiments.training import run
 from fedpriv.models.kept_model import is_kept
 
 SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
@@ -380,7 +380,7 @@ def test_what_is_outside_the_program_is_told_from_bugs():
 
 
 def test_a_point_of_a_sweep_whose_summary_is_damaged_has_not_ended(tmp_path):
-    summary = {part: {"fed_avg": 1} for part in grid.PARTS} | {"status": "complete"}
+    summary = {part: {"fed_avg": 1} for part in sweep_grid.PARTS} | {"status": "complete"}
     path = tmp_path / "summary.json"
     whole = json.dumps(summary)
     path.write_text(whole)

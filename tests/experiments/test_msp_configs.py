@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from prepared import write_random
 
-from experiments.accounting import privacy
+from experiments import privacy, run
 from experiments.config import image
 from experiments.papers import mspdq
 from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
-from experiments.training import run
 from fedpriv import models
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

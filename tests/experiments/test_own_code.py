@@ -12,9 +12,10 @@ from test_resume import Stop, _KilledError
 import configs
 from experiments.base import user_modules
 from experiments.config import modules
+from experiments.config.settings import changed
+from experiments.run import main
 from experiments.runs import unfinished
 from experiments.search import sweep_grid
-from experiments.training.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -52,15 +53,15 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
     assert user_modules.digests(modules.load("quickstart")) == {}
 
 
-def planned(mine, values, *rest):
+def planned(mine, values, **settings):
     module = modules.load(str(mine))
-    grid = {"clip_norm": values}
-    points = sweep_grid.points(module, str(mine), list(rest), grid)
-    return sweep_grid.described(str(mine), module, grid, points)
+    grid, config = {"clip_norm": values}, changed(module.config, settings)
+    points = sweep_grid.points(grid, lambda one: changed(config, one))
+    return sweep_grid.described(str(mine), module, sweep_grid.axes(grid), points)
 
 
-def grown(folder, mine, *given):
-    return sweep_grid.begun(folder, planned(mine, *given), modules.load(str(mine)))
+def grown(folder, mine, values, **settings):
+    return sweep_grid.begun(folder, planned(mine, values, **settings), modules.load(str(mine)))
 
 
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
@@ -82,15 +83,15 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
 
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
-    sweep_grid.begin(folder, planned(mine, ["1", "2"]))
-    assert grown(folder, mine, ["1", "2", "4"])
+    sweep_grid.begin(folder, planned(mine, [1, 2]))
+    assert grown(folder, mine, [1, 2, 4])
     with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
-        grown(folder, mine, ["2", "4"])
+        grown(folder, mine, [2, 4])
     with pytest.raises(ValueError, match=r"another sweep: rounds 60 there, 3 here"):
-        grown(folder, mine, ["1", "2", "4"], "--rounds", "3")
+        grown(folder, mine, [1, 2, 4], rounds=3)
     beside.write_text("SEEDS = 2\n")
     with pytest.raises(ValueError, match=rf"another sweep: code.{beside.name} \w+ there, \w+ here"):
-        grown(folder, mine, ["1", "2"])
+        grown(folder, mine, [1, 2])
 
 
 @pytest.mark.slow

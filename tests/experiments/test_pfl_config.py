@@ -15,8 +15,7 @@ from small import assert_close, filled
 
 import fedpriv as fp
 from configs import pfl_cifar10
-from experiments.accounting import privacy
-from experiments.training import run
+from experiments import privacy, run
 
 MEAN, STD = (0.2, 0.5, 0.7), (0.3, 0.2, 0.1)
 SMALL = fp.models.classifier(fp.models.DropoutCNN(4, MEAN, STD), (8, 8, 3))

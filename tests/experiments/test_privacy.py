@@ -13,9 +13,8 @@ import optax
 import pytest
 
 import fedpriv as fp
-from experiments.accounting import privacy
+from experiments import privacy, run
 from experiments.config import modules
-from experiments.training import run
 from fedpriv.certification.certificate import Looked
 from fedpriv.privacy import VIEWS
 

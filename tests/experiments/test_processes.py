@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from several import PATIENCE, ended, free_port, options, slurm, started
 
-from experiments.training.run import main
+from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

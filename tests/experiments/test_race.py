@@ -13,6 +13,7 @@ from made_runs import run_folder
 import configs.race as entered
 import fedpriv as fp
 from experiments import config as configuration
+from experiments import race as command
 from experiments.accounting import budget
 from experiments.papers.reproduce.item import Training
 from experiments.runs.run_folder import read, read_all
@@ -140,8 +141,8 @@ def test_a_data_set_that_has_only_begun_is_left_out():
 
 
 def test_a_race_needs_somebody_private(capsys):
-    assert race.main(["--entrants", "FedAvg", "FedAdam"]) == 2
-    assert "--entrants: FedAvg, FedAdam is not private; add DP-FedAvg" in capsys.readouterr().err
+    assert command.main(["--entrants", "FedAvg", "FedAdam"]) == 2
+    assert "entrants: FedAvg, FedAdam is not private; add DP-FedAvg" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -159,10 +160,10 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     monkeypatch.setattr(entered, "build", spy)
     args = ["--datasets", "digits", "--rounds", "3", "--seeds", "2", "--output", str(tmp_path)]
     entrants = ["FedAvg", "DP-FedAvg", "rand_k"]
-    assert race.main([*args, "--entrants", *entrants]) == 0
+    assert command.main([*args, "--entrants", *entrants]) == 0
     data = entered.load(replace(entered.config, folds=None))
     assert seen <= {row.tobytes() for row in data.train["image"]}
-    contest = race.Contest(tmp_path / "digits", "digits", [])
+    contest = race.Contest(tmp_path / "digits", "digits", {})
     trials, _ = read_all([contest.trials("rand_k", "8")])
     assert len(trials) == 9
     scores = [t.lines["rand_k"][-1].metrics["accuracy"].mean for t in trials]
@@ -178,7 +179,7 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     assert "| p 0.05 0.2 0.5; C 0.3 1 3 |" in (tmp_path / "race.md").read_text()
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
     capsys.readouterr()
-    assert race.main([*args, "--entrants", *entrants]) == 0
+    assert command.main([*args, "--entrants", *entrants]) == 0
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
     summary = json.loads((contest.final("rand_k", "8") / "summary.json").read_text())
     assert 8 * (1 - 1e-3) < summary["privacy"]["rand_k"]["certified"]["third_party"]["epsilon"] <= 8

@@ -4,20 +4,20 @@ import re
 import shlex
 
 import pytest
+from commands import report as command
 from reported import edit, record, tables, text, tree, with_class
 
 from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.options import parse
 from experiments.runs.run_folder import read
-from experiments.tables.report.page import main
 
 RESULTS = "The last state of each"
 
 
 def report(*folders, options=("--best",)):
     output = folders[0].parent / "page.html"
-    assert main([*map(str, folders), "--output", str(output), *options]) == 0
+    assert command.main([*map(str, folders), "--output", str(output), *options]) == 0
     return tree(output)
 
 

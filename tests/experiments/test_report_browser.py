@@ -8,11 +8,11 @@ import subprocess
 
 import numpy as np
 import pytest
+from commands import report as command
 from PIL import Image, ImageColor
 from reported import record
 
 from experiments.tables.report.charts import COLOURS
-from experiments.tables.report.page import main
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
@@ -76,7 +76,9 @@ def page(tmp_path_factory):
     )
     output = base / "report.html"
     assert (
-        main([str(base / "a"), str(base / "noise_multiplier=2,p=0.05"), "--output", str(output)])
+        command.main(
+            [str(base / "a"), str(base / "noise_multiplier=2,p=0.05"), "--output", str(output)]
+        )
         == 0
     )
     return output

@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import report as command
 from reported import edit, record, tables, text, tree, with_class
 
 from experiments.runs.run_folder import names, read_all
-from experiments.tables.report.page import main
 
 RESULTS = "The last state of each"
 
 
 def rows(folder):
-    assert main([str(folder), "--best"]) == 0
+    assert command.main([str(folder), "--best"]) == 0
     head, *found = tables(tree(folder / "report.html"))[RESULTS]
     return {row[0]: dict(zip(head, row, strict=True)) for row in found}
 
@@ -88,7 +88,7 @@ def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(tmp_path):
         record(tmp_path / name, rounds=(5,), seeds=1, p=p, algorithms=("top_k",))
     wanted = [{"folder": name} for name in [*points, "p=4"]]
     (tmp_path / "sweep.json").write_text(json.dumps({"points": wanted}))
-    assert main([str(tmp_path)]) == 0
+    assert command.main([str(tmp_path)]) == 0
     root = tree(tmp_path / "report.html")
     assert [row[0] for row in tables(root)["Runs"][1:]] == ["p = 0.2", "p = 0.1", "p = 0.01"]
     assert "1 of 4 points of the sweep are not begun" in text(root)
@@ -112,9 +112,9 @@ def test_the_page_is_in_the_run_or_where_one_is(tmp_path, monkeypatch, capsys):
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    assert main([str(tmp_path / "a")]) == 0
-    assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    assert main([str(tmp_path / "a"), "--output", "given.html"]) == 0
+    assert command.main([str(tmp_path / "a")]) == 0
+    assert command.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert command.main([str(tmp_path / "a"), "--output", "given.html"]) == 0
     said = capsys.readouterr().out.split()
     assert said == [str(tmp_path / "a" / "report.html"), "report.html", "given.html"]
     assert {p.name for p in here.iterdir()} == {"report.html", "given.html"}
@@ -147,7 +147,7 @@ WRONG = {
 def test_wrong_input_is_refused_in_one_line(which, tmp_path, capsys):
     make, said = WRONG[which]
     try:
-        code = main(make(tmp_path))
+        code = command.main(make(tmp_path))
     except SystemExit as stop:
         code = stop.code
     error = capsys.readouterr().err
@@ -161,7 +161,7 @@ def test_wrong_input_is_refused_in_one_line(which, tmp_path, capsys):
 def test_a_page_that_cannot_be_written_leaves_what_is_there(tmp_path, monkeypatch, capsys):
     record(tmp_path / "run", rounds=(5,), seeds=1, algorithms=("top_k",))
     for output in (".", "none/page.html"):
-        assert main([str(tmp_path / "run"), "--output", str(tmp_path / output)]) == 2
+        assert command.main([str(tmp_path / "run"), "--output", str(tmp_path / output)]) == 2
         assert "--output: cannot write" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
     output = tmp_path / "page.html"
@@ -173,7 +173,7 @@ def test_a_page_that_cannot_be_written_leaves_what_is_there(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    assert main([str(tmp_path / "run"), "--output", str(output)]) == 2
+    assert command.main([str(tmp_path / "run"), "--output", str(output)]) == 2
     assert "No space left on device" in capsys.readouterr().err
     assert output.read_text() == "old"
     assert {p.name for p in tmp_path.iterdir()} == {"run", "page.html"}

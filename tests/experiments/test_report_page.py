@@ -4,15 +4,15 @@ import json
 import re
 
 import pytest
+from commands import report as command
 from reported import edit, record, text, tree, with_class
 
 from experiments.tables.report import charts
-from experiments.tables.report.page import main
 
 
 def report(*folders):
     output = folders[0].parent / "page.html"
-    assert main([*map(str, folders), "--output", str(output)]) == 0
+    assert command.main([*map(str, folders), "--output", str(output)]) == 0
     return tree(output)
 
 

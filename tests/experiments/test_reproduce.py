@@ -8,18 +8,20 @@ import signal
 import jax
 import numpy as np
 import pytest
+from commands import reproduce
 from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
+from experiments.base.json_values import plain
 from experiments.base.provenance import git_revision
-from experiments.papers.reproduce import reproduce
+from experiments.papers.reproduce import reproduce as room
+from experiments.papers.reproduce import work
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.item import Scale
 from experiments.papers.reproduce.table import fill, scaled
 from experiments.papers.reproduce.work import Shelf
 from experiments.runs import run_folder
 from experiments.runs.recorder import Recorder
-from experiments.training import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -112,11 +114,11 @@ def test_its_trainings_are_ordinary_run_folders(finished):
         noise_multiplier=2.0,
         local=dataclasses.replace(quickstart.config.local, epochs=1),
     )
-    assert settings | {"output": None} == run.plain(expected)
+    assert settings | {"output": None} == plain(expected)
 
 
 def test_what_is_trained_is_not_trained_again_nor_by_another_item(finished, monkeypatch, capsys):
-    monkeypatch.delattr(run, "main")
+    monkeypatch.delattr(work, "train_or_resume")
     before = {f: f.read_bytes() for f in finished.glob("tiny/runs/*/*")}
     assert status(finished, capsys) == {
         "table1": "done",
@@ -221,7 +223,7 @@ def test_a_computation_is_kept_like_a_training(tmp_path, monkeypatch, capsys):
     assert rows(tmp_path / "tiny" / "fig2-scale-0.5")["all", "found"]["measured"] == "4"
     text = (tmp_path / "tiny" / "fig2-scale-0.5" / "table.md").read_text()
     assert f"revision: {git_revision()}" in text
-    monkeypatch.setattr(reproduce, "perform", None)
+    monkeypatch.setattr(room, "perform", None)
     assert launch("fig2", "--scale", "0.5", output=tmp_path) == 0
     assert "now nothing" in capsys.readouterr().err
 

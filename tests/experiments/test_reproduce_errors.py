@@ -4,10 +4,11 @@ import dataclasses
 
 import jax
 import pytest
+from commands import reproduce
 from reproduced import COMPUTED, ITEMS, TABLE, launch, rows, training
 
 from configs import quickstart
-from experiments.papers.reproduce import reproduce
+from experiments.papers.reproduce import reproduce as room
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.item import Cell, Training
 from experiments.papers.reproduce.reading import best_accuracy
@@ -54,7 +55,7 @@ def test_interrupted_while_data_is_read(tmp_path, monkeypatch, capsys):
 
 
 def test_not_under_srun(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(reproduce, "slurm_step", lambda: True)
+    monkeypatch.setattr(room, "slurm_step", lambda: True)
     assert launch("table1", output=tmp_path) == 2
     assert (
         capsys.readouterr().err == "error: reproduce: runs in one process; start it without srun\n"

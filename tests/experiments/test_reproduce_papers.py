@@ -4,16 +4,17 @@ import itertools
 import re
 
 import pytest
+from commands import reproduce
 from made_runs import settled
 
 from experiments.config import modules
-from experiments.config.options import parse
-from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, reproduce, wavelet
+from experiments.config.settings import changed
+from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
 from experiments.papers.reproduce.accounting import certificate_of, claim_of, meaning
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.fed_smp import SETS
 from experiments.papers.reproduce.item import Scale
-from experiments.papers.reproduce.work import arguments
+from experiments.papers.reproduce.work import settings_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -146,7 +147,7 @@ def test_the_launcher_takes_every_training(paper):
     kinds = {(w.config, w.algorithm, frozenset(w.settings)): w for w in trainings(paper)}
     for work in kinds.values():
         module = modules.load(work.config)
-        config = parse(module, work.config, arguments(work, Scale(0.01), None)[1:])
+        config = changed(module.config, settings_of(work, Scale(0.01), None))
         assert config.algorithms == (work.algorithm,)
         assert config.rounds == max(1, round(0.01 * work.rounds))
     for work in trainings(paper):
@@ -189,12 +190,20 @@ def test_counts_and_shared_trainings():
 
 def test_the_launcher_gets_the_papers_settings(tmp_path):
     work = next(w for w in ITEMS["fed_smp", "table1"].needs if "top_k p=0.005" in w.title)
-    assert " ".join(arguments(work, Scale(), tmp_path)) == (
-        "fed_smp_fashion_mnist --algorithms top_k --p 0.005 --noise-multiplier 1.4 --train-loss-examples 10000 "
-        f"--rounds 180 --seeds 5 --every 5 --no-keep-model --data-dir {tmp_path}"
-    )
-    scaled = arguments(work, Scale(0.05), None)
-    assert scaled[9:15] == ["--rounds", "9", "--seeds", "1", "--every", "1"]
+    assert work.config == "fed_smp_fashion_mnist"
+    assert settings_of(work, Scale(), tmp_path) == {
+        "algorithms": ("top_k",),
+        "p": 0.005,
+        "noise_multiplier": 1.4,
+        "train_loss_examples": 10_000,
+        "rounds": 180,
+        "seeds": 5,
+        "every": 5,
+        "keep_model": False,
+        "data_dir": tmp_path,
+    }
+    scaled = settings_of(work, Scale(0.05), None)
+    assert [scaled[name] for name in ("rounds", "seeds", "every")] == [9, 1, 1]
     assert FASHION_MNIST.training("fed_avg").settings == {"train_loss_examples": 10_000}
     assert "p" not in FASHION_MNIST.training("dp_fed_avg").settings
     figure_2 = {w.algorithm: settled(w) for w in ITEMS["mspdq", "fig2"].needs}

@@ -10,13 +10,20 @@ from resumed import OFTEN, SMALL, assert_same, launch, lines, summary
 from experiments.base import provenance
 from experiments.base.json_values import plain
 from experiments.config import modules
+from experiments.config.options import parse
+from experiments.run import main
 from experiments.runs import unfinished
-from experiments.training.run import main, resume_or_start
+from experiments.training.run import train_or_resume
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
 GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 6, 8, 9)]
+
+
+def settings():
+    """`RUN`, from Python."""
+    return plain(parse(modules.load("quickstart"), "quickstart", RUN))
 
 
 class Stop:
@@ -117,23 +124,23 @@ def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path
 def test_what_has_ended_is_left(whole, capsys):
     before = {f: f.stat().st_mtime_ns for f in whole.rglob("*")}
     assert launch("--resume", whole) == 0
-    assert resume_or_start(whole, RUN) == 0
     assert "has ended: complete" in capsys.readouterr().err
+    assert train_or_resume("quickstart", whole, **settings()).ended_before
     assert {f: f.stat().st_mtime_ns for f in whole.rglob("*")} == before
 
 
 @pytest.mark.slow
-def test_resume_or_start(tmp_path, whole, capsys):
+def test_train_or_resume(tmp_path, whole):
     folder = tmp_path / "r"
     (tmp_path / "x").mkdir()
     with pytest.raises(_KilledError):
         main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("fed_avg", 6)])
-    assert resume_or_start(folder, RUN) == 0
+    assert train_or_resume("quickstart", folder, **settings()).status == "complete"
     assert_same(folder, whole)
-    assert resume_or_start(tmp_path / "new", [*RUN, "--rounds", "1"]) == 0
+    train_or_resume("quickstart", tmp_path / "new", **settings() | {"rounds": 1})
     assert [x["round"] for x in lines(tmp_path / "new")] == [1, 1]
-    assert resume_or_start(folder, ["quickstart", *RUN, "--p", "0.2"]) == 2
-    assert "p 0.1 there, 0.2 here" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"p 0\.1 there, 0\.2 here"):
+        train_or_resume("quickstart", folder, **settings() | {"p": 0.2})
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_killed_at_random_moments(tmp_path, cached, long_run):
 
 DYING = """
 import os, signal, sys, threading, time
-from experiments.training.run import main
+from experiments.run import main
 from fedpriv.engine.checkpoint import Keeper
 save, calls = Keeper._save, []
 def dying(keeper, snapshot):
@@ -148,7 +148,7 @@ def test_two_processes_go_on_together(tmp_path):
     dying.write_text(
         "import os, signal, sys\n"
         "from fedpriv.engine.checkpoint import Keeper\n"
-        "from experiments.training.run import main\n"
+        "from experiments.run import main\n"
         "offer = Keeper.offer\n"
         "def dies(keeper, round, *args, **kwargs):\n"
         "    offer(keeper, round, *args, **kwargs)\n"

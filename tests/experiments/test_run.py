@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from commands import sweep
 
 import configs
 import fedpriv as fp
 from experiments import config as configuration
-from experiments.accounting import privacy
+from experiments import privacy
 from experiments.config import modules
 from experiments.config.options import parse
-from experiments.search import sweep
-from experiments.training.run import main
+from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -11,8 +11,7 @@ import pytest
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments.accounting import privacy
-from experiments.training import run
+from experiments import privacy, run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

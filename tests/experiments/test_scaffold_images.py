@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from prepared import write_random
 
-from experiments.training import run
+from experiments import run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -9,9 +9,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from experiments.run import main
 from experiments.runs import sinks
 from experiments.runs.scalars import scalars
-from experiments.training.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

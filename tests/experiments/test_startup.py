@@ -35,7 +35,7 @@ def compiled(name, seconds, fun_name="", **_):
         programs.append(fun_name)
 jax.monitoring.register_event_duration_secs_listener(compiled)
 from experiments.runs import recorder
-from experiments.training import run
+from experiments import run
 def first(*_):
     heavy = sorted(({HEAVY!r} - {{"tyro"}}) & set(sys.modules))
     print(json.dumps({{"programs": programs, "heavy": heavy}}), flush=True)

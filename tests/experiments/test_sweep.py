@@ -8,14 +8,15 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from commands import sweep
 
 import fedpriv as fp
 from configs import quickstart
+from experiments import compare, run
 from experiments.runs import run_folder
-from experiments.search import sweep, training_together
+from experiments.search import training_together
 from experiments.search.sweep_grid import ended
-from experiments.tables import compare, comparison
-from experiments.training import run
+from experiments.tables import comparison
 from fedpriv import privacy
 from fedpriv.devices import memory as device_memory
 from fedpriv.models.score import Score

@@ -4,11 +4,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from commands import sweep
 
 from configs import quickstart
-from experiments.search import sweep, sweep_table
-from experiments.search.sweep_grid import UNFINISHED, axes, begin, points
-from experiments.training import run
+from experiments import run
+from experiments.search import sweep_table
+from experiments.search.sweep_grid import UNFINISHED, begin, points
+from experiments.search.training_together import Sweep
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -17,10 +19,17 @@ def launch(*args, output):
     return sweep.main(["quickstart", *map(str, args), "--output", str(output)])
 
 
+def planned(config, rest, *grid):
+    """The points that the command's words ask for."""
+    name = config.__name__.rpartition(".")[2]
+    asked = sweep._asked(name, config, rest, SimpleNamespace(grid=grid, best_of=None))
+    return points(asked.grid, asked.settle)
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--rounds", "3"], "--grid: none is given"),
+        (["--rounds", "3"], "grid: none is given"),
         (["--grid", "rounds"], "--grid: 'rounds' is not field=a,b,c"),
         (["--grid", "rounds=1,,2"], "--grid: 'rounds=1,,2' is not field=a,b,c"),
         (
@@ -64,12 +73,12 @@ def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
 def test_yes_and_no_are_swept_as_true_and_false():
     from configs import dp_scaffold_synthetic
 
-    grid = axes(["authors.per_tensor=true,false", "--record-sampling=subsets"])
-    found = points(dp_scaffold_synthetic, "dp_scaffold_synthetic", ["--records", "50"], grid)
+    grid = ["authors.per_tensor=true,false", "--record-sampling=subsets"]
+    found = planned(dp_scaffold_synthetic, ["--records", "50"], *grid)
     assert [p.config.authors.per_tensor for p in found] == [True, False]
     assert [p.config.records for p in found] == [50, 50]
     with pytest.raises(ValueError, match=r"authors.per_tensor: maybe is not true or false"):
-        points(dp_scaffold_synthetic, "x", [], {"authors.per_tensor": ["maybe"]})
+        planned(dp_scaffold_synthetic, [], "authors.per_tensor=maybe")
 
 
 def test_missing_data_get_the_point_that_lacks_them(tmp_path, capsys, monkeypatch):
@@ -101,8 +110,8 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, capsys, monke
         trained.append(prepared)
         return "complete"
 
-    monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: None)
-    monkeypatch.setattr(sweep.Sweep, "train", failing)
+    monkeypatch.setattr(Sweep, "announce", lambda *_: None)
+    monkeypatch.setattr(Sweep, "train", failing)
     with pytest.raises(ValueError, match=r"^a bug$"):
         launch("--grid", "p=0.1,0.2,0.3", "--traceback", output=tmp_path)
     said = capsys.readouterr().err
@@ -116,7 +125,7 @@ def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, cap
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    where = {"build": quickstart, "announce": sweep.Sweep}
+    where = {"build": quickstart, "announce": Sweep}
     monkeypatch.setattr(where[when], when, interrupted)
     assert sweep.main(["quickstart", "--grid", "p=0.1,0.2"]) == 130
     *before, last = capsys.readouterr().err.splitlines()
@@ -149,7 +158,7 @@ def test_values_of_several_words_and_names_that_are_too_long():
     from configs import mspdq_mnist
 
     rest = ["--unstable"]
-    found = points(mspdq_mnist, "mspdq_mnist", rest, axes(["submodels=1 1,2 18", "seeds=1,2"]))
+    found = planned(mspdq_mnist, rest, "submodels=1 1,2 18", "seeds=1,2")
     assert [(p.config.submodels, p.config.seeds) for p in found] == [
         ((1, 1), 1),
         ((1, 1), 2),
@@ -158,8 +167,8 @@ def test_values_of_several_words_and_names_that_are_too_long():
     ]
     assert found[2].name == "submodels=2-18,seeds=1"
     long = " ".join(["fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq", "msp_laplace"])
-    grid = axes([f"algorithms={long} msp_gaussian fed_avg_qsgd,{long}", "ldp.epsilon=1.5,2.25"])
-    names = [p.name for p in points(mspdq_mnist, "mspdq_mnist", rest, grid)]
+    grid = [f"algorithms={long} msp_gaussian fed_avg_qsgd,{long}", "ldp.epsilon=1.5,2.25"]
+    names = [p.name for p in planned(mspdq_mnist, rest, *grid)]
     assert len(set(names)) == 4
     assert max(map(len, names)) < 130
 
@@ -184,7 +193,7 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
             begin(tmp_path, {})
     assert not [*tmp_path.iterdir()]
     (tmp_path / UNFINISHED).write_text("{")  # as where it was killed
-    monkeypatch.setattr(sweep.Sweep, "announce", lambda *_: 1 / 0)
+    monkeypatch.setattr(Sweep, "announce", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # it goes on to train
         launch("--traceback", "--grid", "p=0.1,0.2", output=tmp_path)
     assert [f.name for f in tmp_path.iterdir()] == ["sweep.json"]

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from reported import edit, record, tables, tree, with_class
 
+from experiments import compare
 from experiments.runs.run_folder import read
-from experiments.tables import compare, plots
+from experiments.tables import plots
 from experiments.tables.report import page as report
 from experiments.tables.swept_budget import over_budget
 

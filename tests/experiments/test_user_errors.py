@@ -3,11 +3,10 @@
 import re
 
 import pytest
+from commands import audit, sweep
 
-from experiments.accounting import privacy
-from experiments.attacks.audit.audit import main as audit_main
-from experiments.search import sweep
-from experiments.training import run
+from experiments import privacy, run
+from experiments.training import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -87,7 +86,7 @@ def test_a_mistake_is_shown_with_its_line(mistake, tmp_path, capsys):
     assert re.fullmatch(place, second)
 
 
-@pytest.mark.parametrize("command", [sweep.main, audit_main, privacy.main, run.main])
+@pytest.mark.parametrize("command", [sweep.main, audit.main, privacy.main, run.main])
 def test_every_command_shows_it_and_all_of_it_when_asked(command, tmp_path, capsys):
     grid = ["--grid", "rounds=2,3"] if command is sweep.main else []
     args = [own(tmp_path, "x = 1 / 0"), "--output", str(tmp_path / "never"), *grid]
@@ -114,6 +113,6 @@ def test_a_complaint_of_ones_own_is_one_line_and_exit_code_2(build, said, tmp_pa
 
 
 def test_a_bug_of_the_launcher_keeps_its_traceback(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "check", None)
+    monkeypatch.setattr(prepare, "check", None)
     with pytest.raises(TypeError, match="not callable"):
         run.main(["quickstart", "--algorithms", "fed_avg", "--output", str(tmp_path / "never")])

@@ -5,11 +5,10 @@ import json
 import pytest
 from prepared import write_random
 
-from experiments.accounting import privacy
+from experiments import privacy, run
 from experiments.config import image
 from experiments.papers import wavelet
 from experiments.papers.wavelet import Name, Wavelet
-from experiments.training import run
 from fedpriv import models
 
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]

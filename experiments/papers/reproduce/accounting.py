@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import Ledger, ledger_of, modules
-from experiments.config.options import parse
+from experiments.config.settings import changed
 from experiments.papers.reproduce.item import (
     Computation,
     Computed,
@@ -21,7 +21,7 @@ from experiments.papers.reproduce.item import (
     Value,
     folder_name,
 )
-from experiments.papers.reproduce.work import arguments
+from experiments.papers.reproduce.work import settings_of
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -32,8 +32,7 @@ LedgerOf = Callable[[Any], Ledger]  # of the config's own type
 def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
     """The training's ledger, by `ledger` in place of the config's own."""
     module = modules.load(training.config)
-    _, *given = arguments(training, Scale(), None)
-    config = parse(module, training.config, given, "reproduce")
+    config = changed(module.config, settings_of(training, Scale(), None))
     return ledger(config) if ledger else ledger_of(module, config)
 
 

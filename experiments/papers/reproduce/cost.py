@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform
 from experiments.runs import run_folder
 from experiments.runs.run_folder import RunFolder
+from experiments.training.train import TrainingError
 
 TIMED = "timed"  # the folder of trainings of two rounds
 
@@ -100,5 +102,6 @@ def time_rounds(
         if (kind := (work.config, work.algorithm)) not in seen:
             seen.add(kind)
             print(f"timing two rounds: {work.title}", file=sys.stderr)
-            perform(work, Scale(2 / work.rounds, 1), folder / TIMED / work.key, data_dir)
+            with suppress(TrainingError):  # it diverged; its rounds were timed all the same
+                perform(work, Scale(2 / work.rounds, 1), folder / TIMED / work.key, data_dir)
     return Speeds(folder) if seen else speeds

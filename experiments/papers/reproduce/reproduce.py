@@ -1,101 +1,49 @@
-"""The command `reproduce`: a table or a figure of a paper, published beside measured.
+"""A table or a figure of a paper, published beside measured: trains what it needs and is not there yet.
 
-Trains what the item needs and is not there yet, through the launcher, and writes OUTPUT/PAPER/ITEM/table.md, table.csv
-and picture.png. --list shows every table and figure of the papers, and which are done.
-
-A paper's items share their trainings (OUTPUT/PAPER/runs), each an ordinary run folder. The same command goes on where
-it was stopped.
-
-Exit code 2 means that something given was wrong, 1 that a training diverged, 130 that it was interrupted.
+A paper's items share their trainings (OUTPUT/PAPER/runs), each an ordinary run folder.
 """
 
 from __future__ import annotations
 
-import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from experiments.base import signals
-from experiments.base.command import Parser, command
 from experiments.base.formats import columns
-from experiments.config.fields import Number, check_each
 from experiments.papers.reproduce import page
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.cost import Cost, Speeds, left_of, time_rounds
 from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform, status
+from experiments.training.train import TrainingError
 from fedpriv.devices.distributed import slurm_step
 
 DEFAULT_OUTPUT = Path("runs/reproduce")
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if argv is None else argv)
-    options = _parser().parse_args(given)
-    typed = shlex.join(["python", "-m", "experiments.reproduce", *given])
-    try:
-        if options.list:
-            print(listing(options.output))
-            return 0
-        item, scale = _item(options.paper, options.item), _scale(options)
-        if item.illustration:
-            print(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")
-            return 0
-        if options.time:
-            return forecast(item, scale, options)
-        if slurm_step():
-            raise ValueError("reproduce: runs in one process; start it without srun")
-        with signals.unheard():
-            return reproduce(item, scale, options, typed)
-    except KeyboardInterrupt:
-        return _interrupted()
+class Reproduced(NamedTuple):
+    """An item as far as it has come.
+
+    Attributes:
+      folder: with table.md, table.csv and picture.png.
+      text: of table.md.
+      complete: whether all that was asked for was done; not after Ctrl-C.
+      problems: what failed, such as a training that diverged, in a line each.
+    """
+
+    folder: Path
+    text: str
+    complete: bool
+    problems: tuple[str, ...]
 
 
-def _parser() -> Parser:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.reproduce", description=details)
-    parser.add_argument("paper", nargs="?", metavar="PAPER", help=", ".join(PAPERS))
-    parser.add_argument("item", nargs="?", metavar="ITEM", help="table1, fig2, ...: see --list")
-    parser.add_argument("--list", action="store_true", help="every item, and how far it has come")
-    parser.add_argument(
-        "--time",
-        action="store_true",
-        help="train two rounds of each algorithm that was never trained here, and say how long the item takes",
-    )
-    parser.add_argument(
-        "--scale",
-        type=float,
-        default=1.0,
-        metavar="S",
-        help="fraction of the paper's rounds and seeds, above 0 and at most 1 (default: 1)",
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="number of seeds in place of the paper's"
-    )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        metavar="WORDS",
-        help='train only what has these words: a config, a row ("top_k p=0.005"); what is done stays in the table',
-    )
-    parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="prepared data sets, as for experiments.run"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=DEFAULT_OUTPUT,
-        metavar="DIR",
-        help=f"folder of everything (default: {DEFAULT_OUTPUT})",
-    )
-    return parser
+def find(paper: str | None, name: str | None) -> Item:
+    """The item of a paper.
 
-
-def _item(paper: str | None, name: str | None) -> Item:
-    """Raises ValueError where there is no such item."""
+    Raises:
+      ValueError: there is no such item.
+    """
     if paper not in PAPERS:
         given = "none given" if paper is None else f"there is no {paper!r}"
         raise ValueError(f"PAPER: {given}; choose one of {', '.join(PAPERS)} (see --list)")
@@ -106,62 +54,84 @@ def _item(paper: str | None, name: str | None) -> Item:
     return items[name]
 
 
-def _scale(options: Namespace) -> Scale:
-    """Raises ValueError where it is none."""
-    if not 0 < options.scale <= 1:
-        raise ValueError(f"--scale: {options.scale} is not above 0 and at most 1")
-    check_each(Number, **{"--seeds": options.seeds})
-    return Scale(options.scale, options.seeds)
+def reproduce(
+    paper: str,
+    item: str,
+    *,
+    scale: float = 1.0,
+    seeds: int | None = None,
+    only: Sequence[str] | None = None,
+    data_dir: str | Path | None = None,
+    folder: str | Path = DEFAULT_OUTPUT,
+    command: str = "",
+) -> Reproduced:
+    """Does what is missing of an item's work, and writes what there is; asked again, it goes on.
 
+    Args:
+      paper, item: see `python -m experiments.reproduce --list`.
+      scale: fraction of the paper's rounds and seeds, in (0, 1].
+      seeds: their number in place of the paper's.
+      only: words of the titles of what is to be trained, all words of one of the texts.
+      folder: of everything.
+      command: what the page says made it.
 
-def forecast(item: Item, scale: Scale, options: Namespace) -> int:
-    """Says what the item takes, after rounds of it were timed; trains nothing else."""
-    shelf = Shelf.of(options.output, scale)
-    left = [work for work in _chosen(item, options.only) if not shelf.ended(item, work)]
-    folder = options.output / item.paper
-    speeds = time_rounds(left, Speeds(folder), folder, options.data_dir)
-    cost = speeds.cost(left, scale)
-    remark = f", {cost.unknown} piece(s) of work not counted" if cost.unknown else ""
-    print(f"{item.paper} {item.name} at {scale.name}: {cost} left on this machine{remark}")
-    return 0
-
-
-def reproduce(item: Item, scale: Scale, options: Namespace, command: str) -> int:
-    """Does what is missing of the item's work, and writes what there is; returns the exit code."""
-    shelf = Shelf.of(options.output, scale)
-    done = shelf.results(item)
-    left = [work for work in _chosen(item, options.only) if work not in done]
-    folder = options.output / item.paper
-    cost = Speeds(folder).cost(left, scale)
-    print(f"{hint(item, scale, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
-    code = 0
+    Raises:
+      ValueError: there is no such item, or it has nothing to measure; something is wrong with what is there.
+    """
+    found, size = find(paper, item), scaled_by(scale, seeds)
+    if found.illustration:
+        raise ValueError(f"{paper} {item}: {found.title}: an illustration, nothing to measure")
+    if slurm_step():
+        raise ValueError("reproduce: runs in one process; start it without srun")
+    output = Path(folder)
+    shelf = Shelf.of(output, size)
+    done = shelf.results(found)
+    left = [work for work in chosen(found, only) if work not in done]
+    speeds = output / paper
+    cost = Speeds(speeds).cost(left, size)
+    print(f"{hint(found, size, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
+    problems, complete = list[str](), True
     try:
         for number, work in enumerate(left, 1):
-            rest = _on_this_machine(Speeds(folder).cost(left[number - 1 :], scale))
+            rest = _on_this_machine(Speeds(speeds).cost(left[number - 1 :], size))
             print(f"[{number}/{len(left)}] {work.title}{rest}", file=sys.stderr)
-            code = max(code, perform(work, scale, shelf.run(item, work), options.data_dir))
-            if code > 1:
-                break
+            try:
+                perform(work, size, shelf.run(found, work), Path(data_dir) if data_dir else None)
+            except TrainingError as error:
+                problems.append(str(error))
+                print(f"error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        code = 130
-    text = page.write(item, scale, shelf.results(item), shelf.item(item), command)
-    if code == 130:
-        return _interrupted()
-    if code < 2:
-        print(f"{text}\nfolder: {shelf.item(item)}")
-    return code
+        complete = False
+    command = command or f"experiments.reproduce({paper!r}, {item!r}, scale={scale:g})"
+    text = page.write(found, size, shelf.results(found), shelf.item(found), command)
+    return Reproduced(shelf.item(found), text, complete, tuple(problems))
+
+
+def scaled_by(scale: float, seeds: int | None) -> Scale:
+    """Raises ValueError where it is none."""
+    if not 0 < scale <= 1:
+        raise ValueError(f"--scale: {scale} is not above 0 and at most 1")
+    return Scale(scale, seeds)
+
+
+def forecast(
+    item: Item, scale: Scale, only: Sequence[str] | None, output: Path, data_dir: Path | None
+) -> str:
+    """What the item takes, after rounds of it were timed; trains nothing else."""
+    shelf = Shelf.of(output, scale)
+    left = [work for work in chosen(item, only) if not shelf.ended(item, work)]
+    folder = output / item.paper
+    speeds = time_rounds(left, Speeds(folder), folder, data_dir)
+    cost = speeds.cost(left, scale)
+    remark = f", {cost.unknown} piece(s) of work not counted" if cost.unknown else ""
+    return f"{item.paper} {item.name} at {scale.name}: {cost} left on this machine{remark}"
 
 
 def _on_this_machine(cost: Cost) -> str:
     return f"; {cost} left on this machine" if cost.seconds else ""
 
 
-def _interrupted() -> int:
-    print("interrupted; the same command goes on", file=sys.stderr)
-    return 130
-
-
-def _chosen(item: Item, only: Sequence[str] | None) -> list[Work]:
+def chosen(item: Item, only: Sequence[str] | None) -> list[Work]:
     """The work in whose title all words of one of the texts occur; raises ValueError where there is none."""
     if only is None:
         return item.needs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.base.files import write_text
 from experiments.base.json_values import flat, plain
@@ -19,13 +18,12 @@ from experiments.papers.reproduce.item import (
     Scale,
     Training,
     Work,
-    text,
 )
 from experiments.runs import run_folder
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.unfinished import how_ended
-from experiments.search.sweep_grid import cleared, flags
-from experiments.training import run
+from experiments.search.sweep_grid import cleared
+from experiments.training.run import train_or_resume
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
 OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}
@@ -95,37 +93,38 @@ def _at(shelf: Shelf) -> str:
     return f" at {shelf.suffix[1:].replace('-', ' ')}" if shelf.suffix else ""
 
 
-def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> int:
-    """Does `work` into `folder`, a training from its last checkpoint on; returns an exit code as the launcher's.
+def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> None:
+    """Does `work` into `folder`, a training from its last checkpoint on.
 
     Raises:
-      ValueError: what a computation finds wrong; what is wrong with a training, the launcher says.
+      ValueError: what a computation finds wrong, or what is wrong with a training's settings or folder.
+      TrainingError: a training diverged, or something outside failed.
       OSError: the folder cannot be written to.
+      KeyboardInterrupt: it was stopped.
     """
     if isinstance(work, Training):
-        with contextlib.redirect_stdout(sys.stderr):  # the run's table is no result of this command
-            return run.resume_or_start(folder, arguments(work, scale, data_dir))
+        ended = train_or_resume(work.config, folder, **settings_of(work, scale, data_dir))
+        if ended.status == "interrupted":
+            raise KeyboardInterrupt
+        return
     cleared(folder)
     found = {"status": "complete", **provenance(), **work.compute(scale, data_dir)}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / run_folder.SUMMARY, json.dumps(plain(found), indent=2) + "\n")
-    return 0
 
 
-def arguments(training: Training, scale: Scale, data_dir: Path | None) -> list[str]:
-    """The launcher's command line, without its folder."""
+def settings_of(training: Training, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
+    """The training's settings, without its folder."""
     default = modules.load(training.config).config
-    fields = {
-        "algorithms": training.algorithm,
-        **{name: text(value) for name, value in training.at(scale).items()},
-        "rounds": str(scale.of(training.rounds)),
-        "seeds": str(scale.seeds(training.seeds)),
-        "every": str(scale.of(training.every or default.every)),
-        "keep_model": "false",  # gigabytes, which no table needs
+    settings = {
+        "algorithms": (training.algorithm,),
+        **training.at(scale),
+        "rounds": scale.of(training.rounds),
+        "seeds": scale.seeds(training.seeds),
+        "every": scale.of(training.every or default.every),
+        "keep_model": False,  # gigabytes, which no table needs
     }
-    given = [flag for name, value in fields.items() for flag in flags(default, name, value)]
-    where = ["--data-dir", str(data_dir)] if data_dir else []
-    return [training.config, *given, *where]
+    return settings | ({"data_dir": data_dir} if data_dir else {})
 
 
 def result(work: Work, folder: Path) -> RunFolder | Computed | None:

@@ -1,10 +1,4 @@
-"""The command `report`: what was recorded, as one HTML page.
-
-RUN is a run folder, ended or not, or a folder of such, as experiments.sweep leaves it. The page has curves (mean and
-band over the seeds) by round, by uplink and by certified epsilon, a table, the ledger by view, what the configs differ
-in, and where the numbers come from; it needs no network. It is written to report.html, in RUN if there is one, else in
-the current folder. Exit code 2: something given was wrong.
-"""
+"""The page of `experiments.report`: everything that runs have recorded, as one HTML file."""
 
 from __future__ import annotations
 
@@ -14,47 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from experiments.base.command import Parser, command
 from experiments.base.files import write_text
 from experiments.base.formats import NAMES
-from experiments.runs.run_folder import RunFolder, labelled, names, read_all
-from experiments.tables import compare
+from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.ledger import ledger
 from experiments.tables.report.markup import Element, clean, element, listing, written
 from experiments.tables.swept_budget import over_budget
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.report", description=details)
-    parser.add_argument(
-        "folders", type=Path, nargs="+", metavar="RUN", help="run folder, or a folder of such"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html")
-    parser.add_argument(
-        "--paper",
-        type=Path,
-        metavar="DIR",
-        help="also write the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi), into it",
-    )
-    parser.add_argument("--names", nargs="+", metavar="LABEL", help=compare.NAMES)
-    parser.add_argument("--best", action="store_true", help=compare.BEST)
-    args = parser.parse_args(argv)
-    found, remarks = read_all(args.folders)
-    runs = labelled(found, args.names)
-    if args.paper:
-        compare.for_paper(runs, args.paper, args.best)
-    path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
+def write_page(
+    path: Path, runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = False
+) -> None:
+    """Raises ValueError: the file cannot be written."""
     try:
-        write_text(path, page(runs, remarks, args.best))
+        write_text(path, page(runs, remarks, best))
     except OSError as error:
         raise ValueError(
             f"--output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
         ) from None
-    print(path)
-    return 0
 
 
 def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = False) -> str:

@@ -12,10 +12,9 @@ from experiments.base.formats import NAMES
 from experiments.base.json_values import flat, plain
 from experiments.base.spread import Spread
 from experiments.config import modules
-from experiments.config.options import parse
+from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
-from experiments.runs.unfinished import flags
 from experiments.tables.report.markup import Content, Element, element, folded, table, words
 from fedpriv.engine.client_metrics import PREFIX, labelled
 from fedpriv.models.score import is_fraction

@@ -1,0 +1,80 @@
+"""Results from Python: runs as a frame, as curves, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.runs.run_folder import RunFolder, runs_of
+from experiments.tables import compare
+from experiments.tables.comparison import above as above_rival
+from experiments.tables.comparison import records, rows
+from experiments.tables.report.page import write_page
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def table(runs: Any, *, above: str | None = None) -> pandas.DataFrame:
+    """A row for each algorithm of each run, tidy columns with their units in their names.
+
+    Args:
+      runs: a run, a sweep, a folder of either, or several of these; as `train`, `sweep` or `resume` return them, as
+        paths, or as `RunFolder`s.
+      above: an algorithm, of which columns say what each score is above its, seed by seed.
+
+    Raises:
+      ValueError: a folder without a run, or with damaged files.
+    """
+    import pandas
+
+    found = rows(_evaluated(runs))
+    return pandas.DataFrame.from_records(records(above_rival(found, above) if above else found))
+
+
+def figure(
+    runs: Any,
+    path: str | Path,
+    *,
+    by: str | None = None,
+    metrics: Sequence[str] | None = None,
+    together: bool = False,
+    width: str | None = None,
+) -> Path:
+    """Draws curves into a file: .pdf, .png (300 dpi) or .svg.
+
+    Args:
+      runs: as for `table`.
+      by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their budget alone, else round.
+      together: one panel for all runs.
+      width: "column" (3.3 inches) or "page" (6.8).
+
+    Raises:
+      ValueError: nothing to draw, or a file that cannot be written.
+    """
+    given = _evaluated(runs)
+    (file,) = compare.output_paths([Path(path)])
+    drawing = {"metrics": metrics, "by": by, "together": together, "width": width}
+    compare.write(given, rows(given), [file], **drawing)
+    return file
+
+
+def report(runs: Any, path: str | Path = "report.html", *, best: bool = False) -> Path:
+    """Writes one HTML page of everything that the runs have recorded; it needs no network.
+
+    Args:
+      runs: as for `table`; they need not have ended.
+      best: whether the table has the best of each metric over the evaluations, too, which is chosen on the test set.
+
+    Raises:
+      ValueError: a folder without a run, or a file that cannot be written.
+    """
+    found, remarks = runs_of(runs)
+    write_page(Path(path), found, remarks, best)
+    return Path(path)
+
+
+def _evaluated(runs: Any) -> list[RunFolder]:
+    found, _ = runs_of(runs)
+    return compare.with_evaluations(found)

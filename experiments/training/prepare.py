@@ -1,0 +1,165 @@
+"""A run before it trains: whatever can go wrong because of what was given does so here."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from experiments import config as configuration
+from experiments.accounting import budget
+from experiments.base import user_modules
+from experiments.base.files import held
+from experiments.base.json_values import plain
+from experiments.base.provenance import environment
+from experiments.config import Experiment, Run
+from experiments.config.modules import Config
+from experiments.runs import unfinished
+from experiments.runs.recorder import Recorder, folder_of, new_folder
+from experiments.runs.sinks import Sink, check_installed, opened
+from experiments.runs.unfinished import Earlier
+from experiments.training.processes import Processes
+from experiments.training.shared_arrays import Interned
+from experiments.training.train import Job
+from fedpriv import distributed
+from fedpriv.devices.layout import split_cpu
+from fedpriv.models.kept_model import model_folder
+from fedpriv.models.score import main_metric
+
+
+class Order(NamedTuple):
+    """What is to be trained.
+
+    Attributes:
+      name: of the config.
+      settings: of the run.
+      found: a run that goes on.
+    """
+
+    name: str
+    config: Config
+    settings: Run
+    found: Earlier | None = None
+
+
+def prepared(
+    order: Order,
+    joined: Processes,
+    sinks: Sequence[Sink],
+    until_end: ExitStack,
+    progress: bool = True,
+) -> Job:
+    """The run, checked in all processes, and its folder.
+
+    Args:
+      until_end: keeps others from the folder.
+
+    Raises:
+      ValueError: something that was given is wrong.
+    """
+    name, module, config, found = order
+    warning, finished = None, {}
+    with joined.agreed():
+        if joined.first:
+            check_installed(config.record)
+        split_cpu(config.layout.devices)
+        strategy = configuration.strategy(config.layout)
+        noise = (
+            _recorded_noise(found, config) if found else _solved(module, config, joined, progress)
+        )
+        experiment = built(module, config, noise, Interned())
+        planned = budget.planned_rounds(experiment.ledger, config)
+        here = environment(strategy) | {"code": user_modules.digests(module)}
+        about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
+        about |= {"noise": noise, "higher": list(experiment.higher)}
+        if found:
+            finished = found.finished(planned, config.keep_model, experiment.stopping(config))
+            about, warning = unfinished.resumed(found, here, finished)
+    if joined.count > 1:
+        same = replace(config, output=None, data_dir=None)
+        going_on = [str(found is not None), *finished]
+        distributed.check_equal(settings=plain(same), rounds=planned, noise=noise, resumed=going_on)
+    recorder = None
+    with joined.agreed():
+        if joined.first:
+            recorder = _recorder(name, config, found, about, sinks, until_end)
+            user_modules.keep(module, recorder.folder / _code(found, here))
+            if found:
+                recorder.go_on(found.lines, finished)
+            if warning:
+                print(f"warning: {warning}", file=sys.stderr)
+    where = recorder.folder if recorder else folder_of(config, name)
+    return Job(
+        name, config, where, strategy, experiment, planned, joined, recorder, finished, progress
+    )
+
+
+def _code(found: Earlier | None, here: Mapping[str, Any]) -> str:
+    """The folder for a copy of the user's code; that of what ran before is kept."""
+    if found is None or found.about["environment"]["code"] == here["code"]:
+        return user_modules.KEPT
+    return f"{user_modules.KEPT}/resumed-{len(found.about['resumed']) + 1}"
+
+
+def _recorder(
+    name: str,
+    config: Run,
+    found: Earlier | None,
+    about: dict[str, Any],
+    sinks: Sequence[Sink],
+    until_end: ExitStack,
+) -> Recorder:
+    """Of a new folder, or of the one that goes on."""
+    folder = found.folder if found else new_folder(config, name)
+    until_end.enter_context(held(folder))
+    own = found.config if found else config  # what it was begun with
+    identity = {"config": name, "settings": plain(own), **about}
+    further = opened(config.record, folder, identity, until_end)
+    return Recorder(folder, name, own, about, [*further, *sinks])
+
+
+def _solved(module: Config, config: Run, joined: Processes, progress: bool) -> dict[str, float]:
+    if config.target_epsilon and joined.first and progress:
+        print(f"solving the noise for epsilon {config.target_epsilon:g}", file=sys.stderr)
+    return budget.solved(module, config)
+
+
+def _recorded_noise(found: Earlier, config: Run) -> dict[str, float]:
+    """What was solved when the run was begun.
+
+    Raises:
+      ValueError: it is not there.
+    """
+    noise = found.about.get("noise")
+    if config.target_epsilon is not None and noise is None:
+        raise ValueError(
+            f"{found.folder}: config.json does not say the noise for target_epsilon {config.target_epsilon:g}; restore "
+            "it, or begin again"
+        )
+    return noise or {}
+
+
+def built(
+    module: Config, config: Run, noise: Mapping[str, float], interned: Interned
+) -> Experiment:
+    """The config's experiment, checked, each algorithm with the noise that was solved for it."""
+    experiment = budget.made(lambda own: interned.experiment(module.build(own)), config, noise)
+    check(experiment, config)
+    budget.check_reached(experiment.ledger, config, noise)
+    return experiment
+
+
+def check(experiment: Experiment, config: Run) -> None:
+    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
+
+    Raises:
+      ValueError: it is refused, or the score gives no numbers, or not a metric that is wanted.
+    """
+    for name in experiment.entries:
+        model_folder("", name, 0)
+        experiment.ledger.looked(name)
+    main_metric(experiment.metrics, config.metric)
+    experiment.stopping(config)

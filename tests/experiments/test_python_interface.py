@@ -1,0 +1,177 @@
+"""`experiments` from Python: the same runs as the commands', typed results, errors as exceptions."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from resumed import SMALL as WORDS
+
+import experiments
+from configs import quickstart
+from experiments.config.settings import changed
+from experiments.run import main
+from experiments.runs.recorder import Recorder
+from fedpriv.privacy import VIEWS
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SMALL = {"clients": 12, "cohort": 5, "sampling": "fixed_size", "capacity": 5, "public_examples": 5}
+SMALL |= {"layout": {"devices": 1}, "local": {"epochs": 1}}  # as `WORDS`
+SHORT = {"rounds": 4, "every": 2, "seeds": 2, "algorithms": ("dp_fed_avg",), **SMALL}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    return experiments.train("quickstart", folder=folder, progress=False, **SHORT)
+
+
+def lines(folder):
+    found = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
+
+
+def test_a_run_says_what_its_folder_says(trained):
+    assert trained.status == "complete"
+    assert list(trained.history) == list(trained.certificates) == ["dp_fed_avg"]
+    assert trained.summary.rounds == {"dp_fed_avg": 4}
+    of_seeds = trained.history["dp_fed_avg"].accuracy[-1]
+    assert lines(trained.folder)[-1]["metrics"]["accuracy"]["per_seed"] == of_seeds.tolist()
+    assert set(trained.certificates["dp_fed_avg"]) == set(VIEWS)
+
+
+def test_it_is_the_commands_run(trained, tmp_path):
+    words = ["--rounds", "4", "--every", "2", "--seeds", "2", "--algorithms", "dp_fed_avg"]
+    assert main([*WORDS, *words, "--output", str(tmp_path / "r")]) == 0
+    assert lines(tmp_path / "r") == lines(trained.folder)
+    for model in (tmp_path / "r" / "model").rglob("*.safetensors"):
+        same = trained.folder / model.relative_to(tmp_path / "r")
+        assert model.read_bytes() == same.read_bytes()
+
+
+def test_one_that_has_ended_is_read(trained):
+    before = {f: f.stat().st_mtime_ns for f in trained.folder.rglob("*")}
+    again = experiments.resume(trained.folder)
+    assert again.ended_before
+    np.testing.assert_array_equal(
+        again.history["dp_fed_avg"].accuracy, trained.history["dp_fed_avg"].accuracy
+    )
+    assert again.certificates == trained.certificates
+    assert {f: f.stat().st_mtime_ns for f in trained.folder.rglob("*")} == before
+    with pytest.raises(ValueError, match="p 0.1 there, 0.2 here"):
+        experiments.resume(trained.folder, p=0.2)
+
+
+def test_what_is_interrupted_is_returned_and_goes_on(trained, tmp_path, monkeypatch):
+    evaluation = Recorder.evaluation
+
+    def interrupting(self, *given):
+        evaluation(self, *given)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "evaluation", interrupting)
+        run = experiments.train("quickstart", folder=tmp_path / "r", progress=False, **SHORT)
+    assert run.status == "interrupted"
+    assert run.summary.rounds == {"dp_fed_avg": 2}
+    assert experiments.resume(tmp_path / "r", progress=False).status == "complete"
+    assert lines(tmp_path / "r") == lines(trained.folder)
+
+
+def test_what_fails_is_an_exception_with_what_there_is(tmp_path):
+    hot = SHORT | {"algorithms": ("fed_avg",), "local": {"epochs": 1, "learning_rate": 1e30}}
+    with pytest.raises(experiments.TrainingError, match="diverged: fed_avg") as caught:
+        experiments.train("quickstart", folder=tmp_path / "r", progress=False, **hot)
+    assert caught.value.run.folder == tmp_path / "r"
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"].startswith(
+        "diverged"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"roundz": 3}, "roundz: there is no such setting; did you mean rounds"),
+        (
+            {"local": {"epoch": 3}},
+            "local.epoch: there is no such setting; did you mean local.epochs",
+        ),
+        ({"rounds": 2.5}, "rounds: 2.5 is not an integer"),
+        ({"rounds": True}, "rounds: True is not an integer"),
+        ({"rounds": 0}, "rounds: 0; give"),
+        ({"view": "phone"}, "view: 'phone' is not one of third_party, server, server_secagg"),
+        ({"algorithms": ("fed_avg", "best")}, "algorithms: 'best' is not one of fed_avg"),
+        ({"cohort": 121}, "cohort: 121 exceeds the 120 clients"),
+        ({"config": "quickstrat"}, "config: there is no 'quickstrat'; did you mean quickstart"),
+    ],
+)
+def test_what_is_wrong_is_a_value_error_and_no_folder_is_made(given, said, tmp_path):
+    given = {"config": "quickstart", "folder": tmp_path / "r", "progress": False} | given
+    with pytest.raises(ValueError) as caught:
+        experiments.train(**given)
+    assert str(caught.value).startswith(said)
+    assert not (tmp_path / "r").exists()
+
+
+def test_settings_of_any_form_are_the_same():
+    config = quickstart.config
+    wanted = dataclasses.replace(
+        config, rounds=3, local=dataclasses.replace(config.local, epochs=2)
+    )
+    for given in ({"local.epochs": 2}, {"local": {"epochs": 2}}, {"local": wanted.local}):
+        assert changed(config, {"rounds": np.int64(3), **given}) == wanted
+
+
+def test_a_sweep_is_a_table_a_figure_and_a_page(trained, tmp_path):
+    noises = {"noise_multiplier": [2, 3.0]}
+    swept = experiments.sweep("quickstart", noises, folder=tmp_path / "s", progress=False, **SHORT)
+    assert swept.complete
+    assert [run.settings["noise_multiplier"] for run in swept.runs] == [2.0, 3.0]
+    frame = experiments.table([trained, swept])
+    assert frame["run"].tolist() == [f"noise multiplier = {noise}" for noise in (4, 2, 3)]
+    accuracy = np.mean(trained.history["dp_fed_avg"].accuracy[-1], dtype=float)
+    assert frame["accuracy_final_mean"][0] == pytest.approx(accuracy)
+    assert experiments.figure(swept, tmp_path / "f.png").stat().st_size > 5000
+    page = experiments.report([trained, tmp_path / "s"], tmp_path / "page.html")
+    assert "noise_multiplier" in page.read_text()
+    with pytest.raises(ValueError, match="noise_multiplier: swept by the grid, too"):
+        experiments.sweep("quickstart", noises, noise_multiplier=3)
+
+
+def test_what_a_run_costs_is_what_it_cost(trained):
+    (account,) = experiments.cost("quickstart", **SHORT)
+    found = {certificate.view: certificate for certificate in account.certificates}
+    assert found == trained.certificates["dp_fed_avg"]
+
+
+class Mine:
+    """A config that is an object."""
+
+    def __init__(self):
+        self.config = dataclasses.replace(quickstart.config, rounds=2, every=2, seeds=1)
+
+    def build(self, settings):
+        return quickstart.build(settings)
+
+
+def test_an_object_is_a_config(tmp_path):
+    own = {**SMALL, "algorithms": ("fed_avg",), "folder": tmp_path / "r", "progress": False}
+    run = experiments.train(Mine(), **own)
+    about = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert about["config"] == "Mine"
+    assert experiments.resume(tmp_path / "r", config=Mine()).summary == run.summary
+
+
+def test_importing_it_imports_nothing_heavy():
+    script = "import sys, experiments; print({'jax', 'pandas', 'fedpriv'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
+    assert set(experiments.__all__) <= set(dir(experiments))
+    for name in experiments.__all__:
+        assert getattr(experiments, name).__doc__
