@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return __all__
 
+
+class _Package(ModuleType):
+    """Keeps a function where a command of the same name is imported, such as by a tool that imports every module."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _MODULE and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 if sys.argv[:1] == ["-m"]:  # Python is starting one of the commands
     from experiments.base import signals

@@ -87,9 +87,7 @@ def _resumed(args: list[str], folder: Path) -> Order:
     return Order(name, module, going_on(found, name, settings), found)
 
 
-def _trained(
-    args: list[str], folder: Path | None, joined: Processes, sinks: Sequence[Sink]
-) -> int:
+def _trained(args: list[str], folder: Path | None, joined: Processes, sinks: Sequence[Sink]) -> int:
     """Trains and shows; returns the exit code."""
     try:
         ended = run(lambda: _order(args, folder), joined, sinks)

@@ -1,6 +1,6 @@
 """The commands whose names `experiments` has functions of: `commands.sweep.main(argv)`.
 
-Importing `experiments.sweep` would put the command in the place of the function.
+`from experiments import sweep` gives the function.
 """
 
 import importlib.util

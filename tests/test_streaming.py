@@ -115,9 +115,10 @@ LONG = ("everyone first", "canaries")
     [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALGORITHMS],
 )
 def test_the_results_are_those_in_memory(name):
-    """The state to the bit, all that a later round can depend on; the last digit but one where XLA adds in another order.
+    """The state to the bit, all that a later round can depend on.
 
-    It does in canaries' products, and in the warm start's, whose norms are also counted.
+    To the last digit but one where XLA adds in another order: canaries' products, and the warm start's, whose norms are
+    also counted.
     """
     expected, found = (
         run(ALGORITHMS[name], federation) for federation in (FEDERATION, streamed(FEDERATION))

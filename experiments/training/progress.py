@@ -1,4 +1,4 @@
-"""What is shown while an algorithm trains: a heading, then a bar in a terminal or notebook, else a line per evaluation."""
+"""What is shown while an algorithm trains: a heading, then a bar, or a line per evaluation where there is no bar."""
 
 from __future__ import annotations
 

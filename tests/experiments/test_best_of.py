@@ -34,7 +34,7 @@ def test_the_number_of_trials_is_geometric_and_points_and_keys_are_uniform():
     rng, mean = random.Random(0), 4.0
     runs = [best_of.drawn(3, mean, rng) for _ in range(5000)]
     law = stats.geom(1 / mean)
-    counts = np.bincount([min(len(run), 16) for run in run_folder], minlength=17)[1:]
+    counts = np.bincount([min(len(run), 16) for run in runs], minlength=17)[1:]
     chances = [*law.pmf(np.arange(1, 16)), law.sf(15)]
     assert stats.chisquare(counts, 5000 * np.array(chances)).pvalue > 1e-4
     points, keys = np.array([trial for run in runs for trial in run]).T

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import report
 from matplotlib.figure import Figure
 from PIL import Image
 from reported import edit, record
@@ -18,7 +19,6 @@ from experiments.base.formats import setting
 from experiments.runs.run_folder import labelled, names, read
 from experiments.tables import comparison, plots, terminal
 from experiments.tables.latex import escaped
-from experiments.tables.report import page as report
 from fedpriv.privacy import VIEWS
 
 

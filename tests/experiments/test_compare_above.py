@@ -39,7 +39,7 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
     assert float(first[f"{column}_final_mean"]) == pytest.approx((own - rival)[-1].mean() / 100)
     means = [
         float(x["accuracy_final_mean"])
-        for x in compare.records(compare.rows(compare.evaluated(list(map(Path, folders)))))
+        for x in comparison.records(comparison.rows(compare.evaluated(list(map(Path, folders)))))
     ]
     assert float(second[f"{column}_final_mean"]) == pytest.approx(means[2] - means[3])
     tex = (tmp_path / "t.tex").read_text()

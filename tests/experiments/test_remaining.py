@@ -101,7 +101,7 @@ def test_trainings_cost_what_the_rounds_of_their_like_cost_here(tmp_path, monkey
             recorded(tmp_path, "elsewhere", speed=1e-3, here=False),
         ]
     )
-    monkeypatch.setattr(cost.runs, "read", made.__getitem__)
+    monkeypatch.setattr(cost.run_folder, "read", made.__getitem__)
     here = {"platform": "cpu", "kind": "cpu", "instructions": "a", "count": 2}
     monkeypatch.setattr(cost, "device", lambda: here)
     speeds = cost.Speeds(tmp_path)

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from commands import reproduce
 from prepared import write_random
 from reproduced import rows
 from small import regression
@@ -16,7 +17,6 @@ from experiments.papers.reproduce import (
     figure6,
     mspdq,
     mspdq_defence,
-    reproduce,
     wavelet,
 )
 from experiments.papers.reproduce.catalogue import PAPERS

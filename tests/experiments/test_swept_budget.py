@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from commands import report
 from reported import edit, record, tables, tree, with_class
 
 from experiments import compare
 from experiments.runs.run_folder import read
+from experiments.tables import compare as drawing
 from experiments.tables import plots
-from experiments.tables.report import page as report
 from experiments.tables.swept_budget import over_budget
 
 TARGETS = (4.0, 1.0, 2.0)
@@ -34,8 +35,8 @@ def swept(tmp_path_factory):
 def test_one_curve_through_the_ends(swept, monkeypatch):
     drawn = {}
     monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
-    runs = compare.evaluated(swept)
-    compare.draw(runs, ["accuracy"], [], "epsilon", False)
+    runs = drawing.evaluated(swept)
+    drawing.draw(runs, ["accuracy"], [], "epsilon", False)
     (axes,) = drawn["figure"].axes
     level, curve = sorted(axes.lines, key=lambda line: "Fed-SMP" in line.get_label())
     ends = {t: run.summary.final for t, run in zip(TARGETS, runs, strict=True)}
@@ -56,7 +57,7 @@ def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
 
 def test_compare_and_report_draw_it(swept, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(compare, "picture", lambda *a: asked.append(a[-1]))
+    monkeypatch.setattr(drawing, "picture", lambda *a: asked.append(a[-1]))
     folders = [str(path) for path in swept]
     assert compare.main([*folders, "--output", str(tmp_path / "p.pdf")]) == 0
     assert compare.main([*folders, "--by", "uplink", "--output", str(tmp_path / "p.pdf")]) == 0
