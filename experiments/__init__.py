@@ -69,7 +69,8 @@ class _Package(ModuleType):
 
 sys.modules[__name__].__class__ = _Package
 
-if sys.argv[:1] == ["-m"]:  # Python is starting one of the commands
+if sys.argv[:1] == ["-m"] and any(word.startswith("experiments") for word in sys.orig_argv):
+    # Python is starting one of the commands.
     from experiments.base import signals
 
     signals.install()

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from experiments.base import compilation_cache
 from experiments.base.command import Parser, command
+from experiments.base.outside_errors import outside
 from experiments.config.fields import Number, check_each
 from experiments.search.race import COURSES, ENTRANTS, SEEDS, race
+from experiments.training.train import TrainingError
 
 
 @command
@@ -31,14 +33,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     check_each(Number, **{"--rounds": options.rounds, "--seeds": options.seeds})
     compilation_cache.enable()
-    race(
-        options.output,
-        datasets=options.datasets,
-        entrants=options.entrants,
-        rounds=options.rounds,
-        seeds=options.seeds,
-        data_dir=options.data_dir,
-    )
+    try:
+        race(
+            options.output,
+            datasets=options.datasets,
+            entrants=options.entrants,
+            rounds=options.rounds,
+            seeds=options.seeds,
+            data_dir=options.data_dir,
+        )
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (OSError, MemoryError, RuntimeError) as error:
+        if not (said := outside(error)):
+            raise
+        print(f"error: {said}; the same command goes on", file=sys.stderr)
+        return 1
     print(f"tables and pictures: {options.output}")
     return 0
 

@@ -32,6 +32,7 @@ from experiments.config.modules import Config
 from experiments.config.options import config_name, listing, own_options, parse, words
 from experiments.search import best_of, sweep
 from experiments.search.sweep import Asked, Planned
+from experiments.search.training_together import Sweep
 
 EPILOG = """\
 field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in
@@ -59,17 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         planned = sweep.planned(_asked(name, module, rest, options), folder)
         print(f"sweep folder: {folder}", file=sys.stderr)
         with signals.unheard():
-            _train_and_show(planned, folder, options.json)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if folder is None or not (said := outside(error)):
-            raise
-        print(f"error: {said}; {_goes_on(folder)}", file=sys.stderr)
-        return 1
+            return _train_and_show(planned, folder, options.json)
     except KeyboardInterrupt:
         hint = f"; {_goes_on(folder)}" if folder else ""
         print(f"interrupted{hint}", file=sys.stderr)
         return signals.INTERRUPTED
-    return 0
 
 
 def _goes_on(folder: Path) -> str:
@@ -153,9 +148,21 @@ def flags(config: Run, field: str, value: str) -> list[str]:
     return words(field, value.lower() == "true")
 
 
-def _train_and_show(planned: Planned, folder: Path, as_json: bool) -> None:
-    with checked():
-        trained = sweep.train_points(planned)
+def _train_and_show(planned: Planned, folder: Path, as_json: bool) -> int:
+    """Returns the exit code."""
+    try:
+        with checked():
+            trained = sweep.train_points(planned)
+        _show(planned, trained, folder, as_json)
+    except (OSError, MemoryError, RuntimeError) as error:
+        if not (said := outside(error)):
+            raise
+        print(f"error: {said}; {_goes_on(folder)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _show(planned: Planned, trained: Sweep, folder: Path, as_json: bool) -> None:
     if planned.choice is not None:
         about = sweep.release(planned, folder)
         print(json.dumps(about, indent=2) if as_json else best_of.shown(about, planned.choice))

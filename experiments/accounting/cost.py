@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.accounting import budget
 from experiments.base.formats import NAMES, columns, epsilon
 from experiments.base.json_values import plain
 from experiments.config import Ledger, View, ledger_of, modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked
+from fedpriv.devices.layout import split_cpu
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
@@ -82,6 +85,8 @@ def cost(
 ) -> list[Account]:
     """What a run of a config would cost, claimed and certified; trains nothing.
 
+    With `target_epsilon` it is of the noise that reaches it, with `stop_at_epsilon` of the rounds that it allows.
+
     Args:
       config, settings: as for `train`.
       view: by default all.
@@ -91,11 +96,19 @@ def cost(
     Raises:
       ValueError: something that was given is wrong.
     """
+    split_cpu()
     _, module = modules.named(config)
     chosen = changed(module.config, settings)
     checked("honest", honest, Rate)
     checked("best_of", best_of, MeanRuns)
-    return accounts(ledger_of(module, chosen), chosen.rounds, view and [view], honest, best_of)
+    ledger = budget.made(partial(ledger_of, module), chosen, budget.solved(module, chosen))
+    planned = budget.planned_rounds(ledger, chosen)
+    found = []
+    for rounds in dict.fromkeys(planned.values()):
+        names = [name for name, own in planned.items() if own == rounds]
+        part = replace(ledger, entries={name: ledger.entries[name] for name in names})
+        found += accounts(part, rounds, view and [view], honest, best_of)
+    return sorted(found, key=lambda account: not account.private)
 
 
 def _judged(claim: Claim | None, honest: float) -> Claim | None:

@@ -89,11 +89,12 @@ def explained(error: Exception) -> tuple[str, int]:
         raise error
     line = user_line(error)
     if isinstance(error, ValueError) and _is_complaint(error):
-        return one_line(error) + _caller(error), 2
+        return "; ".join([one_line(error) + _caller(error), *getattr(error, "__notes__", ())]), 2
     if line is None:
         raise error
     text = next((text for text in str(error).splitlines() if text.strip()), "")
-    return f"{type(error).__name__}: {printable(text)}\n  {line}  ({WHOLE} shows all)", 1
+    notes = "".join(f"\n  {printable(note)}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {printable(text)}\n  {line}  ({WHOLE} shows all){notes}", 1
 
 
 @contextlib.contextmanager

@@ -57,12 +57,16 @@ def of_kind(kind: Any, value: Any, name: str) -> Any:
         kinds = parts[:1] * len(value) if parts[1:] == (...,) else parts
         if len(kinds) == len(value):
             return tuple(of_kind(k, v, name) for k, v in zip(kinds, value, strict=True))
-    if (origin is Literal and value in parts) or (
-        isinstance(kind, type) and kind is not float and _is_a(kind, value)
-    ):
+    if origin is Literal:
+        for part in parts:
+            if type(part) is type(value) and part == value:
+                return part
+    if isinstance(kind, type) and kind is not float and _is_a(kind, value):
         return value
     if kind is float and (
-        _is_a(int, value) or value in ("inf", "-inf", "nan") or _is_a(float, value)
+        _is_a(int, value)
+        or (isinstance(value, str) and value in ("inf", "-inf", "nan"))
+        or _is_a(float, value)
     ):
         return float(value)
     if kind is Path and isinstance(value, str):

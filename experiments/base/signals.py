@@ -149,6 +149,11 @@ def answering(first: str, again: str) -> Iterator[None]:
         _answer = before
 
 
+def watched() -> bool:
+    """Whether a thread answers requests to stop, as in a command."""
+    return _watched
+
+
 def asked_again() -> NoReturn:
     """For a handler that has been called before: ends the process, or raises KeyboardInterrupt where it is not ours."""
     if _watched:
@@ -159,6 +164,9 @@ def asked_again() -> NoReturn:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of the block; a second one does not."""
+    if threading.current_thread() is not threading.main_thread():  # which alone hears of them
+        yield
+        return
     asked = []
 
     def ask(number: int, frame: FrameType | None) -> None:

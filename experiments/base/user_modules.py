@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import shutil
 import sys
@@ -28,11 +29,14 @@ def files(module: Any) -> dict[str, Path]:
 
 
 def _file(module: Any) -> Path | None:
-    """Of a module, or of the one that an object's class is of."""
+    """Of a module; of an object that is a config, the file of its `build`."""
     name = getattr(module, "__file__", None)
-    if name is None and not isinstance(module, type(sys)):
-        name = getattr(sys.modules.get(type(module).__module__), "__file__", None)
-    return Path(name).resolve() if isinstance(name, str) and name.endswith(".py") else None
+    if build := getattr(module, "build", None):
+        code = getattr(inspect.unwrap(build), "__code__", None)
+        name = name or getattr(code, "co_filename", None)
+    if not isinstance(name, str) or not name.endswith(".py"):
+        return None
+    return Path(name).resolve() if Path(name).is_file() else None
 
 
 def _own(path: Path) -> bool:

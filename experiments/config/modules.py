@@ -52,11 +52,14 @@ def named(config: str | Path | Config) -> tuple[str, Config]:
         name = str(config)
         name = str(Path(name).absolute()) if name.endswith(".py") else name
         return name, load(name)
-    own = getattr(config, "__name__", type(config).__name__)
-    package, _, leaf = own.rpartition(".")
-    name = leaf if package == configs.__name__ else own
-    if isinstance(config, ModuleType) and package != configs.__name__ and config.__file__:
-        name = str(Path(config.__file__).absolute())
+    name, file = (
+        getattr(config, "__name__", type(config).__name__),
+        getattr(config, "__file__", None),
+    )
+    if file and str(Path(file).parent) in configs.__path__:
+        name = Path(file).stem
+    elif file:
+        name = str(Path(file).absolute())
     return name, _whole(config, name)
 
 
@@ -91,7 +94,8 @@ def _whole(config: Any, name: str) -> Config:
 def _in_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ValueError(f"config: there is no file {path}; give the path of a Python file")
-    name = f"configs._{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    content = str(path.resolve()).encode() + path.read_bytes()  # an edited file is another module
+    name = f"configs._{path.stem}_{hashlib.sha256(content).hexdigest()[:8]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None

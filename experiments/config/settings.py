@@ -44,6 +44,8 @@ def _changed(part: Any, given: Mapping[str, Any], prefix: str, known: list[str])
 
 def _python(value: Any) -> Any:
     """NumPy's and JAX's numbers as Python's."""
+    if isinstance(value, list | tuple):
+        return [_python(one) for one in value]
     if isinstance(value, np.generic) or getattr(value, "shape", None) == ():
         return value.item()
     return value

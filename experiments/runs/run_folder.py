@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from experiments.base.formats import setting
 from experiments.base.json_values import flat, typed
 from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
+from fedpriv.engine.history import History
+from fedpriv.privacy import Certificate
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 UNENDED = "running, or ended from outside (no summary.json)"
@@ -43,6 +45,25 @@ class RunFolder:
     @property
     def config(self) -> str:
         return self.begun.config
+
+    @property
+    def status(self) -> str:
+        return self.results.status
+
+    @property
+    def history(self) -> dict[str, History]:
+        """Of each algorithm, without the trained state."""
+        seeds = {name: tuple(range(lines[-1].seeds)) for name, lines in self.lines.items()}
+        return {
+            name: History(seeds[name], [line.evaluation() for line in lines])
+            for name, lines in self.lines.items()
+        }
+
+    @property
+    def certificates(self) -> dict[str, dict[str, Certificate]]:
+        """By algorithm and view, as far as summary.json says."""
+        found = self.summary.privacy if self.summary else {}
+        return {name: dict(report.certified) for name, report in found.items()}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -172,7 +193,7 @@ def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
     """Every run of a run, a sweep, a folder of either, or several of these, and remarks on what is not there yet.
 
     Args:
-      what: a path, a `RunFolder`, what has `runs` or a `folder`, or a sequence of such.
+      what: a path, a `RunFolder`, what has a `folder`, or a sequence of such.
 
     Raises:
       ValueError: a folder without a run, or with damaged files.
@@ -181,8 +202,6 @@ def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
         return [what], []
     if isinstance(what, str | Path):
         return read_all([Path(what)])
-    if hasattr(what, "runs"):
-        return runs_of(what.runs)
     if hasattr(what, "folder"):
         return read_all([what.folder])
     found, remarks = list[RunFolder](), list[str]()
@@ -190,6 +209,10 @@ def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
         more, said = runs_of(one)
         found += more
         remarks += said
+    if not found:
+        raise ValueError(
+            "runs: there are none; give run folders, or what `train` or `sweep` returns"
+        )
     return found, remarks
 
 

@@ -85,11 +85,16 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
         about["environment"]["code"]  # also a run's of an older version, which says too little
         if config is None and name.endswith(".py") and not Path(name).is_file():
             raise _gone(folder, name)
+        if config is None and not name.endswith(".py") and name not in modules.names():
+            raise MissingConfigError(
+                f"--resume: {folder} is of {name}: there is no {name!r} in configs/; an object of your own goes on "
+                "with experiments.resume(folder, config=...)"
+            )
         config = config or modules.load(name)
         saved = changed(config.config, settings)
     except MissingConfigError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"--resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
             "another version: begin a new run"

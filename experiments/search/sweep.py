@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from experiments.accounting import budget
 from experiments.base import compilation_cache, user_modules
 from experiments.base.command import checked, one_line
 from experiments.base.files import write_text
+from experiments.base.json_values import flat
 from experiments.config import Experiment, Run, modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
@@ -70,7 +72,8 @@ class Planned(NamedTuple):
     choice: best_of.Choice | None = None
 
 
-class Swept(NamedTuple):
+@dataclass(frozen=True)
+class Swept:
     """A sweep that has ended, or was stopped.
 
     Attributes:
@@ -109,8 +112,11 @@ def sweep(
       ValueError: something that was given is wrong; nothing was trained.
       OSError, MemoryError: something outside failed; what was trained is in the folder.
     """
+    split_cpu()
     name, module = modules.named(config)
-    if twice := sorted({field.replace("-", "_") for field in grid} & set(settings)):
+    if "output" in settings:
+        raise ValueError("output: a sweep has a folder; give folder")
+    if twice := sorted({field.replace("-", "_") for field in grid} & set(flat(settings))):
         raise ValueError(f"{twice[0]}: swept by the grid, too; give one of them")
     base = changed(module.config, settings)
     asked = Asked(name, module, grid, lambda values: changed(base, values))

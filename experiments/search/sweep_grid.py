@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +61,10 @@ def axes(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for name, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ValueError(
+                f"grid: {name}: {values!r} is no list of values; give [{values!r}, ...]"
+            )
         field, texts = name.replace("-", "_"), [as_typed(value).strip() for value in values]
         if not field or not texts or not all(texts):
             raise ValueError(f"grid: {name!r} has no values, or an empty one")

@@ -146,6 +146,12 @@ class Sweep:
                 known = self._known.pop((point.name, algorithm))
                 if earlier := self._results.get(known.key):
                     remarks["reused_from"][algorithm] = earlier.point.name
+                    if self._progress:
+                        print(
+                            f"{algorithm}: the same program, numbers and data as at {earlier.point.title}; its "
+                            "result is taken",
+                            file=sys.stderr,
+                        )
                     error = _replay(earlier, algorithm, prepared, recorder, histories[algorithm])
                     there = self._folder / earlier.point.name / "model" / earlier.algorithm
                     if there.exists():
@@ -208,10 +214,6 @@ def _replay(
     earlier: Result, algorithm: str, prepared: Prepared, recorder: Recorder, history: History
 ) -> str | None:
     """Records a training's evaluations once more; why it diverged, if it did."""
-    print(
-        f"{algorithm}: the same program, numbers and data as at {earlier.point.title}; its result is taken",
-        file=sys.stderr,
-    )
     privacy = Privacy(prepared.experiment.ledger, algorithm)
     for evaluation in earlier.history.evaluations:
         history.evaluations.append(evaluation)

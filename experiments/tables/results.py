@@ -10,10 +10,15 @@ from experiments.runs.run_folder import RunFolder, runs_of
 from experiments.tables import compare
 from experiments.tables.comparison import above as above_rival
 from experiments.tables.comparison import records, rows
+from experiments.tables.plots import SUFFIXES, WIDTHS
 from experiments.tables.report.page import write_page
+from fedpriv.core.arguments import require
 
 if TYPE_CHECKING:
     import pandas
+
+
+BY = ("round", "uplink", "epsilon")
 
 
 def table(runs: Any, *, above: str | None = None) -> pandas.DataFrame:
@@ -53,8 +58,16 @@ def figure(
     Raises:
       ValueError: nothing to draw, or a file that cannot be written.
     """
+    file = Path(path)
+    require(
+        file.suffix in SUFFIXES,
+        "path",
+        str(path),
+        f"give a file that ends in {', '.join(SUFFIXES)}",
+    )
+    require(by in (None, *BY), "by", by, f"give one of {', '.join(BY)}")
+    require(width in (None, *WIDTHS), "width", width, f"give one of {', '.join(WIDTHS)}")
     given = _evaluated(runs)
-    (file,) = compare.output_paths([Path(path)])
     drawing = {"metrics": metrics, "by": by, "together": together, "width": width}
     compare.write(given, rows(given), [file], **drawing)
     return file

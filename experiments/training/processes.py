@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,10 +27,12 @@ class Processes:
       count: how many there are.
       first: whether this is the one that writes, prints and draws.
       others_gone: whether others may have ended before this one.
+      terminated: whether what asked to stop wants the process to end (SIGTERM).
     """
 
     def __init__(self, count: int = 1, first: bool = True):
         self.count, self.first, self.others_gone = count, first, False
+        self.terminated = False
         self._stop = False
 
     def __enter__(self) -> Processes:
@@ -45,11 +48,13 @@ class Processes:
             traceback.print_exception(error)
             leave(1)
 
-    def _ask(self, *_: Any) -> None:
+    def _ask(self, number: int, _: Any) -> None:
         if self._stop:
             self.others_gone = self.count > 1
             signals.asked_again()
-        self._stop = True
+        if not signals.watched():
+            print("stopping after the next evaluation; ask again to stop at once", file=sys.stderr)
+        self._stop, self.terminated = True, number == signal.SIGTERM
 
     @contextmanager
     def stopping(self, goes_on: str) -> Iterator[None]:
@@ -58,7 +63,8 @@ class Processes:
         Args:
           goes_on: the command that does, after that.
         """
-        asked = signals.ASKED if self.count == 1 else ()
+        alone = self.count == 1 and threading.current_thread() is threading.main_thread()
+        asked = signals.ASKED if alone else ()
         before = {number: signal.signal(number, self._ask) for number in asked}
         said = "stopping after the next evaluation; ask again to stop at once" if self.first else ""
         try:

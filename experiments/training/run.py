@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from experiments.base.command import checked
 from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
-from experiments.runs.run_folder import CONFIG, read_summary
+from experiments.runs.run_folder import CONFIG, read_begun, read_summary
 from experiments.runs.sinks import Sink
 from experiments.runs.unfinished import earlier, going_on, how_ended
 from experiments.training.prepare import Order, prepared
 from experiments.training.processes import Processes
 from experiments.training.train import TrainedRun, TrainingError, train_all
+from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import History
 
 
@@ -27,7 +29,6 @@ def train(
     folder: str | Path | None = None,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
-    processes: Processes | None = None,
     **settings: Any,
 ) -> TrainedRun:
     """Trains a config's algorithms into a run folder.
@@ -37,11 +38,10 @@ def train(
       folder: of the run, a new one; by default runs/CONFIG-DATE-TIME.
       progress: whether to show it, on standard error or as a notebook's bar.
       sinks: get the lines of metrics.jsonl, too.
-      processes: those that train together.
       settings: fields of the config; nested ones as mappings, `local={"epochs": 2}`.
 
     Returns:
-      What was trained; after Ctrl-C, what there is, with the status "interrupted".
+      What was trained; after Ctrl-C during the training, what there is, with the status "interrupted".
 
     Raises:
       ValueError: something that was given is wrong; nothing was trained.
@@ -53,16 +53,15 @@ def train(
         given = settings if folder is None else {**settings, "output": str(folder)}
         return Order(name, module, changed(module.config, given))
 
-    return _or_raised(run(order, processes, sinks, progress))
+    return _trained(order, sinks, progress)
 
 
 def resume(
     folder: str | Path,
     *,
-    config: Config | None = None,
+    config: str | Path | Config | None = None,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
-    processes: Processes | None = None,
     **settings: Any,
 ) -> TrainedRun:
     """Goes on with a run that was stopped, to the end that it would have had; one that has ended is read.
@@ -76,21 +75,30 @@ def resume(
     """
 
     def order() -> Order:
-        found, module = earlier(Path(folder), config)
+        own = None if config is None else modules.named(config)[1]
+        found, module = earlier(Path(folder), own)
         settled = going_on(found, found.name, changed(found.config, settings))
         return Order(found.name, module, settled, found)
 
-    return _or_raised(run(order, processes, sinks, progress))
+    return _trained(order, sinks, progress)
 
 
 def train_or_resume(config: str | Path | Config, folder: Path, **settings: Any) -> TrainedRun:
     """`train` into the folder, or `resume` where a run was begun there with the same settings."""
     if not (folder / CONFIG).exists():
         return train(config, folder=folder, **settings)
+    name, _ = modules.named(config)
+    if (found := read_begun(folder).config) != name:
+        raise ValueError(f"{folder}: holds a run of {found}, not of {name}; choose another folder")
     return resume(folder, **settings)
 
 
-def _or_raised(ended: TrainedRun) -> TrainedRun:
+def _trained(order: Callable[[], Order], sinks: Sequence[Sink], progress: bool) -> TrainedRun:
+    split_cpu()  # before a config's own devices, so that the next one may have others
+    joined = Processes()
+    ended = run(order, joined, sinks, progress)
+    if joined.terminated:  # all is recorded; what ends a batch job ends it
+        signal.raise_signal(signal.SIGTERM)
     if ended.status in ("complete", "interrupted"):
         return ended
     said = "; ".join([ended.status, *ended.problems, f"run folder: {ended.folder}"])
@@ -99,7 +107,7 @@ def _or_raised(ended: TrainedRun) -> TrainedRun:
 
 def run(
     order: Callable[[], Order],
-    joined: Processes | None = None,
+    joined: Processes,
     sinks: Sequence[Sink] = (),
     progress: bool = True,
 ) -> TrainedRun:
@@ -112,7 +120,6 @@ def run(
       ValueError: something that was given is wrong.
       ConnectionError: another process is gone.
     """
-    joined = joined or Processes()
     with ExitStack() as until_end:
         with joined.agreed():
             ordered = order()
@@ -131,5 +138,7 @@ def _ended(ordered: Order, status: str) -> TrainedRun:
     history = dict[str, History]()
     for line in found.lines:
         history.setdefault(line.algorithm, History(seeds)).evaluations.append(line.evaluation())
-    summary = read_summary(found.folder)
+    summary = None
+    with suppress(ValueError):  # of another version
+        summary = read_summary(found.folder)
     return TrainedRun(found.folder, status, history, summary, ended_before=True)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from resumed import SMALL as WORDS
 
 import experiments
 from configs import quickstart
+from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs.recorder import Recorder
@@ -148,6 +150,46 @@ def test_what_a_run_costs_is_what_it_cost(trained):
     (account,) = experiments.cost("quickstart", **SHORT)
     found = {certificate.view: certificate for certificate in account.certificates}
     assert found == trained.certificates["dp_fed_avg"]
+
+
+def test_a_budget_costs_what_a_run_with_it_would():
+    """The noise that is solved for, and the rounds that are allowed, not the config's."""
+    (aimed,) = experiments.cost("quickstart", **SHORT, target_epsilon=2.0, view="third_party")
+    assert 2 * (1 - 1e-3) < aimed.certificates[0].epsilon <= 2
+    within = SHORT | {"algorithms": ("fed_avg", "dp_fed_avg"), "rounds": 60}
+    private, plain = experiments.cost("quickstart", **within, stop_at_epsilon=1.0)
+    assert private.rounds < plain.rounds == 60
+    assert {c.view: c for c in private.certificates}["third_party"].epsilon <= 1
+
+
+def test_it_trains_in_a_thread(trained, tmp_path):
+    """Which hears of no signals."""
+    with ThreadPoolExecutor(1) as pool:
+        own = {"folder": tmp_path / "r", "progress": False, **SHORT}
+        run = pool.submit(experiments.train, "quickstart", **own).result()
+    assert run.status == "complete"
+    assert lines(run.folder) == lines(trained.folder)
+
+
+def test_an_edited_file_is_another_config(tmp_path):
+    file = tmp_path / "edited.py"
+    for noise in (2.0, 3.0):
+        text = (
+            '"""One\'s own."""\nfrom dataclasses import replace\nfrom configs import quickstart\n'
+        )
+        text += f"config = replace(quickstart.config, noise_multiplier={noise})\nbuild = quickstart.build\n"
+        file.write_text(text)
+        name, module = modules.named(file)
+        assert name == str(file)
+        assert module.config.noise_multiplier == noise
+
+
+def test_none_is_no_table(tmp_path):
+    for function in (experiments.table, experiments.report):
+        with pytest.raises(ValueError, match="runs: there are none"):
+            function([])
+    with pytest.raises(ValueError, match=r"path: 'acc'; give a file that ends in \.pdf"):
+        experiments.figure([], "acc")
 
 
 class Mine:

@@ -47,7 +47,9 @@ def audit(
       ValueError: something that was given is wrong.
       DivergedError: a training diverged.
     """
+    split_cpu()
     _, module = modules.named(config)
+    require("output" not in settings, "output", settings.get("output"), "an audit writes nothing")
     check_each(Number, draws=draws, canaries=canaries)
     check_each(NumberOrZero, seed=seed)
     require(draws >= 100, "draws", draws, "too few to say anything; give 100 or more")

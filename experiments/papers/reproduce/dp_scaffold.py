@@ -29,11 +29,11 @@ RIVALS = ("dp_fed_avg", "dp_fed_sgd")
 PRIVATE = ("dp_scaffold", "dp_fed_avg")
 AUTHORS: dict[str, Any] = {
     "clip_norm": "median",
-    "any_label": True,
+    "any_label": "true",
     "l2": 0.0,
     "warm_start": 0,
     **{
-        f"authors.{name}": True
+        f"authors.{name}": "true"
         for name in ("one_seed", "record_ranges", "per_tensor", "rounded_steps")
     },
 }
@@ -117,7 +117,7 @@ def table(name: str) -> Item:
             said["columns"], said["rounds"][sigma], printed, strict=True
         ):
             own = said["settings"] | {"client_rate": 0.05, "noise_multiplier": int(sigma)}
-            own |= {"local_steps": k, "measured": False}
+            own |= {"local_steps": k, "measured": "false"}
             schedule = {"rounds": rounds, "every": 5, "warm": k < 40}
             one = training("dp_scaffold_synthetic", "dp_scaffold", **schedule, **own)
             row, read = f"sigma_g = {sigma}, K = {k}", partial(allowed, one, BUDGET)

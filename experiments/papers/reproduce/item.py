@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.config.settings import as_typed
 from experiments.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -108,14 +107,14 @@ class Training:
         given = {**dict(sorted(self.settings.items())), **every}
         given |= {"rounds": self.rounds, "seeds": self.seeds}
         return folder_name(
-            self.config, self.algorithm, *(f"{k}={as_typed(v)}" for k, v in given.items())
+            self.config, self.algorithm, *(f"{k}={text(v)}" for k, v in given.items())
         )
 
     @property
     def title(self) -> str:
         """What --only looks in: "fed_smp_fashion_mnist top_k p=0.005"."""
         return " ".join(
-            [self.config, self.algorithm, *(f"{k}={as_typed(v)}" for k, v in self.settings.items())]
+            [self.config, self.algorithm, *(f"{k}={text(v)}" for k, v in self.settings.items())]
         )
 
 
@@ -283,3 +282,8 @@ def folder_name(*parts: str) -> str:
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[:LONGEST_NAME]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def text(value: Any) -> str:
+    """A setting as the name of a folder has it."""
+    return " ".join(map(text, value)) if isinstance(value, list | tuple) else str(value)

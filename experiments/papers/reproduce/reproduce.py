@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.base.formats import columns
 from experiments.papers.reproduce import page
@@ -18,11 +18,13 @@ from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform, status
 from experiments.training.train import TrainingError
 from fedpriv.devices.distributed import slurm_step
+from fedpriv.engine.checkpoint import OtherRunError
 
 DEFAULT_OUTPUT = Path("runs/reproduce")
 
 
-class Reproduced(NamedTuple):
+@dataclass(frozen=True)
+class Reproduced:
     """An item as far as it has come.
 
     Attributes:
@@ -100,10 +102,13 @@ def reproduce(
             except TrainingError as error:
                 problems.append(str(error))
                 print(f"error: {error}", file=sys.stderr)
+                if isinstance(error.run.error, OtherRunError):
+                    raise ValueError(str(error)) from None
     except KeyboardInterrupt:
         complete = False
-    command = command or f"experiments.reproduce({paper!r}, {item!r}, scale={scale:g})"
-    text = page.write(found, size, shelf.results(found), shelf.item(found), command)
+    finally:
+        said = command or f"experiments.reproduce({paper!r}, {item!r}, scale={scale:g})"
+        text = page.write(found, size, shelf.results(found), shelf.item(found), said)
     return Reproduced(shelf.item(found), text, complete, tuple(problems))
 
 

@@ -27,6 +27,7 @@ from experiments.training.run import train_or_resume
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
 OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}
+TRUTH = {"true": True, "false": False}
 OVERRIDDEN |= {"checkpoint", "record", "keep_model"}
 
 
@@ -118,7 +119,7 @@ def settings_of(training: Training, scale: Scale, data_dir: Path | None) -> dict
     default = modules.load(training.config).config
     settings = {
         "algorithms": (training.algorithm,),
-        **training.at(scale),
+        **{name: TRUTH.get(str(value), value) for name, value in training.at(scale).items()},
         "rounds": scale.of(training.rounds),
         "seeds": scale.seeds(training.seeds),
         "every": scale.of(training.every or default.every),
