@@ -192,6 +192,18 @@ def test_none_is_no_table(tmp_path):
         experiments.figure([], "acc")
 
 
+def test_a_folder_of_before_is_read_compared_and_reported(tmp_path):
+    """As the version of November 2026 left it."""
+    kept = Path(experiments.__file__).parents[1] / "tests" / "run_of_2026"
+    frame = experiments.table(kept)
+    assert frame["algorithm"].tolist() == ["dp_fed_avg", "rand_k"]
+    assert frame["certified_third_party_epsilon"].gt(0).all()
+    assert "DP-FedAvg" in experiments.report(kept, tmp_path / "page.html").read_text()
+    again = experiments.resume(kept)
+    assert again.ended_before
+    assert again.history["rand_k"].accuracy.shape == (2, 2)
+
+
 class Mine:
     """A config that is an object."""
 
