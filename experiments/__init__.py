@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from experiments.tables.results import figure as figure
     from experiments.tables.results import report as report
     from experiments.tables.results import table as table
-    from experiments.training.run import resume as resume
-    from experiments.training.run import train as train
-    from experiments.training.train import TrainedRun as TrainedRun
-    from experiments.training.train import TrainingError as TrainingError
+    from experiments.training.job import TrainedRun as TrainedRun
+    from experiments.training.job import TrainingError as TrainingError
+    from experiments.training.train import resume as resume
+    from experiments.training.train import train as train
 
 _WHERE = {
-    "training.run": ("train", "resume"),
-    "training.train": ("TrainedRun", "TrainingError"),
+    "training.train": ("train", "resume"),
+    "training.job": ("TrainedRun", "TrainingError"),
     "search.sweep": ("sweep", "Swept"),
     "runs.run_folder": ("RunFolder",),
     "tables.results": ("table", "figure", "report"),

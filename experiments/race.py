@@ -17,7 +17,7 @@ from experiments.base.command import Parser, command
 from experiments.base.outside_errors import outside
 from experiments.config.fields import Number, check_each
 from experiments.search.race import COURSES, ENTRANTS, SEEDS, race
-from experiments.training.train import TrainingError
+from experiments.training.job import TrainingError
 
 
 @command

@@ -21,10 +21,10 @@ from experiments.runs.sinks import Sink
 from experiments.runs.unfinished import earlier, going_on
 from experiments.tables.terminal import table
 from experiments.training import processes
+from experiments.training.job import TrainedRun
 from experiments.training.prepare import Order
 from experiments.training.processes import Processes
-from experiments.training.run import run
-from experiments.training.train import TrainedRun
+from experiments.training.train import run
 from fedpriv.engine.checkpoint import OtherRunError
 
 DESCRIPTION = """\

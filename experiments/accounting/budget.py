@@ -12,7 +12,7 @@ from experiments import config as configuration
 from experiments.base.json_values import flat, plain
 from experiments.config import Entry, Experiment, Ledger, Run
 from experiments.config.modules import Config
-from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
+from fedpriv.certification.calibration import UnreachableError, calibrate_noise, calibrate_rounds
 from fedpriv.privacy import Release
 
 Made = TypeVar("Made", Experiment, Ledger)
@@ -93,9 +93,7 @@ def _solve(ledger_of: LedgerOf, config: Run, name: str) -> float:
     target = config.target_epsilon or 0.0
     try:
         return noise_for(ledger_of, config, name, epsilon=target, view=config.view)
-    except ValueError as error:
-        if not str(error).startswith("epsilon: "):
-            raise  # something else is wrong
+    except UnreachableError as error:
         raise ValueError(
             f"target_epsilon: {target:g} cannot be had by {name} ({error}); choose another, or leave {name} out"
         ) from None

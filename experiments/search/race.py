@@ -14,7 +14,7 @@ from experiments.runs.run_folder import RunFolder, read, read_all
 from experiments.search import race_page
 from experiments.search.race_page import Result, setting
 from experiments.search.sweep import sweep
-from experiments.training.run import train_or_resume
+from experiments.training.train import train_or_resume
 
 BUDGETS = ("2", "8")
 SEEDS = 3

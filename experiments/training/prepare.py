@@ -21,9 +21,9 @@ from experiments.runs import unfinished
 from experiments.runs.recorder import Recorder, folder_of, new_folder
 from experiments.runs.sinks import Sink, check_installed, opened
 from experiments.runs.unfinished import Earlier
+from experiments.training.job import Job
 from experiments.training.processes import Processes
 from experiments.training.shared_arrays import Interned
-from experiments.training.train import Job
 from fedpriv import distributed
 from fedpriv.devices.layout import split_cpu
 from fedpriv.models.kept_model import model_folder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedpriv.certification.certificate import Looked, looked_at
-from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require
+from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require, shown
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy.release import View
@@ -70,16 +70,22 @@ def calibrate_noise(
     return math.exp(root)
 
 
+class UnreachableError(ValueError):
+    """No noise has the epsilon that is wanted."""
+
+
 def _bracket(excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
     """(too little, enough) noise, as logarithms."""
     low, high, least, most = -0.5, 1.0, math.log(_QUIETEST), math.log(_LOUDEST)
     while excess(high) > 0:
         remedy = f"cannot be reached even with a noise multiplier of {_LOUDEST:g}; raise it"
-        require(high < most, "epsilon", epsilon, remedy)
+        if high >= most:
+            raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
         low, high = high, min(high + 2, most)
     while excess(low) <= 0:
         remedy = f"is met by any noise multiplier from {_QUIETEST:g} on; lower it, or let `make` use its argument"
-        require(low > least, "epsilon", epsilon, remedy)
+        if low <= least:
+            raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
         low, high = max(low - 2, least), low
     return low, high
 

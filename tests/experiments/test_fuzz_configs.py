@@ -22,8 +22,8 @@ from experiments.base import compilation_cache
 from experiments.config import modules
 from experiments.search import tune
 from experiments.training import prepare
-from experiments.training import run as training
-from experiments.training.train import TrainedRun
+from experiments.training import train as training
+from experiments.training.job import TrainedRun
 
 CONFIGS = [
     name for name in modules.names() if name != "fed_smp_shakespeare"

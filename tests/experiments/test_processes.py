@@ -141,7 +141,7 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
 @pytest.mark.slow
 def test_a_process_that_dies_before_training_ends_all(tmp_path):
     folder, port = tmp_path / "never", free_port()
-    dying = "import os; from experiments.training.run import distributed, main; "
+    dying = "import os; from fedpriv import distributed; from experiments.run import main; "
     dying += "distributed.check_equal = lambda **_: os._exit(9); main()"
     command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
     tasks = [slurm(i, 2, port) for i in range(2)]

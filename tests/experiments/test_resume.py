@@ -14,7 +14,7 @@ from experiments.config.options import parse
 from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs import unfinished
-from experiments.training.run import train_or_resume
+from experiments.training.train import train_or_resume
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -16,7 +16,7 @@ from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.cost import Cost, Speeds, left_of, time_rounds
 from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform, status
-from experiments.training.train import TrainingError
+from experiments.training.job import TrainingError
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.engine.checkpoint import OtherRunError
 

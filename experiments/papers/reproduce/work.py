@@ -23,7 +23,7 @@ from experiments.runs import run_folder
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.unfinished import how_ended
 from experiments.search.sweep_grid import cleared
-from experiments.training.run import train_or_resume
+from experiments.training.train import train_or_resume
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
 OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}
