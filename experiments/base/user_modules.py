@@ -10,6 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 KEPT = "code"  # in the run folder
@@ -30,10 +31,11 @@ def files(module: Any) -> dict[str, Path]:
 
 def _file(module: Any) -> Path | None:
     """Of a module; of an object that is a config, the file of its `build`."""
-    name = getattr(module, "__file__", None)
-    if build := getattr(module, "build", None):
-        code = getattr(inspect.unwrap(build), "__code__", None)
-        name = name or getattr(code, "co_filename", None)
+    if isinstance(module, ModuleType):
+        name = getattr(module, "__file__", None)
+    else:
+        code = getattr(inspect.unwrap(module.build), "__code__", None)
+        name = getattr(code, "co_filename", None)
     if not isinstance(name, str) or not name.endswith(".py"):
         return None
     return Path(name).resolve() if Path(name).is_file() else None
