@@ -106,7 +106,7 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     beside.write_text("SEEDS = 1  # as before\n")
     moved = mine.rename(mine.with_name("moved.py"))
     with pytest.raises(ValueError, match=r"is of .*mine.py, which is not there any more; put it"):
-        unfinished.earlier(folder, [])
+        unfinished.earlier(folder)
     moved.rename(mine)
     assert main(["--resume", str(folder)]) == 0
     assert f"another environment: code.{beside.name}" in capsys.readouterr().err

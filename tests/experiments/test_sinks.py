@@ -149,9 +149,9 @@ class Server(ModuleType):
 def wandb(monkeypatch):
     server = Server()
     monkeypatch.setitem(sys.modules, "wandb", server)
-    monkeypatch.delitem(sys.modules, "experiments.weights_and_biases", raising=False)
+    monkeypatch.delitem(sys.modules, "experiments.runs.weights_and_biases", raising=False)
     yield server
-    sys.modules.pop("experiments.weights_and_biases", None)
+    sys.modules.pop("experiments.runs.weights_and_biases", None)
 
 
 @pytest.mark.slow
