@@ -52,7 +52,7 @@ class Processes:
         if self._stop:
             self.others_gone = self.count > 1
             signals.asked_again()
-        if not signals.watched():
+        if self.first and not signals.watched():
             print("stopping after the next evaluation; ask again to stop at once", file=sys.stderr)
         self._stop, self.terminated = True, number == signal.SIGTERM
 
