@@ -24,7 +24,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import PartitionSpec
 
-from fedpriv.core.jaxprs import bind
+from fedpriv.core.jaxprs import bind, scan_operands
 
 # The parameters that hold what an equation runs; numbers in there can be inputs.
 RUNS = {"jit": ("jaxpr",), "pjit": ("jaxpr",), "scan": ("jaxpr",), "shard_map": ("jaxpr",)}
@@ -149,7 +149,7 @@ def _again(eqn: JaxprEqn, operands: list[Any], values: Numbers) -> Sequence[Any]
         return [operands[a:b] for a, b in itertools.pairwise(ends)]
 
     if name == "scan":
-        closed, start, xs = split(params["num_consts"], params["num_carry"])
+        closed, start, xs = scan_operands(eqn, operands)
 
         def body(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
             out = run(first, [*closed, *carry, *x], values)

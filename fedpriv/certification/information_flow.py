@@ -21,6 +21,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
 
 from fedpriv.core.code_places import is_users_file, place
+from fedpriv.core.jaxprs import scan_operands
 
 _TRACE, _DEEP = "fedpriv/certification/trace.py", 50
 """What calls the round, and how far from there its equations may be."""
@@ -187,15 +188,11 @@ class _Follow:
 
     def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
         jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]
-        first, carried = eqn.params["num_consts"], eqn.params["num_carry"]
-        loop = Loop(next(self._numbers))
-        consts, carry = labels[:first], labels[first : first + carried]
+        consts, carry, xs = scan_operands(eqn, labels)
+        loop, carried = Loop(next(self._numbers)), len(carry)
         each_turn = self._rules.each_turn
-        xs = [
-            each_turn(self._step(eqn, [x]), loop, counts=False, element=True)
-            for x in labels[first + carried :]
-        ]
-        ends = zip(jaxpr.invars[first : first + carried], jaxpr.outvars, strict=False)
+        xs = [each_turn(self._step(eqn, [x]), loop, counts=False, element=True) for x in xs]
+        ends = zip(scan_operands(eqn, jaxpr.invars)[1], jaxpr.outvars, strict=False)
         carry = [
             c if a is b else each_turn(c, loop, counts=_goes_up(jaxpr, a, b), element=False)
             for c, (a, b) in zip(carry, ends, strict=True)

@@ -48,6 +48,17 @@ def inlined(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
     return _evaluate(inner.jaxpr, inner.consts, values, rule)
 
 
+def scan_operands(eqn: JaxprEqn, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """`values`, one for each input of a scan: of its constants, of what it carries, of what it runs through."""
+    params = eqn.params
+    if "num_consts" in params:
+        consts, carry = params["num_consts"], params["num_carry"]
+    else:  # since JAX 0.11
+        consts, carry, _ = map(len, params["ft_in"].unpack())
+    every = list(values)
+    return every[:consts], every[consts : consts + carry], every[consts + carry :]
+
+
 def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
     """The outputs of an equation as JAX computes it."""
     given = eqn.primitive.get_bind_params(eqn.params)
