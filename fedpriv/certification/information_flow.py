@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, takewhile
 from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
@@ -170,6 +172,8 @@ class _Follow:
             return self._rules.marked(eqn, labels, place)
         if eqn.primitive.name == "optimization_barrier":
             return labels
+        if eqn.primitive.name in _SEVERAL_AT_ONCE:
+            return self.program(_one_by_one(eqn), labels, place)
         of_loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if eqn.primitive.name in of_loops:
             return of_loops[eqn.primitive.name](eqn, labels, place)
@@ -242,6 +246,24 @@ class _Follow:
             if after == now:
                 return now
             now = after
+
+
+def _unstack(array: jax.Array, axis: int) -> list[jax.Array]:
+    return [lax.index_in_dim(array, i, axis, keepdims=False) for i in range(array.shape[axis])]
+
+
+def _stack(*arrays: jax.Array, axis: int) -> list[jax.Array]:
+    return [lax.concatenate([lax.expand_dims(x, [axis]) for x in arrays], axis)]
+
+
+_SEVERAL_AT_ONCE = {"stack": _stack, "unstack": _unstack}
+"""Operations since JAX 0.11, as those of which they are made up."""
+
+
+def _one_by_one(eqn: JaxprEqn) -> Jaxpr:
+    several = partial(_SEVERAL_AT_ONCE[eqn.primitive.name], **eqn.params)
+    with source_info_util.user_context(eqn.source_info.traceback):
+        return jax.make_jaxpr(several)(*(atom.aval for atom in eqn.invars)).jaxpr
 
 
 def programs(eqn: JaxprEqn) -> list[Jaxpr]:
