@@ -105,7 +105,7 @@ class Sweep:
         trial, args = self._traced(algorithm, prepared, trial_layout(prepared.strategy))
         kind = id(trial.family)
         if kind not in self._widths:
-            width = fitted(prepared.strategy, lambda: trial.family.executable(args)).clients
+            width = fitted(prepared.strategy, lambda: trial.family.lowered(args)).clients
             self._widths[kind] = width
         return replace(prepared.strategy, clients=self._widths[kind])
 

@@ -53,7 +53,7 @@ def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Roun
     def lowered() -> jax.stages.Lowered:
         return jax.jit(lambda *given: spmd(fedpriv.one_round(algorithm))(*given)).lower(*given)
 
-    with use(fitted(strategy, lambda: lowered().compile())) as resolved:
+    with use(fitted(strategy, lowered)) as resolved:
         compiled = lowered().compile()
     share = -(-clients // strategy.devices)
     return Round(lambda: compiled(*given), side_by_side(resolved, share))

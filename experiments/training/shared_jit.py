@@ -216,14 +216,17 @@ class Family:
             self._executable = None
         return Program(self, given)
 
-    def executable(self, args: tuple) -> jax.stages.Compiled:
+    def lowered(self, args: tuple) -> jax.stages.Lowered:
         """Of (the varying numbers, *args), or of args alone where nothing varies."""
+        if not self.varying:
+            return self._traced.lower()
+        donated = [1 + i for i in self._outside[-1]]
+        numbers = [self._first[i] for i in self.varying]
+        return jax.jit(self._run, donate_argnums=donated).lower(numbers, *args)
+
+    def executable(self, args: tuple) -> jax.stages.Compiled:
         if self._executable is None:
-            donated = [1 + i for i in self._outside[-1]]
-            given = [self._first[i] for i in self.varying]
-            shared = jax.jit(self._run, donate_argnums=donated)
-            lowered = shared.lower(given, *args) if given else self._traced.lower()
-            self._executable = lowered.compile()
+            self._executable = self.lowered(args).compile()
             self.compilations += 1
         return self._executable
 

@@ -256,7 +256,7 @@ def _stack(*arrays: jax.Array, axis: int) -> list[jax.Array]:
     return [lax.concatenate([lax.expand_dims(x, [axis]) for x in arrays], axis)]
 
 
-_SEVERAL_AT_ONCE = {"stack": _stack, "unstack": _unstack}
+_SEVERAL_AT_ONCE: dict[str, Callable[..., list[jax.Array]]] = {"stack": _stack, "unstack": _unstack}
 """Operations since JAX 0.11, as those of which they are made up."""
 
 

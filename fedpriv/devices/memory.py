@@ -14,9 +14,12 @@ from fedpriv.devices.layout import UNFITTED, Strategy, use
 
 _SHARE = 0.8  # of the free memory: allocators do not use the last of it
 
+_TRIAL: dict[str, str | bool] = {"xla_gpu_autotune_level": "0"}
+"""No search for the fastest kernels: two thirds of the time that a GPU's programs take to compile."""
+
 
 def fitted(
-    strategy: Strategy, compiled: Callable[[], jax.stages.Compiled], free: int | None = None
+    strategy: Strategy, lowered: Callable[[], jax.stages.Lowered], free: int | None = None
 ) -> Strategy:
     """`strategy` with as many clients side by side as fit the free memory, if it leaves that open (`clients="fit"`).
 
@@ -24,7 +27,7 @@ def fitted(
     of it serves both.
 
     Args:
-      compiled: the program, traced under the strategy in force.
+      lowered: the program, traced under the strategy in force.
       free: bytes; by default `free_memory()`.
     """
     if strategy.clients != "fit":
@@ -32,7 +35,7 @@ def fitted(
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return replace(strategy, clients=UNFITTED)  # nothing is compiled
     with use(trial_layout(strategy)):
-        analysis = compiled().memory_analysis()
+        analysis = lowered().compile(compiler_options=_TRIAL).memory_analysis()
     if analysis is None:  # a backend that does not tell
         return replace(strategy, clients=UNFITTED)
     each = max(analysis.temp_size_in_bytes / 2, 1)

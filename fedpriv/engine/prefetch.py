@@ -176,10 +176,10 @@ class StreamedRounds:
     def _jitted(self, given: tuple) -> Callable[..., tuple]:
         """The step, with as many clients side by side as fit beside the records of two rounds."""
 
-        def compiled() -> jax.stages.Compiled:
-            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given).compile()
+        def lowered() -> jax.stages.Lowered:
+            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given)
 
-        self._strategy = fitted(self._strategy, compiled)
+        self._strategy = fitted(self._strategy, lowered)
         with use(self._strategy):
             return jax.jit(spmd(self._make()), donate_argnums=2)
 

@@ -67,7 +67,7 @@ def compiled_chunk(
 
     It is made anew for every layout: JAX keeps the trace of a function that it has seen.
     """
-    fitting = fitted(strategy, lambda: compiled(spmd(make()), args, [0]))
+    fitting = fitted(strategy, lambda: jax.jit(spmd(make()), donate_argnums=0).lower(*args))
     with use(fitting):
         return compiler(spmd(make()), args, [0]), fitting
 
