@@ -19,7 +19,8 @@ from pathlib import Path
 from experiments.base.command import Parser, command
 from experiments.runs.run_folder import labelled
 from experiments.tables.compare import ABOVE, BEST, NAMES, evaluated, output_paths, write
-from experiments.tables.comparison import SHOWN, above, as_markdown, rows
+from experiments.tables.frame import above, rows
+from experiments.tables.grid import SHOWN, as_markdown, grid
 from experiments.tables.plots import SUFFIXES, WIDTHS
 from fedpriv.privacy import VIEWS
 
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = above(found, args.above)
     drawing = {name: getattr(args, name) for name in ("metrics", "by", "together", "width")}
     write(runs, found, paths, views=args.views, best=args.best, **drawing)
-    print(as_markdown(found, args.views, args.best))
+    print(as_markdown(grid(found, args.views, args.best)))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from experiments.base.formats import hyphenated, markdown
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder
+from experiments.tables.leads import FEWEST, Lead, lead
 from experiments.tables.plots import look, scale, sheet
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
@@ -21,6 +21,12 @@ EDGE = "*: at the edge of three or more values tried"
 UNCOVERED = (
     "Every epsilon is of one training, and so of the model of one seed; none covers the tuning, which looks at private "
     "records."
+)
+LEADS = (
+    "leads: mean and 95 % interval of the differences seed by seed (Student's t); not told apart: the interval holds "
+    f"0, or there are fewer than {FEWEST} seeds",
+    "entrants share their seeds (clients, initial model, random numbers), so that leads at several budgets are no "
+    "independent results; the best is chosen by the accuracies that it is compared by",
 )
 NOT_PRIVATE = {"color": "0.5", "marker": "|", "linestyle": "none"}
 
@@ -91,12 +97,12 @@ def budgets(found: Sequence[Result]) -> list[str]:
 
 
 def winners(found: Sequence[Result]) -> str:
-    """A line per data set and budget: the best, those within the spread of it, and its lead over DP-FedAvg.
-
-    Two results are within the spread where their means differ by less than both standard deviations added in squares.
-    """
+    """A line per data set and budget: the best, those that are not told apart from it, its lead over DP-FedAvg."""
     rows = [
-        ["data", "epsilon", "best", "accuracy", "within the spread of it", "lead over DP-FedAvg"]
+        [
+            *["data", "epsilon", "best", "accuracy", "seeds"],
+            *["not told apart from it", "lead over DP-FedAvg (95 %)"],
+        ]
     ]
     for dataset in dict.fromkeys(r.dataset for r in found):
         for budget in budgets(found):
@@ -107,18 +113,18 @@ def winners(found: Sequence[Result]) -> str:
             if not ranked:
                 continue
             first, *others = ranked
-            near = [r.entrant for r in others if lead(first, r)[0] < lead(first, r)[1]]
-            base = [r for r in ranked if r.entrant == "DP-FedAvg"]
-            said = f"{_signed(*lead(first, base[0]))}" if base and base[0] is not first else "-"
-            cells = [dataset, budget, first.entrant, _percent(first.accuracy)]
+            near = [r.entrant for r in others if not ahead(first, r).is_told_apart]
+            base = [r for r in others if r.entrant == "DP-FedAvg"]
+            said = ahead(first, base[0]).text(100, 1) if base else "-"
+            seeds = str(len(first.accuracy.per_seed))
+            cells = [dataset, budget, first.entrant, _percent(first.accuracy), seeds]
             rows.append([*cells, ", ".join(near) or "nobody", said])
-    return markdown(rows)
+    return markdown(rows, LEADS)
 
 
-def lead(first: Result, second: Result) -> tuple[float, float]:
-    """Difference of the means, and both standard deviations added in squares; points of accuracy."""
-    a, b = first.accuracy, second.accuracy
-    return 100 * (a.mean - b.mean), 100 * math.hypot(a.std or 0.0, b.std or 0.0)
+def ahead(first: Result, second: Result) -> Lead:
+    """Of accuracies, seed by seed."""
+    return lead(first.accuracy.per_seed, second.accuracy.per_seed)
 
 
 def table(found: Sequence[Result]) -> str:
@@ -176,10 +182,6 @@ def _values(result: Result, field: str) -> list[float]:
 
 def _percent(s: Spread) -> str:
     return f"{100 * s.mean:.1f} ± {100 * (s.std or 0.0):.1f}"
-
-
-def _signed(value: float, spread: float) -> str:
-    return f"{value:+.1f} ± {spread:.1f}"
 
 
 def by_epsilon(found: Sequence[Result], path: Path) -> None:

@@ -21,7 +21,7 @@ from experiments.accounting import budget
 from experiments.base import compilation_cache, user_modules
 from experiments.base.command import checked, one_line
 from experiments.base.files import write_text
-from experiments.base.json_values import flat
+from experiments.base.json_values import flat, plain
 from experiments.config import Experiment, Run, modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
@@ -29,7 +29,9 @@ from experiments.runs.run_folder import CONFIG, RunFolder, read_all
 from experiments.search import best_of, sweep_table
 from experiments.search.sweep_grid import Point, axes, begin, begun, described, ended, points
 from experiments.search.training_together import Prepared, Sweep
-from experiments.tables import comparison
+from experiments.tables.frame import frame, records
+from experiments.tables.grid import as_markdown
+from experiments.tables.latex import latex
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import Interned
 from fedpriv.data.streaming import StreamedFederation
@@ -238,17 +240,16 @@ def train_points(planned: Planned, progress: bool = True) -> Sweep:
 def write_tables(planned: Planned, trained: Sweep) -> tuple[str, list[dict[str, Any]]]:
     """Writes table.md, table.csv and table.tex; returns the first as text, the second as rows."""
     folder, found = planned.folder, sweep_table.summaries(planned.folder, planned.every)
-    rows = sweep_table.records(found)
-    comparison.write_csv(folder / "table.csv", rows)
-    if any(summary.rounds for _, summary in found):
-        write_text(folder / "table.tex", sweep_table.paper(found))
+    rows, table = sweep_table.rows(found), sweep_table.table(found)
+    write_text(folder / "table.csv", frame(rows).to_csv(index=False))
+    write_text(folder / "table.tex", latex(table))
     cost = (
         f"compiled programs: {trained.compilations} for {trained.trained} trainings ({trained.seconds:.1f} s with "
         f"tracing); trainings whose result is another point's: {trained.reused} (both since the sweep was last started)"
     )
-    table = f"{sweep_table.markdown(found)}\n- {cost}\n"
-    write_text(folder / "table.md", table)
-    return table, rows
+    said = as_markdown(table._replace(notes=[*table.notes, cost])) + "\n"
+    write_text(folder / "table.md", said)
+    return said, [plain(line) for line in records(rows)]
 
 
 def release(planned: Planned, folder: Path) -> dict[str, Any]:

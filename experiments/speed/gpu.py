@@ -1,10 +1,10 @@
 """The command `benchmark_gpu`: all that a GPU is to tell, in one call.
 
 Every workload of experiments.benchmark at three precisions of float32 products (highest, TF32, bfloat16), at the first
-beside PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10 benchmark at
-each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a command in a
-process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it ended, and
-what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
+beside PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10
+benchmark at each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a
+command in a process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it
+ended, and what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
 """
 
 from __future__ import annotations

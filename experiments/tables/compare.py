@@ -6,23 +6,17 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.base.files import replacing, write_text
+from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, read_all
-from experiments.tables.comparison import (
-    Columns,
-    Row,
-    as_markdown,
-    records,
-    rows,
-    write_csv,
-)
+from experiments.tables.frame import Row, frame, rows
+from experiments.tables.grid import as_markdown, grid
 from experiments.tables.latex import latex
 from experiments.tables.plots import SUFFIXES, columns, picture
 from experiments.tables.swept_budget import over_budget
 
 TABLES = (".tex", ".csv", ".md")
 NAMES = "what to call the runs in tables and figures, one each (default: the settings in which they differ)"
-ABOVE = "also show what each score is above this algorithm's, seed by seed, and the spread of that"
+ABOVE = "also show how far each score is above this algorithm's, with an interval of 95 %%"
 BEST = "also show the best of each metric over the evaluations, which is chosen on the test set"
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
@@ -66,7 +60,7 @@ def write(
       ValueError: curves by an epsilon that is infinite everywhere, or a file that cannot be written.
     """
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
-        shown = metrics or Columns.of([run.results for run in runs]).metrics
+        shown = metrics or main_metrics(found)
         if by == "epsilon" and not any(map(_private, found)):
             raise ValueError(
                 "--by: epsilon is infinite in all of these runs; draw by round or uplink"
@@ -76,6 +70,10 @@ def write(
         )
     for path in paths:
         write_table(path, found, views, best)
+
+
+def main_metrics(found: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(r.summary.metric for r in found if r.summary.metric))
 
 
 def _private(row: Row) -> bool:
@@ -113,7 +111,7 @@ def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> No
     for kind in TABLES:
         write_table(folder / f"table{kind}", found, best=best)
     private = any(map(_private, found))
-    metrics = Columns.of([r.summary for r in found]).metrics
+    metrics = main_metrics(found)
     for x in ("round", "uplink", *["epsilon"][:private]):
         paths = [folder / f"by_{x}{kind}" for kind in (".pdf", ".png")]
         draw(runs, metrics, paths, x, len(runs) > 3)
@@ -136,12 +134,11 @@ def write_table(
     """
     try:
         if path.suffix == ".tex":
-            write_text(path, latex(found, views, best))
+            write_text(path, latex(grid(found, views, best)))
         elif path.suffix == ".md":
-            write_text(path, as_markdown(found, views, best) + "\n")
+            write_text(path, as_markdown(grid(found, views, best)) + "\n")
         elif path.suffix == ".csv":
-            with replacing(path) as unfinished:
-                write_csv(unfinished, records(found))
+            write_text(path, frame(found).to_csv(index=False))
     except OSError as error:
         raise ValueError(f"--output: cannot write {path} ({error.strerror})") from None
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.runs.run_folder import RunFolder, runs_of
 from experiments.tables import compare
-from experiments.tables.comparison import above as above_rival
-from experiments.tables.comparison import records, rows
+from experiments.tables import frame as frames
+from experiments.tables.frame import rows
 from experiments.tables.plots import SUFFIXES, WIDTHS
 from experiments.tables.report.page import write_page
 from fedpriv.core.arguments import require
@@ -27,15 +27,14 @@ def table(runs: Any, *, above: str | None = None) -> pandas.DataFrame:
     Args:
       runs: a run, a sweep, a folder of either, or several of these; as `train`, `sweep` or `resume` return them, as
         paths, or as `RunFolder`s.
-      above: an algorithm, of which columns say what each score is above its, seed by seed.
+      above: an algorithm: columns say how far each score is above its (`lead_final_mean`), with an interval of 95 %
+        (`_low`, `_high`) from 3 seeds on, and how that was found (`_how`).
 
     Raises:
       ValueError: a folder without a run, or with damaged files.
     """
-    import pandas
-
     found = rows(_evaluated(runs))
-    return pandas.DataFrame.from_records(records(above_rival(found, above) if above else found))
+    return frames.frame(frames.above(found, above) if above else found)
 
 
 def figure(

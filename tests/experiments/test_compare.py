@@ -17,7 +17,7 @@ from reported import edit, record
 from experiments import compare
 from experiments.base.formats import setting
 from experiments.runs.run_folder import labelled, names, read
-from experiments.tables import comparison, plots, terminal
+from experiments.tables import frame, grid, plots, terminal
 from experiments.tables.latex import escaped
 from fedpriv.privacy import VIEWS
 
@@ -44,19 +44,21 @@ def test_a_table_with_what_differs_and_what_epsilon_means(recorded, capsys):
     assert ["(interrupted)" in row[0] for row in rows] == [False, False, True, True]
     accuracy = 100 * histories["dp_scaffold"].accuracy[-1]
     assert [row[2] for row in rows] == ["40"] * 2 + ["40 of 400"] * 2
-    assert [row[3] for row in rows] == ["60"] * 4
-    assert rows[0][4] == f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}"
+    assert [row[3:5] for row in rows] == [["2", "60"]] * 4
+    assert rows[0][5] == f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}"
     privacy = read(Path(folders[0])).summary.privacy["dp_scaffold"]
+    below = "\n".join(lines[4:])
     for row in rows:
-        assert row[6] == "record"
-        assert row[8].endswith("(replace-one), not proved")
-        assert row[9].endswith("(replace-one, constructed)")
-        assert float(row[8].split()[0]) > float(row[9].split()[0])
-    assert float(rows[0][9].split()[0]) == pytest.approx(
+        for cell, status in ((row[7], "claimed by .*, not proved"), (row[8], r"certified \(con")):
+            letter = cell.split("[")[1][0]
+            assert re.search(f"- {letter}: record level, view .*, replace-one.*{status}", below)
+        assert row[7].endswith(" not proved")
+        assert float(row[7].split()[0]) > float(row[8].split()[0])
+    assert float(rows[0][8].split()[0]) == pytest.approx(
         privacy.certified["third_party"].epsilon, rel=1e-3
     )
-    assert "tuned without privacy" in "\n".join(lines[4:])
-    assert "not trained to the end; its epsilon counts" in "\n".join(lines[4:])
+    assert "tuned without privacy" in below
+    assert "not trained to the end; its epsilon counts" in below
 
 
 def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_path):
@@ -167,7 +169,7 @@ def test_latex_is_well_formed_whatever_the_names(tmp_path):
         "client level",
         "third party",
         "adjacency",
-        r"\delta = ",
+        r"$\delta$ = ",
         "certified (constructed)",
         "standard deviation",
     ):
@@ -293,18 +295,19 @@ def test_noise_and_uplink_and_best_only_where_asked(stopped, tmp_path, capsys):
         assert compare.main([str(stopped), *given, "--output", str(path)]) == 0
         printed = capsys.readouterr().out
         head, _, *rows = [line.split(" | ") for line in printed.splitlines() if line[:1] == "|"]
-        assert ("best" in head) == ("Best" in path.read_text()) == bool(given)
+        in_tex = "Best accuracy" in path.read_text()
+        assert ("best accuracy (%)" in head) == in_tex == bool(given)
         of = {row[1]: dict(zip(head, row, strict=True)) for row in rows}
         summary = read(stopped).summary
         assert of["FedAvg"]["noise multiplier"] == "-"
         assert of["DP-FedAvg"]["noise multiplier"] == "4"
         assert float(of["DP-FedAvg"]["MB up"]) == summary.uplink_mb_per_client["dp_fed_avg"]
-        assert of["FedAvg"]["certified, third party"] == "not private"
+        assert of["FedAvg"]["ε, third party"] == "not private"
         body = path.read_text().partition(r"\midrule")[2].splitlines()
         (line,) = (line for line in body if "& DP-FedAvg &" in line)
         cells = dict(zip(cells_of(tex_head(path)), cells_of(line), strict=True))
         assert cells[" Noise multiplier "].strip() == "4"
-        assert cells[" Uplink (MB) "].strip() == "$0.1$"
+        assert cells[" MB up "].strip() == "0.1"
 
 
 def tex_head(path):
@@ -313,18 +316,22 @@ def tex_head(path):
 
 def test_a_noise_that_was_solved_for_stands_in_the_table(stopped):
     summary = read(stopped).summary
-    solved = replace(summary, solved={"top_k": {"noise_multiplier": 1.2345}})
-    assert comparison.noise_of(solved, "top_k") == "1.234"
-    solved = replace(summary, solved={"top_k": {"ldp.epsilon": 0.5}})
-    assert comparison.noise_of(solved, "top_k") == "ldp.epsilon 0.5"  # no multiplier
+    for solved, said in (({"noise_multiplier": 1.2345}, "1.234"), ({"ldp.epsilon": 0.5}, "0.5")):
+        of = replace(summary, solved={"top_k": solved})
+        (field,), row = solved, frame.Row({"run": "one"}, "top_k", of, "one")
+        shown = grid.grid([row])
+        cell = shown.rows[0][shown.head.index("noise multiplier")]
+        assert cell == (said if field == "noise_multiplier" else f"{field} {said}")
+        assert frame.frame([row])[f"trained_{field}"][0] == solved[field]
 
 
 def test_the_columns_follow_the_views_that_runs_show(tmp_path):
     record(tmp_path / "run", rounds=(5,), seeds=1, view="server_secagg")
-    of = [read(tmp_path / "run").summary]
-    assert comparison.own_views(of) == ["server_secagg"]
-    assert set(comparison.Columns.of(of).views) == {"third_party", "server", "server_secagg"}
-    assert comparison.own_views([replace(of[0], settings={"views": "all"})]) == list(VIEWS)
+    run = read(tmp_path / "run")
+    assert grid.own_views([run.results]) == ["server_secagg"]
+    head = grid.grid(frame.rows([run])).head
+    assert {"ε, third party", "ε, server", "ε, server secagg"} <= set(head)
+    assert grid.own_views([replace(run.results, settings={"views": "all"})]) == list(VIEWS)
 
 
 def test_runs_are_called_as_asked(recorded, tmp_path, capsys):

@@ -1,23 +1,33 @@
-"""`compare --above`: scores beside those of one algorithm, seed by seed."""
+"""Scores beside those of one algorithm, with an interval."""
 
 import csv
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from reported import record
+from scipy import stats
 
+import experiments
 from experiments import compare
-from experiments.tables import comparison
+from experiments.runs.run_folder import read
+from experiments.tables import frame, grid
+from experiments.tables.leads import lead
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """Two runs with different settings, and what was recorded of the first."""
     base = tmp_path_factory.mktemp("above")
-    given = {"name": "dp_scaffold_synthetic", "rounds": (20, 40), "seeds": 2}
+    given = {"name": "dp_scaffold_synthetic", "rounds": (20, 40), "seeds": 3}
     histories = record(base / "0", **given)
     record(base / "5", seed=1, beta=5.0, **given)
     return [str(base / "0"), str(base / "5")], histories
+
+
+def kept(*folders):
+    return frame.rows([read(Path(folder)) for folder in folders])
 
 
 def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
@@ -25,48 +35,99 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
     files = [str(tmp_path / name) for name in ("t.csv", "t.tex", "t.png")]
     given = [*folders, "--above", "dp_fed_avg", "--best", "--output", *files]
     assert compare.main(given) == 0
-    column = "above DP-FedAvg's accuracy"
-    head, _, *lines = (
-        [cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines()
-    )
-    own, rival = (100 * histories[name].accuracy for name in ("dp_scaffold", "dp_fed_avg"))
-    for lead, i in ((own[-1] - rival[-1], 0), (own.max(0) - rival.max(0), 1)):
-        said = lines[0][head.index(column) + i]
-        assert said == f"{lead.mean():.2f} ± {lead.std(ddof=1):.2f}"
-    assert lines[1][head.index(column)] == "-"  # the rival itself
+    printed = capsys.readouterr().out
+    head, _, *lines = ([c.strip() for c in line.split("|")] for line in printed.splitlines())
+    own, rival = (histories[name].accuracy for name in ("dp_scaffold", "dp_fed_avg"))
+    numbers = experiments.table(folders, above="dp_fed_avg")
+    for which, mine, theirs in (("final", own[-1], rival[-1]), ("best", own.max(0), rival.max(0))):
+        interval = stats.ttest_rel(mine, theirs).confidence_interval(0.95)
+        expected = (mine - theirs).mean(), *interval
+        found = [numbers[f"lead_{which}_{part}"][0] for part in ("mean", "low", "high")]
+        assert found == pytest.approx(expected, rel=1e-5)
+        column = head.index("best " * (which == "best") + "above DP-FedAvg (95 %)")
+        mean, low, high = (100 * x for x in expected)
+        assert lines[0][column] == f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
+        assert lines[1][column] == "-"  # the rival itself
+    assert "2 comparison(s)" in printed
+    assert "share their seeds" in printed
     with (tmp_path / "t.csv").open() as file:
-        first, _, second, _ = csv.DictReader(file)
-    assert float(first[f"{column}_final_mean"]) == pytest.approx((own - rival)[-1].mean() / 100)
-    means = [
-        float(x["accuracy_final_mean"])
-        for x in comparison.records(comparison.rows(compare.evaluated(list(map(Path, folders)))))
-    ]
-    assert float(second[f"{column}_final_mean"]) == pytest.approx(means[2] - means[3])
+        rows = list(csv.DictReader(file))
+    assert [row["seeds"] for row in rows] == ["3"] * 4
+    assert float(rows[2]["lead_final_low"]) == numbers["lead_final_low"][2]
     tex = (tmp_path / "t.tex").read_text()
-    assert r"Above DP-FedAvg's accuracy (\%)" in tex
-    assert "above: seed by seed" in tex
+    assert r"Above DP-FedAvg (95 \%)" in tex
+    assert "Student's t of the differences seed by seed" in tex
+
+
+def test_too_few_seeds_are_no_result(tmp_path, capsys):
+    record(tmp_path / "two", name="dp_scaffold_synthetic", rounds=(20,), seeds=2)
+    assert compare.main([str(tmp_path / "two"), "--above", "dp_fed_avg"]) == 0
+    said = capsys.readouterr().out
+    assert "(too few seeds)" in said.splitlines()[2]
+    assert " to +" not in said
+    assert "is no result" in said
+    assert math.isnan(
+        experiments.table(tmp_path / "two", above="dp_fed_avg")["lead_final_low"].astype(float)[0]
+    )
 
 
 def test_a_rival_is_of_the_same_run_or_the_only_one(recorded):
-    kept = compare.rows(compare.evaluated([Path(folder) for folder in recorded[0]]))
-    own, rival, other = kept[:3]
-    _, _, alone = comparison.above([own, rival, other], "dp_fed_avg")
-    lead = alone.summary.final["dp_scaffold"]["above DP-FedAvg's accuracy"].mean
+    own, rival, other = kept(*recorded[0])[:3]
+    _, _, alone = frame.above([own, rival, other], "dp_fed_avg")
     accuracies = (r.summary.final[r.algorithm]["accuracy"].mean for r in (other, rival))
-    assert lead == pytest.approx(next(accuracies) - next(accuracies))
-    assert any(f"compared with DP-FedAvg of {rival.title}" in x for x in comparison.notes([alone]))
+    assert alone.leads["final"].mean == pytest.approx(next(accuracies) - next(accuracies))
+    said = grid.grid([own, rival, alone]).notes
+    assert any(f"compared with DP-FedAvg of {rival.title}" in x for x in said)
+
+
+def test_seeds_that_only_one_has_are_left_out_and_those_of_another_config_are_not_paired(
+    recorded, tmp_path
+):
+    rival = kept(recorded[0][0])[1]
+    record(tmp_path / "four", name="dp_scaffold_synthetic", rounds=(20, 40), seeds=4, seed=2)
+    record(tmp_path / "other", name="quickstart", rounds=(20, 40), seeds=4, seed=3)
+    (four, _), other = kept(tmp_path / "four"), kept(tmp_path / "other")[0]
+    of_four, of_other = frame.above([four, other, rival], "dp_fed_avg")[:2]
+    scores = [r.summary.final[r.algorithm]["accuracy"].per_seed for r in (four, other, rival)]
+    assert of_four.leads["final"].seeds == 3
+    assert of_four.leads["final"].mean == pytest.approx(
+        np.mean(np.subtract(scores[0][:3], scores[2]))
+    )
+    assert of_other.leads["final"].how == "Welch"
+    welch = stats.ttest_ind(scores[1], scores[2], equal_var=False).confidence_interval(0.95)
+    assert of_other.leads["final"][1:3] == pytest.approx(welch, rel=1e-6)
 
 
 def test_a_rival_that_cannot_be_compared_with(recorded, tmp_path):
-    kept = compare.rows(compare.evaluated([Path(folder) for folder in recorded[0]]))
-    record(tmp_path / "one", name="dp_scaffold_synthetic", rounds=(20, 40), seeds=1)
-    record(tmp_path / "short", name="dp_scaffold_synthetic", rounds=(20,), seeds=2)
-    one, short = (compare.rows(compare.evaluated([tmp_path / x]))[0] for x in ("one", "short"))
+    first = kept(*recorded[0])
+    record(tmp_path / "short", name="dp_scaffold_synthetic", rounds=(20,), seeds=3)
+    short = kept(tmp_path / "short")[0]
     for found, said in (
-        (kept[:1], "is in no run of dp_scaffold_synthetic; choose one of dp_scaffold"),
-        ([kept[0]._replace(title="third"), kept[1], kept[3]], "in neither"),
-        ([one, kept[1]], "and 1 seed.*dp_fed_avg of .* 2 seed"),
-        ([short, kept[1]], "has 20 rounds.*dp_fed_avg of .* 40 rounds"),
+        (first[:1], "is in none of these runs; choose one of dp_scaffold"),
+        ([first[0]._replace(keys={"run": "third"}), first[1], first[3]], "in neither"),
+        ([short, first[1]], "has 20 rounds, dp_fed_avg of .* 40; train them alike"),
     ):
         with pytest.raises(ValueError, match=said):
-            comparison.above(found, "dp_fed_avg")
+            frame.above(found, "dp_fed_avg")
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says():
+    """Of 4,000 intervals 3,800 are expected; fewer than 3,745 or more than 3,855 once in 10^4."""
+    rng, hits = np.random.default_rng(0), {"paired": 0, "Welch": 0}
+    for _ in range(4000):
+        shared = rng.normal(size=5)
+        own, rival = shared + rng.normal(0.3, 0.2, 5), shared + rng.normal(0.0, 0.1, 5)
+        for paired in (True, False):
+            mine = own if paired else rng.normal(0.3, 0.5, 5)
+            found = lead(mine, rival if paired else rng.normal(0.0, 0.4, 5), paired)
+            hits[found.how] += found.low <= 0.3 <= found.high
+    assert all(3745 <= n <= 3855 for n in hits.values()), hits
+
+
+def test_what_an_interval_cannot_be_of():
+    assert lead([1.0, 2.0], [0.0, 0.0])[:3] == (1.5, None, None)
+    assert lead([math.inf] * 3, [math.inf] * 3).how == "not finite"
+    same = lead([1.0] * 3, [0.5] * 3)
+    assert same[:3] == (0.5, 0.5, 0.5)
+    assert same.is_told_apart
+    assert lead([1.0] * 3, [0.5] * 3, paired=False)[:3] == (0.5, 0.5, 0.5)

@@ -1,7 +1,6 @@
 """The race: what its algorithms cost, on what it chooses settings, who wins."""
 
 import json
-import math
 from dataclasses import replace
 from functools import partial
 
@@ -9,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from made_runs import run_folder
+from scipy import stats
 
 import configs.race as entered
 import fedpriv as fp
@@ -119,7 +119,7 @@ def test_scaffold_wants_clients_of_one_size():
 def result(entrant, budget, accuracy, dataset="digits"):
     work = Training("race", "dp_fed_avg", {}, rounds=2, seeds=3)
     return race_page.Result(
-        dataset, entrant, budget, run_folder(work, [[0.1] * 3, accuracy]), {}, ()
+        dataset, entrant, budget, run_folder(work, [[0.1] * len(accuracy), accuracy]), {}, ()
     )
 
 
@@ -127,11 +127,17 @@ def test_who_wins_by_how_much():
     best, near, base = [0.8, 0.9, 1.0], [0.85, 0.8, 0.81], [0.6, 0.61, 0.62]
     found = [result("A", "2", near), result("B", "2", best), result("DP-FedAvg", "2", base)]
     found += [result("FedAvg", "", [0.99] * 3), result("DP-FedAvg", "8", [0.95, 0.95, 0.95])]
-    _, _, two, eight = race_page.winners(found).splitlines()
+    _, _, two, eight = race_page.winners(found).splitlines()[:4]
+    low, high = 100 * np.array(stats.ttest_rel(best, base).confidence_interval(0.95))
     lead = 100 * (np.mean(best) - np.mean(base))
-    spread = 100 * math.hypot(np.std(best, ddof=1), np.std(base, ddof=1))
-    assert two == f"| digits | 2 | B | 90.0 ± 10.0 | A | {lead:+.1f} ± {spread:.1f} |"
-    assert eight == "| digits | 8 | DP-FedAvg | 95.0 ± 0.0 | nobody | - |"
+    said = f"{lead:+.1f} ({low:+.1f} to {high:+.1f})"
+    assert two == f"| digits | 2 | B | 90.0 ± 10.0 | 3 | A | {said} |"
+    assert eight == "| digits | 8 | DP-FedAvg | 95.0 ± 0.0 | 3 | nobody | - |"
+
+
+def test_two_seeds_win_nothing():
+    found = [result("A", "2", [0.9, 0.91]), result("DP-FedAvg", "2", [0.5, 0.51])]
+    assert "| A | 90.5 ± 0.7 | 2 | DP-FedAvg | +40.0 (too few seeds) |" in race_page.winners(found)
 
 
 def test_a_data_set_that_has_only_begun_is_left_out():

@@ -59,25 +59,27 @@ def test_the_tables_have_the_numbers_of_the_files(several):
     run, found = read(base / "a"), tables(root)
     head, *rows = found[RESULTS]
     name, cells = "top_k", next(dict(zip(head, r, strict=True)) for r in rows if "top_k" in r[0])
-    for which, of in (("final", run.summary.final), ("best", run.summary.best)):
-        shown = [float(x) for x in cells[f"{which} accuracy (%)"].split(" ± ")]
+    for which, of in (("", run.summary.final), ("best ", run.summary.best)):
+        shown = [float(x) for x in cells[f"{which}accuracy (%)"].split(" ± ")]
         assert shown == pytest.approx(
             [100 * of[name]["accuracy"].mean, 100 * of[name]["accuracy"].std], abs=0.00501
         )
     lines = run.lines[name]
     numbers = {
-        "final loss": lines[-1].metrics["loss"].mean,
+        "loss": lines[-1].metrics["loss"].mean,
         "MB up": run.summary.uplink_mb_per_client[name],
         "MB down": run.summary.downlink_mb_per_client[name],
         "rounds/s": run.summary.rounds_per_second[name],
         "seconds": sum(line.seconds for line in lines),
         "compiled (s)": 1.5,
-        "certified epsilon, third party": lines[-1].privacy.certified.epsilon,
+        "ε, third party": lines[-1].privacy.certified.epsilon,
     }
     for column, number in numbers.items():
         assert float(cells[column].split()[0]) == pytest.approx(number, rel=1e-2)
-    assert (cells["rounds"], cells["seeds"], cells["status"]) == ("20 of 20", "3", "complete")
-    assert "client, add-or-remove, delta 0.00516, constructed" in cells[head[3]]
+    assert (cells["rounds"], cells["seeds"], cells["status"]) == ("20", "3", "complete")
+    letter = cells["ε, third party"].split("[")[1][0]
+    meaning = "client level, view third party, add-or-remove adjacency, δ = 0.00516, certified (constructed)"
+    assert f"{letter}: {meaning}" in text(root)
     head, *rows = found["Every evaluation."]
     rows = [row for row in rows if row[0] == "Fed-SMP top_k · a"]
     assert [int(row[1]) for row in rows] == [5, 10, 20]

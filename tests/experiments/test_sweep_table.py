@@ -6,6 +6,7 @@ from reported import edit, record
 from experiments.runs import run_folder
 from experiments.search import sweep_table
 from experiments.search.sweep_grid import Point
+from experiments.tables.latex import latex
 from fedpriv import privacy
 
 
@@ -20,13 +21,14 @@ def test_a_swept_budget_shows_the_noise_it_took_the_traffic_and_the_views_asked_
         edit(folder / "summary.json", solved={"top_k": {"noise_multiplier": noise}})
         of = Point({"target_epsilon": target}, None, target)
         found.append((of, run_folder.read(folder).summary))
-    lines = [line.split("|")[1:-1] for line in sweep_table.markdown(found).splitlines()[:10]]
-    head, _, *rows = [[cell.strip() for cell in line] for line in lines]
+    table = sweep_table.table(found)
+    head, rows = table.head, table.rows
     assert head[0] == "ε"
+    assert any("share their seeds" in note for note in table.notes)
     top_k = [dict(zip(head, row, strict=True)) for row in rows if "Fed-SMP top_k" in row]
     assert [row["noise multiplier"] for row in top_k] == ["3.25", "1.125"]
     assert [float(row["MB up"]) for row in top_k] == pytest.approx([0.005, 0.005])
-    shown = [name.partition(", ")[2] for name in head if name.startswith("certified")]
+    shown = [name.partition(", ")[2] for name in head if name.startswith("ε, ")]
     every = [view.replace("_", " ") for view in privacy.VIEWS]
     assert shown == (every if views == "all" else ["third party"])
-    assert ("server" in sweep_table.paper(found)) == (views == "all")
+    assert ("server" in latex(table)) == (views == "all")

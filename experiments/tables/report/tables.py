@@ -15,12 +15,21 @@ from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
-from experiments.tables.report.markup import Content, Element, element, folded, table, words
+from experiments.tables.frame import Row
+from experiments.tables.grid import ABSENT, grid
+from experiments.tables.report.markup import (
+    Content,
+    Element,
+    element,
+    folded,
+    listing,
+    table,
+    words,
+)
 from fedpriv.engine.client_metrics import PREFIX, labelled
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate
 
-ABSENT = "-"
 NBSP = "\N{NO-BREAK SPACE}"
 PLACES = ("output", "data_dir")  # where things are does not change what is found
 
@@ -80,24 +89,33 @@ def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
     ]
 
 
-def results_table(found: Sequence[Result], best: bool = False) -> list[Element]:
+def results_table(found: Sequence[Result], best: bool = False) -> list[Element | None]:
     """Args: best: whether also the best of the metric over the evaluations."""
-    metrics = measured(found)
-    shown, *others = metrics or ["accuracy"]
-    head = ["algorithm", f"final {named(shown)}", *[f"best {named(shown)}"][:best]]
-    head += ["certified epsilon, third party", *(f"final {named(name)}" for name in others)]
-    head += ["rounds", "seeds", "status", "MB up", "MB down"]
-    head += ["seconds", "compiled (s)", "rounds/s"]
+    made = grid([_row(r) for r in found], metrics=measured(found), best=best)
+    head = ["algorithm", *made.head[2:], "status", "MB down", "seconds", "compiled (s)", "rounds/s"]
+    rows = [[r.label, *cells[2:], *_further(r)] for r, cells in zip(found, made.rows, strict=True)]
+    said = [f"{letter}: {meaning}" for meaning, letter in made.letters.items()]
     explained = (
-        "Metrics on the test set: mean ± standard deviation (n - 1) over the seeds. MB: 10^6 bytes in "
-        "the whole run, per client of the population. Seconds: training and evaluation, all seeds together, without "
-        "compilation."
+        "MB: 10^6 bytes in the whole run, per client of the population. Seconds: training and evaluation, all seeds "
+        "together, without compilation."
     )
-    if best:
-        explained += " Best: over the evaluations, each seed's own, chosen on the test set."
-    rows = [_result(result, shown, others, best) for result in found]
-    said = element("p", explained, class_="quiet")
-    return [said, table("The last state of each", head, rows), *_per_client(found)]
+    drawn = table("The last state of each", head, rows)
+    return [drawn, listing([*said, *made.notes, explained]), *_per_client(found)]
+
+
+def _row(r: Result) -> Row:
+    return Row({"run": r.run.path.name}, r.algorithm, r.summary, str(r.run.path))
+
+
+def _further(r: Result) -> list[Content]:
+    name, of = r.algorithm, r.summary
+    return [
+        words(r.status, "" if r.status.startswith("complete") else "warn"),
+        number(of.downlink_mb_per_client.get(name)),
+        number(sum(line.seconds for line in r.lines), 3) if r.lines else ABSENT,
+        number(of.compile_seconds.get(name), 3),
+        number(of.rounds_per_second.get(name), 3),
+    ]
 
 
 def _per_client(found: Sequence[Result]) -> list[Element]:
@@ -129,35 +147,6 @@ def measured(found: Sequence[Result]) -> list[str]:
 def named(metric: str) -> str:
     """With its unit."""
     return metric + " (%)" * is_fraction(metric)
-
-
-def _result(r: Result, shown: str, others: Sequence[str], best: bool) -> list[Content]:
-    name, of = r.algorithm, r.summary
-    if name not in of.rounds:
-        return [
-            r.label,
-            *[ABSENT] * (4 + best + len(others)),
-            words(r.status, "warn"),
-            *[ABSENT] * 5,
-        ]
-    final, planned = of.final[name], of.rounds_planned.get(name)
-    rounds = str(of.rounds[name]) + ("" if planned is None else f" of {planned}")
-    third_party = of.privacy[name].certified.get("third_party")
-    return [
-        r.label,
-        spread(final.get(shown), is_fraction(shown)),
-        *[spread(of.best[name].get(shown), is_fraction(shown))][:best],
-        _meant(third_party) if third_party else ABSENT,
-        *(spread(final.get(metric), is_fraction(metric)) for metric in others),
-        rounds.replace(" ", NBSP),
-        str(len(next(iter(final.values())).per_seed)),
-        words(r.status, "" if r.status.startswith("complete") else "warn"),
-        number(of.uplink_mb_per_client[name]),
-        number(of.downlink_mb_per_client[name]),
-        number(sum(line.seconds for line in r.lines), 3) if r.lines else ABSENT,
-        number(of.compile_seconds[name], 3),
-        number(of.rounds_per_second[name], 3),
-    ]
 
 
 def spread(s: Spread | None, percent: bool = False) -> str:

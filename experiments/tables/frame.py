@@ -1,0 +1,189 @@
+"""Results as one table of numbers: a row for each algorithm of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from experiments.base.formats import NAMES, setting
+from experiments.runs.contents import Summary
+from experiments.runs.run_folder import RunFolder, names
+from experiments.tables.leads import Lead, lead
+from experiments.tables.terminal import not_private
+from fedpriv.privacy import VIEWS
+
+if TYPE_CHECKING:
+    import pandas
+
+NOISE = "noise_multiplier"  # the field of a config
+
+
+class Row(NamedTuple):
+    """An algorithm of a run.
+
+    Attributes:
+      keys: what tells the run from the others: {"run": its title}, or the fields that were swept.
+      folder: the run's.
+      leads: "final" and "best" score above the rival's.
+      below: the rival's row, where there is one.
+    """
+
+    keys: Mapping[str, Any]
+    algorithm: str
+    summary: Summary
+    folder: str
+    leads: Mapping[str, Lead] = {}
+    below: Any = None
+
+    @property
+    def title(self) -> str:
+        if "run" in self.keys:
+            return str(self.keys["run"])
+        return ", ".join(setting(field, value) for field, value in self.keys.items())
+
+    @property
+    def seeds(self) -> int | None:
+        """None before the first evaluation."""
+        final = self.summary.final.get(self.algorithm, {}).get(self.summary.metric)
+        return len(final.per_seed) if final else None
+
+
+def rows(runs: Sequence[RunFolder]) -> list[Row]:
+    """Of all that was evaluated; a run that is not complete says so in its title."""
+    found = []
+    for run, title in zip(runs, names(runs), strict=True):
+        status = run.results.status
+        title += "" if status == "complete" else f" ({status.partition(':')[0]})"
+        found += [
+            Row({"run": title}, name, run.results, str(run.path)) for name in run.results.rounds
+        ]
+    return found
+
+
+def above(found: Sequence[Row], rival: str) -> list[Row]:
+    """With what each row's last and best score are above a rival's.
+
+    The rival is the one of the row's own run, else the only one of its config, else the only one there is.
+
+    Raises:
+      ValueError: there is none, or there are several, or it did another number of rounds.
+    """
+    return [r if r.algorithm == rival else _above(r, _rival(r, found, rival)) for r in found]
+
+
+def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
+    config, who = row.summary.config, f"{row.algorithm} of {row.title}"
+    every = [r for r in found if r.algorithm == name]
+    if not every:
+        there = ", ".join(dict.fromkeys(r.algorithm for r in found))
+        raise ValueError(
+            f"above: {name} is in none of these runs; choose one of {there}, or add a run"
+        )
+    alike = [r for r in every if r.summary.config == config] or every
+    own = [r for r in alike if r.keys == row.keys] or alike
+    if len(own) > 1:
+        where = " and ".join(r.title for r in own)
+        raise ValueError(
+            f"above: {name} is in {where}, {who} in neither; give one of them, or one in each"
+        )
+    done, other = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
+    if done != other:
+        raise ValueError(
+            f"above: {who} has {done} rounds, {name} of {own[0].title} {other}; train them alike"
+        )
+    return own[0]
+
+
+def _above(row: Row, rival: Row) -> Row:
+    metric, (own, than) = row.summary.metric, (row.summary, rival.summary)
+    paired = own.config == than.config and own.prng == than.prng
+    leads = {}
+    for which in ("final", "best"):
+        mine, others = getattr(own, which)[row.algorithm], getattr(than, which)[rival.algorithm]
+        leads[which] = lead(mine[metric].per_seed, others[metric].per_seed, paired)
+    return row._replace(leads=leads, below=rival)
+
+
+def frame(found: Sequence[Row]) -> pandas.DataFrame:
+    """A line for each row; columns have their unit in their name, shares of 1 have none.
+
+    An epsilon has columns for its delta, unit, view, adjacency (`_relation`) and basis beside it.
+    """
+    import pandas
+
+    return pandas.DataFrame.from_records(records(found))
+
+
+def records(found: Sequence[Row]) -> list[dict[str, Any]]:
+    """The frame's lines, all with the same keys."""
+    metrics = measured(r.summary for r in found)
+    made = [_record(r, metrics) for r in found]
+    every = dict.fromkeys(column for line in made for column in line)
+    return [{column: line.get(column) for column in every} for line in made]
+
+
+def measured(summaries: Iterable[Summary]) -> list[str]:
+    """All metrics there are."""
+    return list(dict.fromkeys(m for s in summaries for of in s.final.values() for m in of))
+
+
+def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
+    """None where there is no number."""
+    summary, name = row.summary, row.algorithm
+    found: dict[str, Any] = {
+        **row.keys,
+        "config": summary.config,
+        "algorithm": name,
+        "name": NAMES.get(name, name),
+        "status": _status(summary, name),
+        "rounds": summary.rounds.get(name, 0),
+        "rounds_planned": summary.rounds_planned.get(name),
+        "stopped": summary.stopped.get(name),
+        "seeds": row.seeds,
+        "metric": summary.metric or None,
+    }
+    for metric in metrics:
+        for which, spreads in (("final", summary.final), ("best", summary.best)):
+            of = spreads.get(name, {}).get(metric)
+            for part in ("mean", "std"):
+                found[f"{metric}_{which}_{part}"] = getattr(of, part, None)
+    found["best_chosen_on"] = "test set"
+    if row.leads:
+        found |= {"above": row.below.algorithm, "above_run": row.below.title}
+    for which, of in row.leads.items():
+        found |= {f"lead_{which}_{part}": value for part, value in of._asdict().items()}
+    noise = _noise(summary, name) if name in summary.rounds else {}
+    found |= {f"trained_{field}": noise.get(field) for field in (NOISE, *noise)}
+    found["uplink_mb_per_client"] = summary.uplink_mb_per_client.get(name)
+    found["downlink_mb_per_client"] = summary.downlink_mb_per_client.get(name)
+    privacy = summary.privacy.get(name)
+    epsilons: dict[str, Any] = {"claimed": privacy and privacy.claimed}
+    epsilons |= {f"certified_{v}": privacy and privacy.certified.get(v) for v in VIEWS}
+    for kind, number in epsilons.items():
+        for part in ("epsilon", "delta", "unit", "view", "relation"):
+            found[f"{kind}_{part}"] = getattr(number, part, None)
+        if kind != "claimed":
+            found[f"{kind}_basis"] = getattr(number, "basis", None)
+    for part in ("sound", "status", "source"):
+        found[f"claimed_{part}"] = getattr(epsilons["claimed"], part, None)
+    found["rounds_per_second"] = summary.rounds_per_second.get(name)
+    found["compile_seconds"] = summary.compile_seconds.get(name)
+    return found | {"reused_from": summary.reused_from.get(name), "folder": row.folder}
+
+
+def _status(summary: Summary, name: str) -> str:
+    """Of its own training, which may have ended where another one's diverged."""
+    if name in summary.diverged:
+        return "diverged"
+    planned = summary.rounds_planned.get(name)
+    ended = name in summary.stopped or summary.rounds.get(name) == planned
+    return "complete" if ended else summary.status.partition(":")[0]
+
+
+def _noise(summary: Summary, name: str) -> dict[str, float]:
+    """The noise multiplier, or the fields that a budget was solved for; empty where nothing is private."""
+    if not_private(summary.privacy[name].certified.values(), summary.privacy[name].claimed):
+        return {}
+    own = {**summary.settings, **summary.algorithm_settings.get(name, {})}
+    found = summary.solved.get(name) or {NOISE: own.get(NOISE)}
+    return {field: x for field, x in found.items() if isinstance(x, int | float)}

@@ -1,0 +1,249 @@
+"""The frame in words: which columns people see, and what they have to know to read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from experiments.base.formats import NAMES, field_name, hyphenated, label, markdown
+from experiments.runs.contents import CHOSEN, Summary
+from experiments.tables.frame import NOISE, Row, records
+from experiments.tables.leads import TOO_FEW
+from experiments.tables.terminal import counted
+from fedpriv.models.score import is_fraction
+from fedpriv.privacy import VIEWS
+
+SHOWN = ("third_party", "server")  # views with a column, beside those that the runs show
+ABSENT = "-"
+ALONE = (
+    "every epsilon is of ONE model (one algorithm, one seed) released alone; choosing among models or settings by a "
+    "metric is not covered"
+)
+
+
+class Grid(NamedTuple):
+    """A table of results as text.
+
+    Attributes:
+      head, rows: all of one length; an epsilon is followed by a letter in brackets.
+      letters: what an epsilon means -> its letter.
+      notes: sentences without a full stop.
+      keys: number of columns, from the first, that tell runs apart.
+    """
+
+    head: list[str]
+    rows: list[list[str]]
+    letters: dict[str, str]
+    notes: list[str]
+    keys: int
+
+
+def grid(
+    found: Sequence[Row],
+    views: Sequence[str] | None = None,
+    best: bool = False,
+    metrics: Sequence[str] | None = None,
+) -> Grid:
+    """A line for each row.
+
+    Args:
+      views: with a certified epsilon; by default those of `SHOWN`, and those that the runs show.
+      metrics: by default the runs' own.
+      best: whether also the best of each metric over the evaluations, which is chosen on the test set.
+    """
+    lines, summaries = records(found), [r.summary for r in found]
+    wanted = {*SHOWN, *own_views(summaries)}
+    shown = views or [view for view in VIEWS if view in wanted]
+    letters: dict[str, str] = {}
+    keys = {key: field_name(key) for key in found[0].keys}
+    columns: dict[str, list[str]] = {
+        name: [_said(line[key]) for line in lines] for key, name in keys.items()
+    }
+    columns["algorithm"] = [line["name"] for line in lines]
+    columns["rounds"] = [_rounds(line) for line in lines]
+    columns["seeds"] = [_said(line["seeds"]) for line in lines]
+    if NOISE not in keys and any(map(_noise, lines)):
+        columns["noise multiplier"] = [_noise(line) or ABSENT for line in lines]
+    own = list(dict.fromkeys(line["metric"] for line in lines if line["metric"]))
+    for metric in metrics or own:
+        columns[_in_percent(metric)] = [_spread(line, metric, "final") for line in lines]
+        if best:
+            columns[f"best {_in_percent(metric)}"] = [
+                _spread(line, metric, "best") for line in lines
+            ]
+    for which in ("final", *["best"][:best]):
+        if any(r.leads for r in found):
+            name = f"{'best ' * (which == 'best')}above {_rivals(lines)} (95 %)"
+            columns[name] = [_lead(r, which) for r in found]
+    columns["MB up"] = [_number(line["uplink_mb_per_client"]) for line in lines]
+    if any(line["claimed_epsilon"] is not None for line in lines):
+        columns["ε claimed"] = [_epsilon(line, "claimed", letters) for line in lines]
+    for view in shown:
+        certified = [_epsilon(line, f"certified_{view}", letters) for line in lines]
+        columns[f"ε, {view.replace('_', ' ')}"] = certified
+    rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
+    return Grid(list(columns), rows, letters, _notes(found, lines, metrics or own, best), len(keys))
+
+
+def as_markdown(table: Grid) -> str:
+    said = [f"{letter}: {meaning}" for meaning, letter in table.letters.items()]
+    return markdown([table.head, *table.rows], [*said, *table.notes])
+
+
+def own_views(summaries: Sequence[Summary]) -> list[str]:
+    """The views that the runs' own tables show."""
+    found = [s.settings.get("view") for s in summaries if s.settings.get("views") != "all"]
+    every = len(found) < len(summaries)
+    return [view for view in VIEWS if every or view in found]
+
+
+def _said(value: Any) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.4g}"
+
+
+def _rounds(line: Mapping[str, Any]) -> str:
+    """ "40", "40 of 180", "0 (diverged)"."""
+    done, planned = line["rounds"], line["rounds_planned"] or 0
+    said = f"{done} of {planned}" if done < planned else str(done)
+    return said + " (diverged)" * (line["status"] == "diverged")
+
+
+def _noise(line: Mapping[str, Any]) -> str:
+    """The noise multiplier; what else was solved for stands after its name."""
+    start = "trained_"
+    found = {k.removeprefix(start): v for k, v in line.items() if k.startswith(start)}
+    there = {field: x for field, x in found.items() if x is not None}
+    return ", ".join(f"{x:.4g}" if f == NOISE else f"{f} {x:.4g}" for f, x in there.items())
+
+
+def _in_percent(metric: str) -> str:
+    return metric + " (%)" * is_fraction(metric)
+
+
+def _spread(line: Mapping[str, Any], metric: str, which: str) -> str:
+    mean, std = (line[f"{metric}_{which}_{part}"] for part in ("mean", "std"))
+    if mean is None:
+        return ABSENT
+    if not math.isfinite(mean):
+        return "not finite"
+    parts = [x for x in (mean, std) if x is not None]
+    if is_fraction(metric):
+        return " ± ".join(f"{100 * x:.2f}" for x in parts)
+    return " ± ".join(f"{x:.{digits}g}" for x, digits in zip(parts, (4, 2), strict=False))
+
+
+def _rivals(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Of all rows there is one, as `above` has it."""
+    name = next(line["above"] for line in lines if line["above"])
+    return NAMES.get(name, name)
+
+
+def _lead(row: Row, which: str) -> str:
+    if which not in row.leads:
+        return ABSENT
+    if is_fraction(row.summary.metric):
+        return row.leads[which].text(100)
+    return row.leads[which].text(digits=4)
+
+
+def _epsilon(line: Mapping[str, Any], kind: str, letters: dict[str, str]) -> str:
+    """With the letter of what it means."""
+    number = line[f"{kind}_epsilon"]
+    if number is None:  # a run that has not ended has one for a third party alone
+        return ABSENT
+    if number == math.inf:
+        return "not private"
+    delta, unit, view, relation = (
+        line[f"{kind}_{part}"] for part in ("delta", "unit", "view", "relation")
+    )
+    meaning = f"{unit} level, view {view.replace('_', ' ')}, {hyphenated(relation)} adjacency, δ = {delta:.3g}, "
+    if kind != "claimed":
+        meaning += f"certified ({line[f'{kind}_basis']})"
+    else:
+        meaning += f"{line['claimed_status']} by {line['claimed_source']}"
+        meaning += "" if line["claimed_sound"] else ", not proved for this run"
+    doubt = "" if kind != "claimed" or line["claimed_sound"] else " not proved"
+    return f"{number:.4g} [{letters.setdefault(meaning, _letter(len(letters)))}]{doubt}"
+
+
+def _letter(number: int) -> str:
+    return (_letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
+
+
+def _notes(
+    found: Sequence[Row], lines: Sequence[Mapping[str, Any]], metrics: Sequence[str], best: bool
+) -> list[str]:
+    said = [
+        f"{' and '.join(metrics)} on the test set: mean ± standard deviation (n - 1) over the seeds; MB up: of the "
+        "run, per client of the population"
+    ]
+    said += [CHOSEN] if best else []
+    certified = (line["certified_third_party_epsilon"] for line in lines)
+    said += [ALONE] if any(e is not None and e < math.inf for e in certified) else []
+    return [*said, *_on_leads(found), *_on_rounds(found), *_on_privacy(found)]
+
+
+def _on_leads(found: Sequence[Row]) -> list[str]:
+    leads = [r.leads["final"] for r in found if r.leads]
+    said = []
+    if any(one.low is not None for one in leads):
+        ways = {
+            "paired": "Student's t of the differences seed by seed",
+            "Welch": "Welch's t where seeds mean something else",
+        }
+        by = "; ".join(text for way, text in ways.items() if any(x.how == way for x in leads))
+        said.append(
+            f"above: mean and 95 % interval ({by}); {len(leads)} comparison(s): of so many intervals one in twenty "
+            "misses the truth by chance"
+        )
+    if any(one.how == TOO_FEW for one in leads):
+        said.append(f"{TOO_FEW}: an interval takes 3; what fewer show is no result")
+    said += [
+        f"{label(r.algorithm)}, {r.title}: compared with {NAMES.get(r.below.algorithm, r.below.algorithm)} of "
+        f"{r.below.title}"
+        for r in found
+        if r.below and r.below.keys != r.keys
+    ]
+    return said + _on_seeds(found)
+
+
+def _on_seeds(found: Sequence[Row]) -> list[str]:
+    """Runs of one config are no independent samples."""
+    configs = [config for config, _ in {(r.summary.config, r.title) for r in found}]
+    if len(set(configs)) == len(configs):
+        return []
+    return [
+        "runs of one config share their seeds (clients, initial model, random numbers): what luck gives to a seed "
+        "shows in all of them, so that leads at several points are no independent results"
+    ]
+
+
+def _on_rounds(found: Sequence[Row]) -> list[str]:
+    """Which rows were stopped early, and what that means."""
+    said: list[str] = []
+    stopped = [r for r in found if r.algorithm in r.summary.stopped]
+    if stopped:
+        who = dict.fromkeys(label(r.algorithm) for r in stopped)
+        whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
+        said.append(
+            f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so that '
+            "the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as the "
+            "models chose when to stop"
+        )
+        if any((r.seeds or 0) > 1 for r in stopped):
+            said.append("the seeds stopped together, which no epsilon here covers")
+    for r in found:
+        done, planned = r.summary.rounds.get(r.algorithm), r.summary.rounds_planned.get(r.algorithm)
+        if done and planned and done < planned and r.algorithm not in r.summary.stopped:
+            of = counted(done, r.summary.privacy[r.algorithm].rounds)
+            said.append(f"{label(r.algorithm)}, {r.title}: not trained to the end; its {of}")
+    return said
+
+
+def _on_privacy(found: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(note for r in found for note in r.summary.privacy_notes))
