@@ -18,7 +18,7 @@ from pathlib import Path
 
 from experiments.base.command import Parser, command
 from experiments.runs.run_folder import labelled
-from experiments.tables.compare import ABOVE, BEST, NAMES, evaluated, output_paths, write
+from experiments.tables.compare import ABOVE, BEST, NAMES, TITLE, evaluated, output_paths, write
 from experiments.tables.frame import above, rows
 from experiments.tables.grid import SHOWN, as_markdown, grid
 from experiments.tables.plots import SUFFIXES, WIDTHS
@@ -49,22 +49,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         choices=VIEWS,
         help=f"with an epsilon in the table (default: {' '.join(SHOWN)}, and the runs' own --view)",
     )
+    parser.add_argument("--title", metavar="TEXT", help=TITLE)
     parser.add_argument("--names", nargs="+", metavar="LABEL", help=NAMES)
     parser.add_argument("--best", action="store_true", help=BEST)
     parser.add_argument("--above", metavar="ALGORITHM", help=ABOVE)
     args = parser.parse_args(argv)
     paths = output_paths(args.output or [])
     drawn = [path for path in paths if path.suffix in SUFFIXES]
-    for option in ("metrics", "by", "together", "width"):
+    options = ("metrics", "by", "together", "width", "title")
+    for option in options:
         if getattr(args, option) and not drawn:
             raise ValueError(f"--{option}: there is no picture to draw in; give --output")
     runs = labelled(evaluated(args.folders), args.names)
     found = rows(runs)
     if args.above is not None:
         found = above(found, args.above)
-    drawing = {name: getattr(args, name) for name in ("metrics", "by", "together", "width")}
-    write(runs, found, paths, views=args.views, best=args.best, **drawing)
+    drawing = {name: getattr(args, name) for name in options}
+    caption = write(runs, found, paths, views=args.views, best=args.best, **drawing)
     print(as_markdown(grid(found, args.views, args.best)))
+    if caption:
+        print(f"\ncaption of the figure: {caption}")
     return 0
 
 

@@ -6,6 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import numpy as np
@@ -53,15 +54,21 @@ NAMES = {
     "ldp_fed_avg": "FedAvg + LDP",
     "jopeq": "JoPEQ",
 }
+"""Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 LONGEST = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
 PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
-def label(algorithm: str) -> str:
-    """The algorithm's name for people."""
-    name = NAMES.get(algorithm, algorithm)
+def name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The algorithm's name for people, `own` before ours."""
+    return own.get(algorithm) or NAMES.get(algorithm, algorithm)
+
+
+def label(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The name, cut where it is long."""
+    name = name_of(algorithm, own)
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
 
 

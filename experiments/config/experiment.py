@@ -156,12 +156,14 @@ class Entry(NamedTuple):
       federations: what it trains on, one per seed.
       settings: what it got in place of a config's default that depends on the algorithm.
       solved: settings that `target_epsilon` found for it.
+      name: for people, in tables and figures; "": the entry's key, or the published name of one of ours.
     """
 
     algorithm: Algorithm
     federations: Sequence[Federation]
     settings: Mapping[str, Any] = MappingProxyType({})
     solved: Mapping[str, Any] = MappingProxyType({})
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,11 @@ class Experiment:
     measure: Callable[[], Measure] | None = None
     notes: tuple[str, ...] = ()
     own_test: bool = False
+
+    @property
+    def names(self) -> dict[str, str]:
+        """For people, of the entries that say one."""
+        return {key: entry.name for key, entry in self.entries.items() if entry.name}
 
     @cached_property
     def metrics(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.base.formats import label, name_of
 from experiments.base.spread import Spread
 from fedpriv.engine.client_metrics import PREFIX
 from fedpriv.engine.history import SHARES, Evaluation
@@ -155,6 +156,7 @@ class Summary:
       not_finite_not_private: by name, what was NaN or infinite, of algorithms of which anything was.
       solved: the noise that `target_epsilon` found, in the config's fields.
       prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
+      names: of algorithms, for people, where the config says one.
     """
 
     config: str
@@ -184,6 +186,7 @@ class Summary:
     per_client_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict)
     not_finite_not_private: dict[str, dict[str, NotFinite]] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
@@ -194,6 +197,14 @@ class Summary:
             for algorithm, spreads in getattr(self, name).items():
                 if self.metric not in spreads:
                     raise ValueError(f"{name}.{algorithm}: lacks {self.metric}, the metric")
+
+    def name_of(self, algorithm: str) -> str:
+        """For people."""
+        return name_of(algorithm, self.names)
+
+    def label(self, algorithm: str) -> str:
+        """Its name, cut where it is long."""
+        return label(algorithm, self.names)
 
     @property
     def ended(self) -> bool:
@@ -225,6 +236,7 @@ class Begun:
 
     Attributes:
       higher: metrics that are better when higher, beside accuracies.
+      names: of algorithms, for people, where the config says one.
     """
 
     config: str
@@ -232,6 +244,7 @@ class Begun:
     environment: Environment | None = None
     resumed: tuple[Resumption, ...] = ()
     higher: tuple[str, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
@@ -264,6 +277,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         None,
         per_client_not_private=_per_client(last),
         not_finite_not_private={name: x for name in last if (x := _not_finite(lines[name]))},
+        names=begun.names,
     )
 
 

@@ -109,7 +109,12 @@ class Recorder:
         sinks: Sequence[Sink] = (),
     ):
         self.folder, self._config = folder, config
-        self._begun = Begun(name, plain(config), higher=tuple(about.get("higher", ())))
+        self._begun = Begun(
+            name,
+            plain(config),
+            higher=tuple(about.get("higher", ())),
+            names=dict(about.get("names", {})),
+        )
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]
         self._earlier: dict[tuple[str, int], Line] = {}

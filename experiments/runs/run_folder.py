@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from experiments.base.formats import setting
+from experiments.base.formats import name_of, setting
 from experiments.base.json_values import flat, typed
 from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
 from fedpriv.engine.history import History
@@ -80,6 +80,10 @@ class RunFolder:
         if of := self.summary:
             return Environment(of.versions, of.device, of.git_revision, of.prng)
         return self.begun.environment
+
+    def name_of(self, algorithm: str) -> str:
+        """For people."""
+        return name_of(algorithm, self.begun.names)
 
     @property
     def algorithms(self) -> list[str]:
@@ -250,11 +254,31 @@ def _natural(path: Path) -> list[Any]:
 
 
 def labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[RunFolder]:
-    """The runs with these labels, one each; None: without.
+    """The runs with these labels, one each, and with names of algorithms, as in "fed_avg=Ours"; None: without.
 
     Raises:
       ValueError: there are more or fewer, or an empty one, or one twice.
     """
+    algorithms = {name for run in runs for name in run.algorithms}
+    pairs = [label.partition("=")[::2] for label in labels or ()]
+    own = {key: name for key, name in pairs if name and key in algorithms}
+    runs = [named(run, own) for run in runs]
+    labels = [label for label in labels or () if label.partition("=")[0] not in own]
+    if not labels and own:
+        return list(runs)
+    return _labelled(runs, labels or None)
+
+
+def named(run: RunFolder, own: Mapping[str, str]) -> RunFolder:
+    """With names for its algorithms, beside those that it has recorded."""
+    if not own:
+        return run
+    begun = replace(run.begun, names=run.begun.names | own)
+    summary = run.summary and replace(run.summary, names=run.summary.names | own)
+    return replace(run, begun=begun, summary=summary)
+
+
+def _labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[RunFolder]:
     if labels is None:
         return list(runs)
     if len(labels) != len(runs) or len({*labels, ""}) <= len(labels):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.base.formats import NAMES
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import read
 from experiments.search.sweep_grid import Point
@@ -37,7 +36,7 @@ def table(found: Sequence[tuple[Point, Summary]]) -> Grid:
     for point, summary in found:
         said += [f"{point.title}: {summary.status}"] if summary.diverged else []
         said += [
-            f"{point.title}: {NAMES.get(name, name)} is the same run as in {source}"
+            f"{point.title}: {summary.name_of(name)} is the same run as in {source}"
             for name, source in summary.reused_from.items()
         ]
     return made._replace(notes=[*made.notes, *said, *origins(found)])

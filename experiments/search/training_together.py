@@ -135,7 +135,8 @@ class Sweep:
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared(self._folder / point.name)
-        about = {"noise": prepared.noise, "higher": list(experiment.higher)}
+        about: dict[str, Any] = {"noise": prepared.noise, "higher": list(experiment.higher)}
+        about |= {"names": experiment.names} if experiment.names else {}
         recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}

@@ -15,7 +15,11 @@ from experiments.tables.plots import SUFFIXES, columns, picture
 from experiments.tables.swept_budget import over_budget
 
 TABLES = (".tex", ".csv", ".md")
-NAMES = "what to call the runs in tables and figures, one each (default: the settings in which they differ)"
+NAMES = (
+    "what to call the runs in tables and figures, one each (default: the settings in which they differ), and "
+    "algorithms, as in fed_avg=Ours"
+)
+TITLE = "above the figure (default: none, as papers have captions)"
 ABOVE = "also show how far each score is above this algorithm's, with an interval of 95 %%"
 BEST = "also show the best of each metric over the evaluations, which is chosen on the test set"
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
@@ -51,25 +55,27 @@ def write(
     by: str | None = None,
     together: bool = False,
     width: str | None = None,
+    title: str | None = None,
     views: Sequence[str] | None = None,
     best: bool = False,
-) -> None:
-    """Writes the table and the curves, by the suffixes of the paths.
+) -> str:
+    """Writes the table and the curves, by the suffixes of the paths; returns the figure's caption, "" without one.
 
     Raises:
       ValueError: curves by an epsilon that is infinite everywhere, or a file that cannot be written.
     """
+    caption = ""
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
         shown = metrics or main_metrics(found)
         if by == "epsilon" and not any(map(_private, found)):
             raise ValueError(
                 "--by: epsilon is infinite in all of these runs; draw by round or uplink"
             )
-        draw(
-            runs, shown, drawn, by or ("epsilon" if over_budget(runs) else "round"), together, width
-        )
+        x = by or ("epsilon" if over_budget(runs) else "round")
+        caption = draw(runs, shown, drawn, x, together, width, title)
     for path in paths:
         write_table(path, found, views, best)
+    return caption
 
 
 def main_metrics(found: Sequence[Row]) -> list[str]:
@@ -87,16 +93,23 @@ def draw(
     by: str,
     together: bool,
     width: str | None = None,
-) -> None:
-    """Curves of the runs; by epsilon, of runs that differ in their budget alone, one curve through their ends."""
+    title: str | None = None,
+) -> str:
+    """Curves of the runs; by epsilon, of runs that differ in their budget alone, one curve through their ends.
+
+    Returns:
+      The caption.
+    """
     merged = over_budget(runs) if by == "epsilon" else []
     if merged:
         runs, by, together = merged, "budget", True
-    picture(columns(runs, together), metrics, paths, width, by)
+    return picture(columns(runs, together), metrics, paths, width, by, title)
 
 
 def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> None:
     """The table in all formats, and a picture by round, by uplink and, where anything is private, by epsilon.
+
+    What to say below the pictures is in captions.md.
 
     Args:
       best: whether the table has the best of each metric over the evaluations, too.
@@ -112,9 +125,11 @@ def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> No
         write_table(folder / f"table{kind}", found, best=best)
     private = any(map(_private, found))
     metrics = main_metrics(found)
+    captions = []
     for x in ("round", "uplink", *["epsilon"][:private]):
         paths = [folder / f"by_{x}{kind}" for kind in (".pdf", ".png")]
-        draw(runs, metrics, paths, x, len(runs) > 3)
+        captions.append(f"by_{x}: {draw(runs, metrics, paths, x, len(runs) > 3)}")
+    write_text(folder / "captions.md", "\n\n".join(captions) + "\n")
 
 
 def _folder(path: Path, option: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.base.formats import NAMES, setting
+from experiments.base.formats import setting
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.leads import Lead, lead
@@ -40,6 +40,11 @@ class Row(NamedTuple):
         if "run" in self.keys:
             return str(self.keys["run"])
         return ", ".join(setting(field, value) for field, value in self.keys.items())
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.summary.name_of(self.algorithm)
 
     @property
     def seeds(self) -> int | None:
@@ -134,7 +139,7 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         **row.keys,
         "config": summary.config,
         "algorithm": name,
-        "name": NAMES.get(name, name),
+        "name": row.name,
         "status": _status(summary, name),
         "rounds": summary.rounds.get(name, 0),
         "rounds_planned": summary.rounds_planned.get(name),

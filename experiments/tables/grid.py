@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.base.formats import NAMES, field_name, hyphenated, label, markdown
+from experiments.base.formats import field_name, hyphenated, markdown
 from experiments.runs.contents import CHOSEN, Summary
 from experiments.tables.frame import NOISE, Row, records
 from experiments.tables.leads import TOO_FEW
@@ -14,7 +14,7 @@ from experiments.tables.terminal import counted
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import VIEWS
 
-SHOWN = ("third_party", "server")  # views with a column, beside those that the runs show
+SHOWN = ("third_party",)  # views with a column, beside those that the runs show
 ABSENT = "-"
 ALONE = (
     "every epsilon is of ONE model (one algorithm, one seed) released alone; choosing among models or settings by a "
@@ -74,7 +74,7 @@ def grid(
             ]
     for which in ("final", *["best"][:best]):
         if any(r.leads for r in found):
-            name = f"{'best ' * (which == 'best')}above {_rivals(lines)} (95 %)"
+            name = f"{'best ' * (which == 'best')}above {_rival(found)} (95 %)"
             columns[name] = [_lead(r, which) for r in found]
     columns["MB up"] = [_number(line["uplink_mb_per_client"]) for line in lines]
     if any(line["claimed_epsilon"] is not None for line in lines):
@@ -137,10 +137,9 @@ def _spread(line: Mapping[str, Any], metric: str, which: str) -> str:
     return " ± ".join(f"{x:.{digits}g}" for x, digits in zip(parts, (4, 2), strict=False))
 
 
-def _rivals(lines: Sequence[Mapping[str, Any]]) -> str:
+def _rival(found: Sequence[Row]) -> str:
     """Of all rows there is one, as `above` has it."""
-    name = next(line["above"] for line in lines if line["above"])
-    return NAMES.get(name, name)
+    return next(str(r.below.name) for r in found if r.below)
 
 
 def _lead(row: Row, which: str) -> str:
@@ -204,7 +203,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
     if any(one.how == TOO_FEW for one in leads):
         said.append(f"{TOO_FEW}: an interval takes 3; what fewer show is no result")
     said += [
-        f"{label(r.algorithm)}, {r.title}: compared with {NAMES.get(r.below.algorithm, r.below.algorithm)} of "
+        f"{r.summary.label(r.algorithm)}, {r.title}: compared with {r.below.name} of "
         f"{r.below.title}"
         for r in found
         if r.below and r.below.keys != r.keys
@@ -228,7 +227,7 @@ def _on_rounds(found: Sequence[Row]) -> list[str]:
     said: list[str] = []
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
     if stopped:
-        who = dict.fromkeys(label(r.algorithm) for r in stopped)
+        who = dict.fromkeys(r.summary.label(r.algorithm) for r in stopped)
         whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
         said.append(
             f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so that '
@@ -241,7 +240,9 @@ def _on_rounds(found: Sequence[Row]) -> list[str]:
         done, planned = r.summary.rounds.get(r.algorithm), r.summary.rounds_planned.get(r.algorithm)
         if done and planned and done < planned and r.algorithm not in r.summary.stopped:
             of = counted(done, r.summary.privacy[r.algorithm].rounds)
-            said.append(f"{label(r.algorithm)}, {r.title}: not trained to the end; its {of}")
+            said.append(
+                f"{r.summary.label(r.algorithm)}, {r.title}: not trained to the end; its {of}"
+            )
     return said
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.base.command import one_line
 from experiments.base.files import replacing
-from experiments.base.formats import NAMES, hyphenated
+from experiments.base.formats import hyphenated
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, names
@@ -57,15 +57,10 @@ class Curve(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What metrics are drawn by.
-
-    Attributes:
-      value: of an evaluation.
-      label: for these curves.
-    """
+    """What metrics are drawn by: its number of an evaluation, and its label."""
 
     value: Callable[[Line], float]
-    label: Callable[[Sequence[Curve]], str]
+    label: str
 
 
 def _meaning(curves: Sequence[Curve]) -> str:
@@ -73,18 +68,19 @@ def _meaning(curves: Sequence[Curve]) -> str:
     lines = [line for one in curves for line in one.run.lines.get(one.algorithm, ())]
     found = [line.privacy.certified for line in lines]
     said = dict.fromkeys(
-        f"{c.unit} level, {c.view.replace('_', ' ')}, {hyphenated(c.relation)}, delta {c.delta:.3g}, {c.basis}"
+        f"{c.unit} level, view {c.view.replace('_', ' ')}, {hyphenated(c.relation)} adjacency, δ = {c.delta:.3g}, "
+        f"certified ({c.basis})"
         for c in found
         if math.isfinite(c.epsilon)
     )
-    return f"certified epsilon ({'; '.join(said)})"
+    return f"ε: {'; '.join(said)}, of one model released alone."
 
 
 AXES = {
-    "round": Axis(lambda line: line.round, lambda curves: "round"),
-    "uplink": Axis(lambda line: line.uplink_mb_per_client, lambda curves: "uplink per client (MB)"),
-    "epsilon": Axis(lambda line: line.privacy.certified.epsilon, _meaning),
-    "budget": Axis(lambda line: line.privacy.certified.epsilon, _meaning),  # of `over_budget`
+    "round": Axis(lambda line: line.round, "round"),
+    "uplink": Axis(lambda line: line.uplink_mb_per_client, "uplink per client (MB)"),
+    "epsilon": Axis(lambda line: line.privacy.certified.epsilon, "certified ε"),
+    "budget": Axis(lambda line: line.privacy.certified.epsilon, "certified ε"),  # of `over_budget`
 }
 
 
@@ -138,7 +134,7 @@ def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]
     found: dict[str, list[Curve]] = {}
     for run, title, name in every:
         number = algorithms.index(name)
-        label, dash = NAMES.get(name, name), number // len(COLOURS)
+        label, dash = run.name_of(name), number // len(COLOURS)
         if together:
             of = next(i for i, other in enumerate(runs) if other is run)
             label = ", ".join([label, title] if len(runs) > 1 else [label])
@@ -158,19 +154,24 @@ def picture(
     paths: Sequence[Path],
     width: str | None = None,
     x: str = "round",
-) -> None:
-    """A row of panels for each metric, with the configs as its title and the legend below.
+    title: str | None = None,
+) -> str:
+    """A row of panels for each metric, with the legend below; returns the caption.
 
     Args:
       width: one of `WIDTHS`; by default the page's for several columns of panels.
       x: one of `AXES`, to draw the metrics by.
+      title: above the panels; by default none, as papers have captions.
 
     Raises:
       ValueError: no run has the metric, or a file cannot be written.
     """
     wide = WIDTHS[width or ("page" if len(columns) > 1 else "column")]
     of_one = wide / len(columns)
-    tall = max(1.5, min(2.2, 0.72 * of_one)) * len(metrics) + 0.7
+    every = [one for curves in columns.values() for one in curves]
+    lines = _legend_lines(dict.fromkeys(one.look["label"] for one in every), wide)
+    # The legend gets room of its own, so that the panels keep theirs.
+    tall = max(1.5, min(2.2, 0.72 * of_one)) * len(metrics) + 0.5 + 0.14 * lines
     with sheet(wide, tall) as figure:
         shape = len(metrics), len(columns)
         panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
@@ -179,20 +180,32 @@ def picture(
                 for one in curves:
                     draw(axes, one, metric, x)
             if not any(axes.lines for axes in row):
-                known = _metrics([one.run for curves in columns.values() for one in curves])
+                known = _metrics([one.run for one in every])
                 raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(known)}")
             row[0].set_ylabel(titled(metric))
-        for axes, title in zip(panels[0], columns, strict=True):
-            axes.set_title(textwrap.fill(title, max(10, int(15 * of_one))))
+        for axes, name in zip(panels[0], columns, strict=True):
+            axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
         if x == "budget":
             _ticks_at_budgets(panels[-1], columns)
         for axes in panels[-1]:
-            label = AXES[x].label([one for curves in columns.values() for one in curves])
-            axes.set_xlabel(textwrap.fill(label, max(10, int(13 * of_one)), break_on_hyphens=False))
-        runs = [one.run for curves in columns.values() for one in curves]
-        figure.suptitle(", ".join(dict.fromkeys(Path(run.config).stem for run in runs)))
+            axes.set_xlabel(AXES[x].label)
+        if title:
+            figure.suptitle(title)
         below(figure, {line.get_label(): line for axes in panels.flat for line in axes.lines})
         save(figure, paths)
+    return _caption(every, metrics, x)
+
+
+def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
+    """What is drawn, of how many seeds, and what an epsilon means."""
+    configs = ", ".join(dict.fromkeys(Path(one.run.config).stem for one in curves))
+    seeds = sorted({of[0].seeds for one in curves if (of := one.run.lines.get(one.algorithm))})
+    over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
+    named, by = " and ".join(map(titled, metrics)), {"budget": "at the end of runs, by budget"}
+    said = f"{configs}: {named} on the test set {by.get(x, f'by {AXES[x].label}')}; "
+    said += "one seed." if seeds == [1] else f"mean and standard deviation over {over}."
+    private = x in ("epsilon", "budget")
+    return f"{said[:1].upper()}{said[1:]} {_meaning(curves)}" if private else said
 
 
 def _ticks_at_budgets(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:
@@ -202,12 +215,21 @@ def _ticks_at_budgets(panels: Sequence[Any], columns: Mapping[str, Sequence[Curv
         scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
 
 
+def _in_legend(labels: Iterable[str], inches: float) -> tuple[list[str], int]:
+    """The labels, wrapped, and the number of columns for which the longest leaves room."""
+    wrapped = [textwrap.fill(label, int(15 * inches) - 8) for label in labels]
+    longest = max(len(part) for label in wrapped for part in label.splitlines())
+    return wrapped, max(1, min(len(wrapped), int(15 * inches / (longest + 8))))
+
+
+def _legend_lines(labels: Iterable[str], inches: float) -> int:
+    wrapped, many = _in_legend(labels, inches)
+    return -(-sum(label.count("\n") + 1 for label in wrapped) // many)
+
+
 def below(figure: Figure, handles: Mapping[str, Any]) -> None:
     """A legend under the panels, in as many columns as its longest label leaves room for."""
-    inches = figure.get_figwidth()
-    wrapped = [textwrap.fill(label, int(15 * inches) - 8) for label in handles]
-    longest = max(len(part) for label in wrapped for part in label.splitlines())
-    many = max(1, min(len(wrapped), int(15 * inches / (longest + 8))))
+    wrapped, many = _in_legend(handles, figure.get_figwidth())
     figure.legend(handles.values(), wrapped, loc="outside lower center", ncols=many, frameon=False)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.runs.run_folder import RunFolder, runs_of
+from experiments.runs.run_folder import RunFolder, named, runs_of
 from experiments.tables import compare
 from experiments.tables import frame as frames
 from experiments.tables.frame import rows
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 BY = ("round", "uplink", "epsilon")
 
 
-def table(runs: Any, *, above: str | None = None) -> pandas.DataFrame:
+class Drawn(NamedTuple):
+    """A figure in its file, and what to say below it: what is drawn, of how many seeds, what an epsilon means."""
+
+    path: Path
+    caption: str
+
+
+def table(
+    runs: Any, *, above: str | None = None, names: Mapping[str, str] | None = None
+) -> pandas.DataFrame:
     """A row for each algorithm of each run, tidy columns with their units in their names.
 
     Args:
@@ -29,11 +38,12 @@ def table(runs: Any, *, above: str | None = None) -> pandas.DataFrame:
         paths, or as `RunFolder`s.
       above: an algorithm: columns say how far each score is above its (`lead_final_mean`), with an interval of 95 %
         (`_low`, `_high`) from 3 seeds on, and how that was found (`_how`).
+      names: of algorithms, for people.
 
     Raises:
       ValueError: a folder without a run, or with damaged files.
     """
-    found = rows(_evaluated(runs))
+    found = rows(_evaluated(runs, names))
     return frames.frame(frames.above(found, above) if above else found)
 
 
@@ -45,7 +55,9 @@ def figure(
     metrics: Sequence[str] | None = None,
     together: bool = False,
     width: str | None = None,
-) -> Path:
+    title: str | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Drawn:
     """Draws curves into a file: .pdf, .png (300 dpi) or .svg.
 
     Args:
@@ -53,6 +65,8 @@ def figure(
       by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their budget alone, else round.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
+      title: above the panels; by default none, as papers have captions.
+      names: of algorithms, for people.
 
     Raises:
       ValueError: nothing to draw, or a file that cannot be written.
@@ -66,27 +80,33 @@ def figure(
     )
     require(by in (None, *BY), "by", by, f"give one of {', '.join(BY)}")
     require(width in (None, *WIDTHS), "width", width, f"give one of {', '.join(WIDTHS)}")
-    given = _evaluated(runs)
-    drawing = {"metrics": metrics, "by": by, "together": together, "width": width}
-    compare.write(given, rows(given), [file], **drawing)
-    return file
+    given = _evaluated(runs, names)
+    drawing = {"metrics": metrics, "by": by, "together": together, "width": width, "title": title}
+    return Drawn(file, compare.write(given, rows(given), [file], **drawing))
 
 
-def report(runs: Any, path: str | Path = "report.html", *, best: bool = False) -> Path:
+def report(
+    runs: Any,
+    path: str | Path = "report.html",
+    *,
+    best: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> Path:
     """Writes one HTML page of everything that the runs have recorded; it needs no network.
 
     Args:
       runs: as for `table`; they need not have ended.
       best: whether the table has the best of each metric over the evaluations, too, which is chosen on the test set.
+      names: of algorithms, for people.
 
     Raises:
       ValueError: a folder without a run, or a file that cannot be written.
     """
     found, remarks = runs_of(runs)
-    write_page(Path(path), found, remarks, best)
+    write_page(Path(path), [named(run, names or {}) for run in found], remarks, best)
     return Path(path)
 
 
-def _evaluated(runs: Any) -> list[RunFolder]:
+def _evaluated(runs: Any, names: Mapping[str, str] | None) -> list[RunFolder]:
     found, _ = runs_of(runs)
-    return compare.with_evaluations(found)
+    return [named(run, names or {}) for run in compare.with_evaluations(found)]

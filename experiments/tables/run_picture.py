@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from experiments.base.files import replacing
-from experiments.base.formats import NAMES
+from experiments.base.formats import name_of
 from experiments.base.spread import Spread
 from experiments.tables.plots import (
     COLOURS,
@@ -25,7 +26,12 @@ from fedpriv.engine.history import History
 from fedpriv.models.score import is_fraction
 
 
-def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
+def picture(
+    histories: Mapping[str, History],
+    metric: str,
+    path: Path,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """The metric on the test set, an accuracy in %: mean over the seeds, band of one standard deviation."""
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
@@ -35,7 +41,7 @@ def picture(histories: Mapping[str, History], metric: str, path: Path) -> None:
                 continue
             values = [Spread.of(each) for each in history.metric(metric)]
             values = [percent(s) for s in values] if is_fraction(metric) else values
-            drawn = look(i, i // len(COLOURS), len(values)) | {"label": NAMES.get(name, name)}
+            drawn = look(i, i // len(COLOURS), len(values)) | {"label": name_of(name, names)}
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
             sent.append(history.uplink_mb[-1].mean())

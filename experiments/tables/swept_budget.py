@@ -40,7 +40,7 @@ def _merged(group: Sequence[RunFolder]) -> RunFolder:
         for name, lines in run.lines.items():
             found.setdefault(name, []).append(_end(run, name, lines[-1]))
     lines = {n: tuple(sorted(of, key=_epsilon)) for n, of in found.items()}
-    begun = Begun(first.config, settings, higher=first.begun.higher)
+    begun = Begun(first.config, settings, higher=first.begun.higher, names=first.begun.names)
     return RunFolder(first.path, begun, lines, None)
 
 

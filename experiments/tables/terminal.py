@@ -13,7 +13,6 @@ from experiments.base.formats import (
     epsilon_means,
     heading,
     hyphenated,
-    label,
     metric_cell,
     number,
     percent,
@@ -54,7 +53,7 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     said = percent if is_fraction(metric) else number
     rows = [["algorithm", *names]]
     for algorithm, spreads in found.items():
-        rows.append([label(algorithm), *(said(spreads[name]) for name in names.values())])
+        rows.append([summary.label(algorithm), *(said(spreads[name]) for name in names.values())])
     about = (
         f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
         "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
@@ -91,7 +90,7 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     private = not not_private(certified.values(), claim)
     solved = list(summary.solved.get(name, {}).values())
     return [
-        label(name),
+        summary.label(name),
         metric_cell(summary.metric, summary.final[name]),
         *[of_planned(summary, name) + " *" * (name in summary.stopped)][: _cut_short(summary)],
         *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
@@ -129,7 +128,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     means: dict[str, list[str]] = {}
     for name, of in reports.items():
         if not not_private(of.certified.values(), of.claimed):
-            means.setdefault(_certified(of, views), []).append(label(name))
+            means.setdefault(_certified(of, views), []).append(summary.label(name))
     if means:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
@@ -155,8 +154,8 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
 def _not_finite(summary: Summary) -> list[str]:
     """Which algorithms trained on less than they seem to."""
     return [
-        f"NaN or infinite, counted as 0: {label(name)} {100 * of.share.mean:.3g} % of all {SHARES[share]}, first seen "
-        f"in round {of.by_round}; not private"
+        f"NaN or infinite, counted as 0: {summary.label(name)} {100 * of.share.mean:.3g} % of all {SHARES[share]}, "
+        f"first seen in round {of.by_round}; not private"
         for name, found in summary.not_finite_not_private.items()
         for share, of in found.items()
     ]
@@ -177,7 +176,7 @@ def _claims(summary: Summary) -> list[str]:
     for name, privacy in summary.privacy.items():
         if privacy.claimed:
             alike = replace(privacy.claimed, epsilon=0.0)
-            said = f"{label(name)} {epsilon(privacy.claimed.epsilon)}"
+            said = f"{summary.label(name)} {epsilon(privacy.claimed.epsilon)}"
             found.setdefault(alike, []).append(said)
     return [
         f"{claim.status}: {', '.join(names)} ({epsilon_means(claim)}, by {claim.source}), which "
@@ -195,7 +194,7 @@ def _solved(summary: Summary) -> list[str]:
 
 def _unfinished(summary: Summary) -> list[str]:
     """Which algorithms were not trained to their end, why, and what their epsilons count."""
-    lines = [f"* {label(name)} {why}" for name, why in summary.stopped.items()]
+    lines = [f"* {summary.label(name)} {why}" for name, why in summary.stopped.items()]
     if lines:
         lines.append(
             "stopped by the test set: its metrics are optimistic, and no epsilon covers its records; epsilon is that "
@@ -209,7 +208,7 @@ def _unfinished(summary: Summary) -> list[str]:
     for name, done in summary.rounds.items():
         planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
         if done < planned and name not in summary.stopped:
-            line = f"not to the end: {label(name)} {done} of {planned} rounds"
+            line = f"not to the end: {summary.label(name)} {done} of {planned} rounds"
             lines.append(f"{line}; its {counted(done, spent)}")
     return lines
 
@@ -236,5 +235,5 @@ def _budget(summary: Summary) -> list[str]:
             text += ": not private, so that no budget applies"
         elif rounds == summary.rounds[name]:
             text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
-        lines.append(f"stop at certified eps {budget:g} ({view}): {label(name)} {text}")
+        lines.append(f"stop at certified eps {budget:g} ({view}): {summary.label(name)} {text}")
     return lines

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from experiments.base.command import Parser, command
-from experiments.base.formats import NAMES, markdown
+from experiments.base.formats import markdown
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, titles
@@ -49,7 +49,7 @@ def table(runs: Sequence[RunFolder], accuracy: float) -> str:
     """
     head = ["settings", "algorithm", f"rounds to {accuracy:.1%}", "uploads", "Proposition 3"]
     rows = [
-        [title, NAMES.get(name, name), *_row(run, name, accuracy)]
+        [title, run.name_of(name), *_row(run, name, accuracy)]
         for run, title in zip(runs, titles(runs), strict=True)
         for name in run.lines
         if _exchanges(run, name)

@@ -171,7 +171,7 @@ def _recorded(ended: TrainedRun, job: Job, recorder: Recorder) -> TrainedRun:
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
         if summary.rounds:
-            _draw(histories, summary.metric, recorder.folder)
+            _draw(histories, summary.metric, recorder.folder, summary.names)
     except KeyboardInterrupt:
         status = "interrupted" if status == "complete" else status
     if recorder.lost and ended.status != "complete":
@@ -182,11 +182,13 @@ def _recorded(ended: TrainedRun, job: Job, recorder: Recorder) -> TrainedRun:
     return replace(ended, status=status, summary=summary, problems=problems, unseen=unseen)
 
 
-def _draw(histories: Mapping[str, History], metric: str, folder: Path) -> None:
+def _draw(
+    histories: Mapping[str, History], metric: str, folder: Path, names: Mapping[str, str]
+) -> None:
     """The picture, which holds nothing that is not in the run's lines: a run without it is whole."""
     path = folder / f"{metric}.png"
     try:
-        picture(histories, metric, path)
+        picture(histories, metric, path, names)
     except OSError as error:
         said = outside(error)
         print(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
@@ -199,8 +201,8 @@ def _unseen(job: Job, histories: Mapping[str, History]) -> Iterator[str]:
         number = job.experiment.ledger.certify(name, rounds, view=job.config.view)
         if not history.evaluations and math.isfinite(number.epsilon):
             yield (
-                f"{label(name)} was stopped before its first evaluation: up to {rounds} rounds may have run, eps "
-                f"{short(number.epsilon)}"
+                f"{label(name, job.experiment.names)} was stopped before its first evaluation: up to {rounds} rounds "
+                f"may have run, eps {short(number.epsilon)}"
             )
 
 
@@ -264,6 +266,7 @@ def train_one(
             experiment.entries[algorithm].solved,
             config.metric,
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
+            experiment.entries[algorithm].name,
         )
         options["compiler"] = bar.timed(options.get("compiler", compiled))
 

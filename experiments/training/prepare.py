@@ -75,6 +75,7 @@ def prepared(
         here = environment(strategy) | {"code": user_modules.digests(module)}
         about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
         about |= {"noise": noise, "higher": list(experiment.higher)}
+        about |= {"names": experiment.names} if experiment.names else {}
         if found:
             finished = found.finished(planned, config.keep_model, experiment.stopping(config))
             about, warning = unfinished.resumed(found, here, finished)

@@ -41,8 +41,10 @@ class Progress:
         solved: Mapping[str, Any],
         metric: str | None = None,
         others: int = 0,
+        name: str = "",
     ):
-        self._name, self._rounds, self._metric = label(algorithm), rounds, metric
+        self._name = label(algorithm, {algorithm: name})
+        self._rounds, self._metric = rounds, metric
         self._others, self.done, self._forecast = others, 0, False
         self._private = not not_private([certified], claim)
         head = ", ".join(

@@ -4,6 +4,8 @@ import csv
 import itertools
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 from reported import edit, record
 
+import experiments
 from experiments import compare
 from experiments.base.formats import setting
-from experiments.runs.run_folder import labelled, names, read
+from experiments.runs.run_folder import labelled, named, names, read
 from experiments.tables import frame, grid, plots, terminal
 from experiments.tables.latex import escaped
 from fedpriv.privacy import VIEWS
@@ -254,7 +257,8 @@ def test_a_report_writes_what_a_paper_needs(tmp_path, capsys):
     page, folder = str(tmp_path / "r.html"), tmp_path / "paper"
     assert report.main([str(tmp_path / "run"), "--output", page, "--paper", str(folder)]) == 0
     pictures = {f"by_{x}.{kind}" for x in ("round", "uplink", "epsilon") for kind in ("pdf", "png")}
-    assert {f.name for f in folder.iterdir()} == {"table.tex", "table.csv", "table.md"} | pictures
+    texts = {"table.tex", "table.csv", "table.md", "captions.md"}
+    assert {f.name for f in folder.iterdir()} == texts | pictures
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +298,8 @@ def test_noise_and_uplink_and_best_only_where_asked(stopped, tmp_path, capsys):
         path = tmp_path / f"{len(given)}.tex"
         assert compare.main([str(stopped), *given, "--output", str(path)]) == 0
         printed = capsys.readouterr().out
-        head, _, *rows = [line.split(" | ") for line in printed.splitlines() if line[:1] == "|"]
+        lines = [line.strip("| ").split(" | ") for line in printed.splitlines() if line[:1] == "|"]
+        head, _, *rows = lines
         in_tex = "Best accuracy" in path.read_text()
         assert ("best accuracy (%)" in head) == in_tex == bool(given)
         of = {row[1]: dict(zip(head, row, strict=True)) for row in rows}
@@ -330,7 +335,9 @@ def test_the_columns_follow_the_views_that_runs_show(tmp_path):
     run = read(tmp_path / "run")
     assert grid.own_views([run.results]) == ["server_secagg"]
     head = grid.grid(frame.rows([run])).head
-    assert {"ε, third party", "ε, server", "ε, server secagg"} <= set(head)
+    assert [name for name in head if name[0] == "ε"] == [
+        *["ε claimed", "ε, third party", "ε, server secagg"]
+    ]
     assert grid.own_views([replace(run.results, settings={"views": "all"})]) == list(VIEWS)
 
 
@@ -350,6 +357,66 @@ def test_runs_are_called_as_asked(recorded, tmp_path, capsys):
     page = tmp_path / "r.html"
     assert report.main([*folders, "--names", *labels, "--output", str(page)]) == 0
     assert "DP-SCAFFOLD · baseline" in page.read_text()
+
+
+def test_algorithms_are_called_as_asked(recorded, tmp_path, capsys):
+    folders, _ = recorded
+    given = ["--names", "dp_scaffold=Ours, $q$", "--output", str(tmp_path)]
+    assert compare.main([*folders, *given]) == 0
+    rows = capsys.readouterr().out.splitlines()[2:6]
+    assert [row.split(" | ")[1] for row in rows] == ["Ours, $q$", "DP-FedAvg"] * 2
+    assert "beta = 5" in rows[2]
+    assert r"Ours, \$q\$" in (tmp_path / "table.tex").read_text()
+    assert "Ours, $q$" in (tmp_path / "table.csv").read_text()
+    own = {"dp_scaffold": "Mine"}
+    assert list(experiments.table(folders, names=own)["name"]) == ["Mine", "DP-FedAvg"] * 2
+    page = experiments.report(folders, tmp_path / "r.html", names=own)
+    assert "Mine · " in page.read_text()
+    runs = [named(read(Path(folder)), own) for folder in folders]
+    curves = plots.columns(runs, True)[""]
+    assert curves[0].look["label"].startswith("Mine, ")
+
+
+def test_a_figure_has_no_title_unless_asked_and_its_meaning_in_the_caption(recorded, tmp_path):
+    folders, _ = recorded
+    drawn = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
+        for title in (None, "Ours"):
+            made = experiments.figure(folders, tmp_path / "f.pdf", by="epsilon", title=title)
+            assert drawn["figure"].get_suptitle() == (title or "")
+            labels = {axes.get_xlabel() for axes in drawn["figure"].axes}
+            assert labels == {"certified ε"}
+    for word in ("record level", "view third party", "replace-one", "δ = ", "2 seeds", "ε: "):
+        assert word in made.caption
+
+
+def test_a_legend_leaves_the_plot_its_room(tmp_path):
+    """At column width, with twelve curves of long names."""
+    for p in (0.1, 0.2, 0.3):
+        record(tmp_path / f"{p}", rounds=(5, 10), seeds=1, p=p, clip_norm=p)
+    runs = compare.evaluated([tmp_path / f"{p}" for p in (0.1, 0.2, 0.3)])
+    drawn = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
+        plots.picture(plots.columns(runs, True), ["accuracy"], [], "column")
+    figure = drawn["figure"]
+    figure.canvas.draw()
+    (axes,), (legend,) = figure.axes, figure.legends
+    box = axes.get_window_extent()
+    assert box.height / figure.dpi > 1.2
+    assert not legend.get_window_extent().overlaps(box)
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no TeX here")
+def test_tex_typesets_the_table(recorded, tmp_path):
+    table = tmp_path / "table.tex"
+    assert compare.main([*recorded[0], "--above", "dp_fed_avg", "--output", str(table)]) == 0
+    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    (tmp_path / "page.tex").write_text(head + table.read_text() + r"\end{document}")
+    command = ["pdflatex", "-halt-on-error", "page.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_settings_are_named_for_people(tmp_path):

@@ -139,7 +139,9 @@ def test_a_sweep_is_a_table_a_figure_and_a_page(trained, tmp_path):
     assert frame["run"].tolist() == [f"noise multiplier = {noise}" for noise in (4, 2, 3)]
     accuracy = np.mean(trained.history["dp_fed_avg"].accuracy[-1], dtype=float)
     assert frame["accuracy_final_mean"][0] == pytest.approx(accuracy)
-    assert experiments.figure(swept, tmp_path / "f.png").stat().st_size > 5000
+    drawn = experiments.figure(swept, tmp_path / "f.png")
+    assert drawn.path.stat().st_size > 5000
+    assert "on the test set" in drawn.caption
     page = experiments.report([trained, tmp_path / "s"], tmp_path / "page.html")
     assert "noise_multiplier" in page.read_text()
     with pytest.raises(ValueError, match="noise_multiplier: swept by the grid, too"):
@@ -211,7 +213,9 @@ class Mine:
         self.config = dataclasses.replace(quickstart.config, rounds=2, every=2, seeds=1)
 
     def build(self, settings):
-        return quickstart.build(settings)
+        found = quickstart.build(settings)
+        named = {key: of._replace(name="Ours, $q$") for key, of in found.entries.items()}
+        return dataclasses.replace(found, entries=named)
 
 
 def test_an_object_is_a_config(tmp_path):
@@ -220,6 +224,11 @@ def test_an_object_is_a_config(tmp_path):
     about = json.loads((tmp_path / "r" / "config.json").read_text())
     assert about["config"] == "Mine"
     assert experiments.resume(tmp_path / "r", config=Mine()).summary == run.summary
+    assert experiments.table(run)["name"].tolist() == ["Ours, $q$"]
+    swept = experiments.sweep(
+        Mine(), {"local.learning_rate": [0.1]}, **own | {"folder": tmp_path / "s"}
+    )
+    assert "| Ours, $q$ |" in (swept.folder / "table.md").read_text()
 
 
 @pytest.mark.slow

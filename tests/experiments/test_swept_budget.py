@@ -36,7 +36,7 @@ def test_one_curve_through_the_ends(swept, monkeypatch):
     drawn = {}
     monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
     runs = drawing.evaluated(swept)
-    drawing.draw(runs, ["accuracy"], [], "epsilon", False)
+    caption = drawing.draw(runs, ["accuracy"], [], "epsilon", False)
     (axes,) = drawn["figure"].axes
     level, curve = sorted(axes.lines, key=lambda line: "Fed-SMP" in line.get_label())
     ends = {t: run.summary.final for t, run in zip(TARGETS, runs, strict=True)}
@@ -45,7 +45,9 @@ def test_one_curve_through_the_ends(swept, monkeypatch):
     assert level.get_label() == "FedAvg (not private)"
     mean = np.mean([100 * end["fed_avg"]["accuracy"].mean for end in ends.values()])
     np.testing.assert_allclose(level.get_ydata(), mean)
-    assert "third party" in " ".join(axes.get_xlabel().split())
+    assert axes.get_xlabel() == "certified ε"
+    assert "at the end of runs" in caption
+    assert "view third party" in caption
 
 
 def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
@@ -57,7 +59,7 @@ def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
 
 def test_compare_and_report_draw_it(swept, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(drawing, "picture", lambda *a: asked.append(a[-1]))
+    monkeypatch.setattr(drawing, "picture", lambda *a: asked.append(a[-2]))
     folders = [str(path) for path in swept]
     assert compare.main([*folders, "--output", str(tmp_path / "p.pdf")]) == 0
     assert compare.main([*folders, "--by", "uplink", "--output", str(tmp_path / "p.pdf")]) == 0

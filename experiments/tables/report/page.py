@@ -9,7 +9,6 @@ from pathlib import Path
 from string import Template
 
 from experiments.base.files import write_text
-from experiments.base.formats import NAMES
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.ledger import ledger
@@ -63,7 +62,7 @@ def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
 
 def _summary(runs: Sequence[RunFolder], found: Sequence[tables.Result], configs: str) -> Element:
     """What was run, in one sentence or two."""
-    algorithms = list(dict.fromkeys(NAMES.get(r.algorithm, r.algorithm) for r in found))
+    algorithms = list(dict.fromkeys(r.run.name_of(r.algorithm) for r in found))
     finals = [s for run in runs for of in run.results.final.values() for s in of.values()]
     seeds = _range([len(final.per_seed) for final in finals], "seed")
     rounds = _range([done for run in runs for done in run.results.rounds.values()], "round")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from experiments.base.formats import NAMES
 from experiments.base.json_values import flat, plain
 from experiments.base.spread import Spread
 from experiments.config import modules
@@ -81,7 +80,7 @@ def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
         Result(
             run,
             algorithm,
-            NAMES.get(algorithm, algorithm) + (f" · {name}" if len(runs) > 1 else ""),
+            run.name_of(algorithm) + (f" · {name}" if len(runs) > 1 else ""),
             run.lines.get(algorithm, ()),
         )
         for run, name in zip(runs, names, strict=True)
