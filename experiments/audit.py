@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from experiments.attacks.audit.audit import PARTS, audited
 from experiments.attacks.audit.picture import picture
 from experiments.attacks.audit.report import as_json, text
-from experiments.base import compilation_cache
 from experiments.base.command import command, one_line
 from experiments.base.files import write_text
 from experiments.base.provenance import prng, versions
@@ -28,6 +27,7 @@ from experiments.config.fields import Number, NumberOrZero, check_each
 from experiments.config.options import config_name, listing, own_options, parse
 from experiments.runs.recorder import new_folder
 from fedpriv.core.arguments import require
+from fedpriv.engine import compilation_cache
 from fedpriv.engine.history import DivergedError
 
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, module = modules.named(config_name(args))
     options, rest = _options(name, args)
     config = parse(module, name, rest, "audit")
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     folder = new_folder(config, name) if config.output else None
     asked = (options.parts, options.draws, options.canaries, options.audit_seed)
     try:

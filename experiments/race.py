@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.base import compilation_cache
 from experiments.base.command import Parser, command
 from experiments.base.outside_errors import outside
 from experiments.config.fields import Number, check_each
 from experiments.search.race import COURSES, ENTRANTS, SEEDS, race
 from experiments.training.job import TrainingError
+from fedpriv.engine import compilation_cache
 
 
 @command
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
     options = parser.parse_args(argv)
     check_each(Number, **{"--rounds": options.rounds, "--seeds": options.seeds})
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     try:
         race(
             options.output,

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.base import compilation_cache, signals
+from experiments.base import signals
 from experiments.base.command import Parser, command
 from experiments.config.fields import Number, check_each
 from experiments.papers.reproduce.catalogue import PAPERS
@@ -28,6 +28,7 @@ from experiments.papers.reproduce.reproduce import (
     reproduce,
     scaled_by,
 )
+from fedpriv.engine import compilation_cache
 
 
 @command
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if item.illustration:
             print(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")
             return 0
-        compilation_cache.enable()
+        compilation_cache.cache_programs()
         if options.time:
             print(forecast(item, scale, options.only, options.output, options.data_dir))
             return 0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-from experiments.base import compilation_cache, signals
+from experiments.base import signals
 from experiments.base.command import Parser, command, explained, one_line
 from experiments.base.formats import width
 from experiments.config import modules
@@ -25,6 +25,7 @@ from experiments.training.job import TrainedRun
 from experiments.training.prepare import Order
 from experiments.training.processes import Processes
 from experiments.training.train import run
+from fedpriv.engine import compilation_cache
 from fedpriv.engine.checkpoint import OtherRunError
 
 DESCRIPTION = """\
@@ -75,7 +76,7 @@ def _order(args: list[str], folder: Path | None) -> Order:
         order = Order(name, module, parse(module, name, args))
     else:
         order = _resumed(args, folder)
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     return order
 
 

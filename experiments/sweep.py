@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.base import compilation_cache, signals
+from experiments.base import signals
 from experiments.base.command import checked, command
 from experiments.base.json_values import flat, plain
 from experiments.base.outside_errors import outside
@@ -33,6 +33,7 @@ from experiments.config.options import config_name, listing, own_options, parse,
 from experiments.search import best_of, sweep
 from experiments.search.sweep import Asked, Planned
 from experiments.search.training_together import Sweep
+from fedpriv.engine import compilation_cache
 
 EPILOG = """\
 field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parse(module, name, ["--help"], "sweep")
         folder = options.output or sweep.new_name(name)
         if options.best_of is None:
-            compilation_cache.enable()
+            compilation_cache.cache_programs()
         planned = sweep.planned(_asked(name, module, rest, options), folder)
         print(f"sweep folder: {folder}", file=sys.stderr)
         with signals.unheard():

@@ -30,6 +30,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine import measures
 from fedpriv.engine.checkpoint import Checkpoints
+from fedpriv.engine.compilation_cache import cache_programs
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 from fedpriv.mechanisms import clipping, noise
@@ -103,6 +104,7 @@ __all__ = [
     "Wire",
     "adaptive_fed_avg",
     "attacks",
+    "cache_programs",
     "calibrate_noise",
     "calibrate_rounds",
     "capacity_for",

@@ -11,9 +11,9 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from experiments.base.compilation_cache import QUIET
 from fedpriv import models
 from fedpriv.devices.layout import split_cpu
+from fedpriv.engine.compilation_cache import QUIET
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # For the processes that tests start: configs and experiments are not installed.

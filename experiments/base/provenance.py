@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import subprocess
-from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -56,6 +54,8 @@ def device() -> dict[str, Any]:
     precision = jax.config.jax_default_matmul_precision or "default"
     about = {"platform": first.platform, "kind": first.device_kind, "matmul_precision": precision}
     if first.platform == "cpu":  # whose kind is "cpu", whatever it is
+        from fedpriv.engine.compilation_cache import instructions
+
         about["instructions"] = instructions()
     return about | counts
 
@@ -65,18 +65,6 @@ def prng() -> str:
     import jax
 
     return str(jax.random.key_impl(jax.random.key(0)))
-
-
-def instructions() -> str:
-    """A digest of what this machine's processor can do: XLA compiles for that, and rounding follows."""
-    features = platform.processor()
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        features = next(
-            (line for line in lines if line.startswith(("flags", "Features"))), features
-        )
-    kind = hashlib.sha256(f"{platform.system()} {platform.machine()} {features}".encode())
-    return kind.hexdigest()[:16]
 
 
 def git_revision() -> str | None:

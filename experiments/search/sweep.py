@@ -18,7 +18,7 @@ import jax
 
 from experiments import config as configuration
 from experiments.accounting import budget
-from experiments.base import compilation_cache, user_modules
+from experiments.base import user_modules
 from experiments.base.command import checked, one_line
 from experiments.base.files import write_text
 from experiments.base.json_values import flat, plain
@@ -37,6 +37,7 @@ from experiments.training.shared_arrays import Interned
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
+from fedpriv.engine import compilation_cache
 
 
 class Asked(NamedTuple):
@@ -152,7 +153,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
     name, module, grid, settle, mean = asked
     if mean is not None:
         best_of.require_options(mean, grid)
-        compilation_cache.disable()  # it would show later which points were tried
+        compilation_cache.keep_no_programs()  # it would show later which points were tried
         folder = best_of.inside(folder)
     every = whole = points(grid, settle)
     default = module.config

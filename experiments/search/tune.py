@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import config as configuration
-from experiments.base import compilation_cache
 from experiments.base.command import Parser, command
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
@@ -39,6 +38,7 @@ from experiments.training.job import simulated
 from experiments.training.prepare import check
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, split_cpu
+from fedpriv.engine import compilation_cache
 from fedpriv.engine.history import DivergedError
 from fedpriv.models.score import better_higher, is_fraction, main_metric
 
@@ -94,10 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _require(config, module.config, options)
     split_cpu(config.layout.devices)
     if options.best_of is not None:
-        compilation_cache.disable()  # it would show later which values were tried
+        compilation_cache.keep_no_programs()  # it would show later which values were tried
         print(_privately(module, config, options))
         return 0
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     tuned = tune(module, config, options.values, options.folds)
     answer = {"config": options.config, "settings": plain(config), "folds": options.folds}
     said = f"{table(tuned)}\n\n{UNCOVERED}"

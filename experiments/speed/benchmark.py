@@ -39,7 +39,6 @@ from typing import Any
 
 import jax
 
-from experiments.base import compilation_cache
 from experiments.base.command import Parser, command
 from experiments.config.fields import Number, check_each
 from experiments.speed import attention_speed, haar_speed, round_speed
@@ -47,6 +46,7 @@ from experiments.speed.rivals.child import Settings
 from experiments.speed.rivals.rival import Rivals
 from experiments.speed.workloads import WORKLOADS
 from fedpriv.devices.layout import Strategy, cores, default, split_cpu
+from fedpriv.engine import compilation_cache
 
 STEPS = {"C": haar_speed, "G": attention_speed}
 """Workloads that are no rounds."""
@@ -55,7 +55,7 @@ STEPS = {"C": haar_speed, "G": attention_speed}
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     args = options(argv)
-    compilation_cache.disable()
+    compilation_cache.keep_no_programs()
     strategy = checked(args)
     cpu = jax.default_backend() == "cpu"
     threads = (args.devices or cores()) if cpu else cores()

@@ -25,7 +25,6 @@ import numpy as np
 
 from configs import pfl_cifar10
 from configs.pfl_cifar10 import IMAGES, PflCifar10
-from experiments.base import compilation_cache
 from experiments.base.command import Parser, command
 from experiments.config.fields import Number, check_each
 from experiments.speed.rivals import environments
@@ -35,6 +34,7 @@ from experiments.speed.round_speed import compiled_round
 from experiments.speed.timing import machine, ratios, spread
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, cores
+from fedpriv.engine import compilation_cache
 
 CLOCKS = {"wall": "seconds", "cpu": "cpu_seconds"}
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_each(Number, **{"--turns": args.turns, "--rounds": args.rounds})
     if jax.default_backend() != "cpu":
         raise ValueError("they are compared on CPU only; set JAX_PLATFORMS=cpu")
-    compilation_cache.disable()
+    compilation_cache.keep_no_programs()
     config = pfl_cifar10.config
     with closing(Rival("pfl_cifar10", settings(config), environments.python_of("pfl"))) as pfl:
         found = measure(config, IMAGES // config.clients, pfl, args.turns, args.rounds)

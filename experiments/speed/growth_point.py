@@ -81,11 +81,11 @@ def here(point: Point, turns: int) -> dict[str, Any]:
     """
     import jax
 
-    from experiments.base.compilation_cache import disable
     from fedpriv.devices.layout import Strategy, use
+    from fedpriv.engine.compilation_cache import keep_no_programs
     from fedpriv.rounds.one_round import one_round
 
-    disable()
+    keep_no_programs()
     key = jax.block_until_ready(jax.random.key(1))
     idle = peak_mb()
     with use(Strategy()):

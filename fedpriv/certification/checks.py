@@ -35,6 +35,11 @@ from fedpriv.rounds.samplers import parts_of
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
+_QUICK: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": True,
+}
+"""Programs that are run once or twice need not be fast."""
 
 
 @names_user_code
@@ -102,10 +107,11 @@ def check_algorithm(
     check_values(params)
     looked = check_launch(algorithm, params, federation)
     init, private = unreadable(algorithm, federation)
-    state = jax.jit(init)(params, private)
+    state = _compiled(init, params, private)(params, private)
     _require(_identical(state.params, params), "init: `params` is not the model that was given")
     _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
-    run, key = jax.jit(one_round(algorithm)), jax.random.key(seed)
+    key = jax.random.key(seed)
+    run = _compiled(one_round(algorithm), key, state, federation)
     after, metrics = run(key, state, federation)
     _require(
         _identical((after, metrics), _without_the_host(run, key, state, federation)),
@@ -132,6 +138,10 @@ def check_algorithm(
         check_gradients(note, params, federation, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, looked, state, federation)
+
+
+def _compiled(fn: Callable[..., Any], *args: Any) -> jax.stages.Compiled:
+    return jax.jit(fn).lower(*args).compile(compiler_options=_QUICK)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -211,7 +221,7 @@ def _check_keys(looked: Looked, state: State, seed: int) -> None:
     """Runs the round as it was traced, in which one client stands for all, and collects the keys of its noises."""
     root, leaves = jax.random.key(seed), jax.tree.leaves(state)
     for stage in looked.stages:
-        run = jax.jit(jaxpr_as_fun(stage.program))
+        run = _compiled(jaxpr_as_fun(stage.program), root, *leaves, jnp.int32(0))
         HEARD.clear()
         for t in range(2):
             out = run(jax.random.fold_in(root, t), *leaves, jnp.int32(t))

@@ -16,7 +16,9 @@ import pytest
 from commands import loaded
 
 import experiments
-from experiments.base import compilation_cache, provenance
+import fedpriv as fp
+from experiments.base import provenance
+from fedpriv.engine import compilation_cache
 
 # Runs the launcher and prints, as its last line, how many programs XLA compiled and how many came from the cache.
 LAUNCH = """
@@ -144,7 +146,7 @@ def test_commands_that_train_turn_it_on_before_anything_is_compiled(command, tmp
         raise AssertionError("compiled before the cache was on")
 
     monkeypatch.chdir(tmp_path)  # for what a command leaves in its default folder
-    monkeypatch.setattr(compilation_cache, "enable", enable)
+    monkeypatch.setattr(compilation_cache, "cache_programs", enable)
     monkeypatch.setattr(jax.stages.Lowered, "compile", never)
     with pytest.raises(Enabled):
         loaded(command).main(COMMANDS[command])
@@ -170,27 +172,40 @@ def test_what_jax_was_told_comes_first(config, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "7")
     config.update("jax_persistent_cache_min_compile_time_secs", 7.0)
-    compilation_cache.enable()  # it is off
+    compilation_cache.cache_programs()  # it is off
     assert config.jax_compilation_cache_dir is None
     config.update("jax_enable_compilation_cache", True)
     config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     assert config.jax_compilation_cache_dir == str(tmp_path / "own")
     assert config.jax_persistent_cache_min_compile_time_secs == 7
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_script_gets_one_with_one_call(config, tmp_path):
+    config.update("jax_enable_compilation_cache", True)
+    jax.jit(lambda x: x + 2)(1.0)  # compiled before
+    for folder in (tmp_path / "mine", str(tmp_path / "other")):
+        config.update("jax_compilation_cache_dir", None)
+        assert fp.cache_programs(folder) == Path(folder)
+        jax.jit(lambda x: x * 3)(1.0)
+        assert [*Path(folder).glob("*-cache")]
+    config.update("jax_enable_compilation_cache", False)
+    assert fp.cache_programs(tmp_path / "none") is None
+    assert not (tmp_path / "none").exists()
+
+
 def test_versions_of_jax_that_would_complain_of_good_programs_get_none(config, monkeypatch):
     config.update("jax_enable_compilation_cache", True)
     monkeypatch.setattr(jax, "__version_info__", (0, 10, 1))
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     assert config.jax_compilation_cache_dir is None
 
 
 def test_old_programs_are_forgotten_and_other_cpus_have_their_own(config, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     config.update("jax_enable_compilation_cache", True)
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     folder = tmp_path / "fedpriv" / "xla"
     (mine,) = folder.iterdir()
     assert str(mine) == config.jax_compilation_cache_dir
@@ -201,12 +216,12 @@ def test_old_programs_are_forgotten_and_other_cpus_have_their_own(config, tmp_pa
         os.utime(entry, (time.time() - days * 86400,) * 2)
     config.update("jax_compilation_cache_dir", None)
     monkeypatch.setattr(provenance.platform, "machine", lambda: "another")
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     assert len(list(folder.iterdir())) == 2
     assert old.exists()
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     config.update("jax_compilation_cache_dir", None)
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     assert not old.exists()
     assert new.exists()

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
 from experiments import compare, privacy, run
-from experiments.base import compilation_cache
 from experiments.config import modules
 from experiments.search import tune
 from experiments.training import prepare
 from experiments.training import train as training
 from experiments.training.job import TrainedRun
+from fedpriv.engine import compilation_cache
 
 CONFIGS = [
     name for name in modules.names() if name != "fed_smp_shakespeare"
@@ -132,7 +132,7 @@ def test_any_words_at_all(command, args):
         raise RanError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compilation_cache, "enable", stop)
+        patch.setattr(compilation_cache, "cache_programs", stop)
         patch.setattr(privacy, "_show", lambda *_: None)
         try:
             code, _, err = said(COMMANDS[command].main, args)

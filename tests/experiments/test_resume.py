@@ -15,6 +15,7 @@ from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs import unfinished
 from experiments.training.train import train_or_resume
+from fedpriv.engine import compilation_cache
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -207,7 +208,7 @@ def test_other_random_numbers_are_said(there, warned, tmp_path):
 @pytest.mark.slow
 def test_another_processor_is_said(folder, monkeypatch, capsys):
     """Of one kind, "cpu", are processors that round differently."""
-    monkeypatch.setattr(provenance, "instructions", lambda: "other")
+    monkeypatch.setattr(compilation_cache, "instructions", lambda: "other")
     assert launch("--resume", folder) == 0
     assert (
         "the run continues in another environment: device.instructions " in capsys.readouterr().err

@@ -21,12 +21,12 @@ import numpy as np
 import fedpriv as fp
 from experiments.attacks.inversion.attack import Attacked, attacker, views
 from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
-from experiments.base import compilation_cache
 from experiments.base.command import Parser, command
 from experiments.base.formats import epsilon
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
 from experiments.config.fields import Number, NumberOrZero, check_each
+from fedpriv.engine import compilation_cache
 
 DELTA = 1e-5
 DATA = ("fashion_mnist", "mnist", "digits")
@@ -35,7 +35,7 @@ DATA = ("fashion_mnist", "mnist", "digits")
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    compilation_cache.enable()
+    compilation_cache.cache_programs()
     data = fp.datasets.load(options.data, options.data_dir)
     options.output.mkdir(parents=True, exist_ok=True)
     victims = draw_victims(data, options.victims, options.seed)

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
+
 PINS: dict[str, tuple[str, ...]] = {
     # As published it does not run on a current JAX.
     "fedjax": (
@@ -38,10 +40,11 @@ _DONE = "fedpriv-complete"  # written last
 def folder(name: str) -> Path:
     """Of a simulator's environment, whether it exists or not."""
     given = os.environ.get("FEDPRIV_PEERS_DIR")
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     parts = " ".join((*PINS[name], f"python{sys.version_info[0]}.{sys.version_info[1]}"))
     digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
-    return (Path(given).absolute() if given else caches / "fedpriv" / "peers") / f"{name}-{digest}"
+    return (
+        Path(given).absolute() if given else platformdirs.user_cache_path("fedpriv") / "peers"
+    ) / f"{name}-{digest}"
 
 
 def built(name: str) -> bool:

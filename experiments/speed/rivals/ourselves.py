@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from experiments.base import compilation_cache
 from experiments.speed.rivals.child import Baseline, Settings
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.workloads import WORKLOADS, parameters
 from fedpriv.devices.distributed import initialize, replicate
 from fedpriv.devices.layout import default, split_cpu
+from fedpriv.engine import compilation_cache
 
 
 def build(settings: Settings) -> Baseline:
@@ -25,7 +25,7 @@ def build(settings: Settings) -> Baseline:
     its own, as a host has.
     """
     own = settings.workload
-    compilation_cache.disable()
+    compilation_cache.keep_no_programs()
     if own.processes > 1:
         mine = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {mine[own.process % len(mine)]})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 
 _VERSION = 1  # raise it when the decoding or the layout of the cache changes
 _FIELD = "fingerprint"
@@ -58,8 +59,8 @@ def _forget(files: Iterable[Path], kept: Path) -> None:
 
 
 def user_cache() -> Path:
-    """$XDG_CACHE_HOME/fedpriv, else ~/.cache/fedpriv."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedpriv"
+    """fedpriv in the user's cache folder, such as ~/.cache ($XDG_CACHE_HOME)."""
+    return platformdirs.user_cache_path("fedpriv")
 
 
 def _fingerprint(name: str, described: Sequence[Path], records: Sequence[Path]) -> str:
