@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from experiments.accounting.cost import Account as Account
     from experiments.accounting.cost import cost as cost
     from experiments.attacks.audit.audit import audit as audit
+    from experiments.attacks.audit.report import Audited as Audited
     from experiments.papers.reproduce.reproduce import Reproduced as Reproduced
     from experiments.papers.reproduce.reproduce import reproduce as reproduce
     from experiments.runs.run_folder import RunFolder as RunFolder
     from experiments.search.sweep import Swept as Swept
     from experiments.search.sweep import sweep as sweep
+    from experiments.tables.results import Drawn as Drawn
     from experiments.tables.results import figure as figure
     from experiments.tables.results import report as report
     from experiments.tables.results import table as table
@@ -39,9 +41,10 @@ _WHERE = {
     "training.job": ("TrainedRun", "TrainingError"),
     "search.sweep": ("sweep", "Swept"),
     "runs.run_folder": ("RunFolder",),
-    "tables.results": ("table", "figure", "report"),
+    "tables.results": ("table", "figure", "report", "Drawn"),
     "accounting.cost": ("cost", "Account"),
     "attacks.audit.audit": ("audit",),
+    "attacks.audit.report": ("Audited",),
     "papers.reproduce.reproduce": ("reproduce", "Reproduced"),
 }
 _MODULE = {name: f"experiments.{module}" for module, names in _WHERE.items() for name in names}

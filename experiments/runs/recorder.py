@@ -46,7 +46,7 @@ def new_folder(config: Run, name: str) -> Path:
     folder = folder_of(config, name)
     if any((folder / name).exists() for name in (CONFIG, METRICS)):
         raise ValueError(
-            f"output: {folder} already holds a run; choose another folder, or go on with --resume {folder}"
+            f"output: {folder} already holds a run; choose another folder, or resume {folder}"
         )
     if (folder / CHECKPOINTS).exists():
         raise ValueError(

@@ -284,7 +284,7 @@ def _labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[R
     if len(labels) != len(runs) or len({*labels, ""}) <= len(labels):
         folders = ", ".join(run.path.name for run in runs)
         raise ValueError(
-            f"--names: {' '.join(map(repr, labels))} for {folders}; give each run a name of its own, in this order"
+            f"names: {' '.join(map(repr, labels))} for {folders}; give each run a name of its own, in this order"
         )
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
 

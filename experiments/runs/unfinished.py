@@ -78,7 +78,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
     """
     path = folder / "config.json"
     if not path.exists():
-        raise ValueError(f"--resume: {folder} holds no run (no config.json); give a run folder")
+        raise ValueError(f"resume: {folder} holds no run (no config.json); give a run folder")
     try:
         about = json.loads(path.read_text())
         name, settings = about.pop("config"), about.pop("settings")
@@ -87,7 +87,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
             raise _gone(folder, name)
         if config is None and not name.endswith(".py") and name not in modules.names():
             raise MissingConfigError(
-                f"--resume: {folder} is of {name}: there is no {name!r} in configs/; an object of your own goes on "
+                f"resume: {folder} is of {name}: there is no {name!r} in configs/; an object of your own goes on "
                 "with experiments.resume(folder, config=...)"
             )
         config = config or modules.load(name)
@@ -96,7 +96,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"--resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
+            f"resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
             "another version: begin a new run"
         ) from None
     lines, _ = read_lines(folder, tolerant=True)
@@ -115,12 +115,12 @@ def going_on(found: Earlier, name: str, settings: Run) -> Run:
         and settings.output.resolve() != folder.resolve()
     ):
         raise ValueError(
-            f"output: {settings.output} is not {folder}, which --resume names; leave it out"
+            f"output: {settings.output} is not {folder}, which is to be resumed; leave it out"
         )
     there, here = {"config": found.name, **fixed(saved)}, {"config": name, **fixed(settings)}
     if different := "; ".join(differences(there, here)):
         raise ValueError(
-            f"--resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
+            f"resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
         )
     return replace(settings, output=folder)
 
@@ -132,7 +132,7 @@ class MissingConfigError(ValueError):
 def _gone(folder: Path, name: str) -> MissingConfigError:
     kept = folder / user_modules.KEPT / Path(name).name
     return MissingConfigError(
-        f"--resume: {folder} is of {name}, which is not there any more; put it back (a copy is kept as {kept})"
+        f"resume: {folder} is of {name}, which is not there any more; put it back (a copy is kept as {kept})"
     )
 
 
@@ -173,7 +173,7 @@ def resumed(
     layout = [text for text in different if text.startswith("layout.")]
     if layout:
         raise ValueError(
-            f"--resume: {found.folder} was trained with another layout of clients, which adds in another order: "
+            f"resume: {found.folder} was trained with another layout of clients, which adds in another order: "
             f"{'; '.join(layout)}; use as many devices as there"
         )
     if str(environment["git_revision"]).endswith("+") and not different:
@@ -189,6 +189,6 @@ def resumed(
     if not different:
         return about, None
     return about, (
-        f"--resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be "
+        f"resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be "
         "those of an uninterrupted run, bit for bit"
     )

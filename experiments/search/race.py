@@ -130,12 +130,14 @@ def race(
     rounds: int | None = None,
     seeds: int = SEEDS,
     data_dir: Path | None = None,
+    progress: bool = True,
 ) -> list[Result]:
     """Runs what is not done yet; tables and pictures of all that is done go to the folder.
 
     Args:
       rounds: of every training, in place of the data set's.
       seeds: of what was chosen.
+      progress: whether to show it on standard error.
 
     Raises:
       ValueError: none of the entrants is private, or every trial of one diverged.
@@ -149,7 +151,7 @@ def race(
         for name in entrants:
             if name not in COURSES[dataset].without:
                 own = common | {"rounds": rounds or COURSES[dataset].rounds}
-                Contest(folder / dataset, dataset, own).run(name, seeds)
+                Contest(folder / dataset, dataset, own, progress).run(name, seeds)
     found = results(folder)
     race_page.write(found, folder)
     return found
@@ -161,6 +163,7 @@ class Contest(NamedTuple):
     folder: Path
     dataset: str
     settings: Mapping[str, Any]
+    progress: bool = True
 
     def run(self, name: str, seeds: int) -> None:
         """Tunes an entrant and trains what was chosen, where that is not done."""
@@ -176,14 +179,16 @@ class Contest(NamedTuple):
     def _tune(self, name: str, budget: str, course: Mapping[str, Any]) -> None:
         grid = {f: v or COURSES[self.dataset].rates for f, v in ENTRANTS[name].grid.items()}
         tuning = {"folds": COURSES[self.dataset].folds, "keep_model": False, "every": 1_000_000}
-        if not sweep("race", grid, folder=self.trials(name, budget), **course | tuning).complete:
+        settings = {"progress": self.progress, **course, **tuning}
+        if not sweep("race", grid, folder=self.trials(name, budget), **settings).complete:
             raise KeyboardInterrupt
 
     def _train(self, name: str, budget: str, course: Mapping[str, Any], seeds: int) -> None:
         best = self.best_trial(name, budget)
         chosen = {field: setting(best, field) for field in ENTRANTS[name].grid}
         chosen |= {"seeds": seeds, "every": 10, "keep_model": False}
-        ended = train_or_resume("race", self.final(name, budget), **course | chosen)
+        settings = {"progress": self.progress, **course, **chosen}
+        ended = train_or_resume("race", self.final(name, budget), **settings)
         if ended.status == "interrupted":
             raise KeyboardInterrupt
 

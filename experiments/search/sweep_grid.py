@@ -142,7 +142,7 @@ def begun(folder: Path, wanted: dict, module: Config) -> bool:
     path = folder / "sweep.json"
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or _foreign(folder)):
-            raise ValueError(f"--output: {folder} is there and holds no sweep; choose another")
+            raise ValueError(f"output: {folder} is there and holds no sweep; choose another")
         return False
     try:
         there = json.loads(path.read_text())
@@ -150,11 +150,11 @@ def begun(folder: Path, wanted: dict, module: Config) -> bool:
         difference = _difference(there, wanted | {"code": code})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"--output: cannot read {path} ({one_line(error)}); choose another folder"
+            f"output: cannot read {path} ({one_line(error)}); choose another folder"
         ) from None
     if difference:
         raise ValueError(
-            f"--output: {folder} holds another sweep: {difference}; choose another folder"
+            f"output: {folder} holds another sweep: {difference}; choose another folder"
         )
     return True
 
@@ -178,7 +178,7 @@ def begin(folder: Path, wanted: dict, mode: int = 0o777) -> None:
         write_text(folder / "sweep.json", json.dumps(wanted, indent=2) + "\n")
     except OSError as error:
         raise ValueError(
-            f"--output: cannot write to {folder} ({error.strerror}); choose another"
+            f"output: cannot write to {folder} ({error.strerror}); choose another"
         ) from None
 
 

@@ -41,7 +41,7 @@ def output_paths(given: Sequence[Path]) -> list[Path]:
         else:
             known = ", ".join((*TABLES, *SUFFIXES))
             raise ValueError(
-                f"--output: cannot write {path}: give a file that ends in one of {known}, or a folder"
+                f"output: cannot write {path}: give a file that ends in one of {known}, or a folder"
             )
     return found
 
@@ -69,7 +69,7 @@ def write(
         shown = metrics or main_metrics(found)
         if by == "epsilon" and not any(map(_private, found)):
             raise ValueError(
-                "--by: epsilon is infinite in all of these runs; draw by round or uplink"
+                "by: epsilon is infinite in all of these runs; draw by round or uplink"
             )
         x = by or ("epsilon" if over_budget(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)
@@ -119,7 +119,7 @@ def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> No
     """
     found = rows(runs)
     if not found:
-        raise ValueError(f"--paper: {runs[0].path} has no evaluation yet; leave it out")
+        raise ValueError(f"paper: {runs[0].path} has no evaluation yet; leave it out")
     _folder(folder, "--paper")
     for kind in TABLES:
         write_table(folder / f"table{kind}", found, best=best)
@@ -155,7 +155,7 @@ def write_table(
         elif path.suffix == ".csv":
             write_text(path, frame(found).to_csv(index=False))
     except OSError as error:
-        raise ValueError(f"--output: cannot write {path} ({error.strerror})") from None
+        raise ValueError(f"output: cannot write {path} ({error.strerror})") from None
 
 
 def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
@@ -167,5 +167,5 @@ def with_evaluations(runs: Sequence[RunFolder]) -> list[RunFolder]:
     """Raises ValueError where one has none."""
     for run in runs:
         if not run.results.rounds:
-            raise ValueError(f"FOLDER: {run.path} has no evaluation yet; leave it out")
+            raise ValueError(f"runs: {run.path} has no evaluation yet; leave it out")
     return list(runs)

@@ -144,6 +144,7 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         "rounds": summary.rounds.get(name, 0),
         "rounds_planned": summary.rounds_planned.get(name),
         "stopped": summary.stopped.get(name),
+        "diverged": summary.diverged.get(name),
         "seeds": row.seeds,
         "metric": summary.metric or None,
     }

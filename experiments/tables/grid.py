@@ -110,7 +110,7 @@ def _rounds(line: Mapping[str, Any]) -> str:
     """ "40", "40 of 180", "0 (diverged)"."""
     done, planned = line["rounds"], line["rounds_planned"] or 0
     said = f"{done} of {planned}" if done < planned else str(done)
-    return said + " (diverged)" * (line["status"] == "diverged")
+    return said + " (diverged)" * (line["diverged"] is not None)
 
 
 def _noise(line: Mapping[str, Any]) -> str:

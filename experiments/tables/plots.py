@@ -181,7 +181,7 @@ def picture(
                     draw(axes, one, metric, x)
             if not any(axes.lines for axes in row):
                 known = _metrics([one.run for one in every])
-                raise ValueError(f"--metrics: no {metric!r}; there are {', '.join(known)}")
+                raise ValueError(f"metrics: no {metric!r}; there are {', '.join(known)}")
             row[0].set_ylabel(titled(metric))
         for axes, name in zip(panels[0], columns, strict=True):
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
@@ -244,7 +244,7 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                     unfinished, format=kind, dpi=300, metadata={dated: None} if dated else None
                 )
         except (OSError, ValueError) as error:
-            raise ValueError(f"--output: cannot write {path} ({one_line(error)})") from None
+            raise ValueError(f"output: cannot write {path} ({one_line(error)})") from None
 
 
 def _metrics(runs: Sequence[RunFolder]) -> list[str]:

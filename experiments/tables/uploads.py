@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if lacking := [
         run for run in runs if not all("accuracy" in x for x in run.results.best.values())
     ]:
-        raise ValueError(f"FOLDER: {lacking[0].path} has no accuracy; leave it out")
+        raise ValueError(f"runs: {lacking[0].path} has no accuracy; leave it out")
     print(table(runs, args.accuracy))
     return 0
 
@@ -55,7 +55,7 @@ def table(runs: Sequence[RunFolder], accuracy: float) -> str:
         if _exchanges(run, name)
     ]
     if not rows:
-        raise ValueError("FOLDER: no algorithm there makes exchanges; give runs of mspdq_* configs")
+        raise ValueError("runs: no algorithm there makes exchanges; give runs of mspdq_* configs")
     return markdown([head, *rows])
 
 

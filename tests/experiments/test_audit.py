@@ -13,7 +13,7 @@ from commands import audit
 import fedpriv as fp
 from experiments import config as configuration
 from experiments.attacks.audit.mechanisms import audit_mechanisms
-from experiments.attacks.audit.report import Report, text
+from experiments.attacks.audit.report import Audited, text
 from experiments.config import Ledger, blank, modules
 from fedpriv.privacy import Claim
 
@@ -118,7 +118,7 @@ def test_a_refuted_claim_is_said_in_words():
     (row,), _ = audit_mechanisms(ledger(1e-5, 16, 50, 594, dp_sgd_wav=made), 2, 2_000, 0)
     assert row.claim_refuted
     assert not row.refuted
-    said = text(Report(1e-5, mechanisms=([row], [])))
+    said = text(Audited(1e-5, mechanisms=([row], [])))
     refuted = f"REFUTED, for whoever sees every noisy step, epsilon is at least {row.least:.3g}"
     assert f"DP-SGD-WAV [third_party, server, server_secagg]: {refuted}" in said
 
@@ -134,7 +134,7 @@ def test_an_estimate_above_the_certificate_is_said_to_refute_nothing():
         about={"canaries": 40, "seeds": 1},
         audited={"estimate": epsilon + 0.5},
     )
-    said = text(Report(1e-3, runs=([row], [])))
+    said = text(Audited(1e-3, runs=([row], [])))
     number = f"{epsilon + 0.5:.3g}"
     assert f"{number} (no bound)" in next(
         x for x in said.splitlines() if x.startswith("DP-FedAvg ")
@@ -143,9 +143,9 @@ def test_an_estimate_above_the_certificate_is_said_to_refute_nothing():
     assert "is expected to be above small epsilons, which refutes nothing" in said
     assert "THE CERTIFICATE IS REFUTED" not in said
     below = replace(row, audited={"estimate": epsilon / 2})
-    assert "is above the certificate" not in text(Report(1e-3, runs=([below], [])))
+    assert "is above the certificate" not in text(Audited(1e-3, runs=([below], [])))
     wrong = replace(row, least=epsilon + 0.1)
-    assert "does not refute" not in text(Report(1e-3, runs=([wrong], [])))
+    assert "does not refute" not in text(Audited(1e-3, runs=([wrong], [])))
 
 
 def claim(**changes) -> Claim:

@@ -96,12 +96,12 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
         (["--metrics", "accuracy"], "--metrics: there is no picture"),
         (
             ["--metrics", "height", "--output", "p.png"],
-            "--metrics: no 'height'; there are accuracy",
+            "metrics: no 'height'; there are accuracy",
         ),
-        (["--output", "p.nonsense"], "--output: cannot write"),
-        (["--output", "config.json/x.tex"], "--output: cannot write"),
-        (["--names", "one"], "--names: 'one' for 0, 5; give each run a name of its own"),
-        (["--names", "one", "one"], "--names: 'one' 'one' for 0, 5; give each run a name"),
+        (["--output", "p.nonsense"], "output: cannot write"),
+        (["--output", "config.json/x.tex"], "output: cannot write"),
+        (["--names", "one"], "names: 'one' for 0, 5; give each run a name of its own"),
+        (["--names", "one", "one"], "names: 'one' 'one' for 0, 5; give each run a name"),
         (["--outptu", "p.png"], "unrecognized arguments"),
     ],
 )
@@ -434,4 +434,4 @@ def test_what_is_not_private_is_not_drawn_by_epsilon(tmp_path, capsys):
     record(tmp_path / "run", rounds=(5,), seeds=1, algorithms=("fed_avg",))
     given = [str(tmp_path / "run"), "--by", "epsilon", "--output", str(tmp_path / "p.png")]
     assert compare.main(given) == 2
-    assert "--by: epsilon is infinite in all" in capsys.readouterr().err
+    assert "by: epsilon is infinite in all" in capsys.readouterr().err

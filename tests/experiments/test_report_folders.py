@@ -30,8 +30,8 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path):
     assert found["status"] == "running, or ended from outside (no summary.json)"
     assert found["rounds"] == "20"
     final, best = history.accuracy[-1], history.accuracy.max(0)
-    for cell, each in (("final", final), ("best", best)):
-        shown = [float(x) for x in found[f"{cell} accuracy (%)"].split(" ± ")]
+    for which, each in (("", final), ("best ", best)):
+        shown = [float(x) for x in found[f"{which}accuracy (%)"].split(" ± ")]
         assert shown == pytest.approx([100 * each.mean(), 100 * each.std(ddof=1)], abs=0.0051)
     assert float(found["rounds/s"]) == pytest.approx(20 * 3 / 0.75, rel=1e-2)
     root = tree(tmp_path / "run" / "report.html")
@@ -162,7 +162,7 @@ def test_a_page_that_cannot_be_written_leaves_what_is_there(tmp_path, monkeypatc
     record(tmp_path / "run", rounds=(5,), seeds=1, algorithms=("top_k",))
     for output in (".", "none/page.html"):
         assert command.main([str(tmp_path / "run"), "--output", str(tmp_path / output)]) == 2
-        assert "--output: cannot write" in capsys.readouterr().err
+        assert "output: cannot write" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
     output = tmp_path / "page.html"
     output.write_text("old")

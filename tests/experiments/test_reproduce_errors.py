@@ -24,7 +24,7 @@ def tiny(monkeypatch):
 
 def test_no_row_has_the_words(tmp_path, capsys):
     assert launch("table1", "--only", "fed_smp", output=tmp_path) == 2
-    assert "--only: nothing has the words 'fed_smp'" in capsys.readouterr().err
+    assert "only: nothing has the words 'fed_smp'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -65,13 +65,13 @@ def test_not_under_srun(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ([], "PAPER: none given; choose one of "),
-        (["fed_sgd", "table1"], "PAPER: there is no 'fed_sgd'; choose one of "),
-        (["tiny"], "ITEM: none given; choose one of table1, fig1, fig2, fig3"),
-        (["tiny", "table9"], "ITEM: tiny has no 'table9'; choose one of table1, "),
-        (["tiny", "table1", "--scale", "0"], "--scale: 0.0 is not above 0 and at most 1"),
-        (["tiny", "table1", "--scale", "1.5"], "--scale: 1.5 is not above 0 and at most 1"),
-        (["tiny", "table1", "--scale", "nan"], "--scale: nan is not above 0 and at most 1"),
+        ([], "paper: none given; choose one of "),
+        (["fed_sgd", "table1"], "paper: there is no 'fed_sgd'; choose one of "),
+        (["tiny"], "item: none given; choose one of table1, fig1, fig2, fig3"),
+        (["tiny", "table9"], "item: tiny has no 'table9'; choose one of table1, "),
+        (["tiny", "table1", "--scale", "0"], "scale: 0.0 is not above 0 and at most 1"),
+        (["tiny", "table1", "--scale", "1.5"], "scale: 1.5 is not above 0 and at most 1"),
+        (["tiny", "table1", "--scale", "nan"], "scale: nan is not above 0 and at most 1"),
         (["tiny", "table1", "--seeds", "0"], "--seeds: 0; give"),
         (["tiny", "table1", "--output", "/dev/null"], "Not a directory"),
     ],

@@ -184,7 +184,7 @@ def test_another_machine_is_said_and_recorded(folder, whole, monkeypatch, capsys
     error = capsys.readouterr().err
     there = versions()["jax"]
     assert (
-        f"warning: --resume: the run continues in another environment: versions.jax {there} there, 9.9"
+        f"warning: resume: the run continues in another environment: versions.jax {there} there, 9.9"
         in error
     )
     [entry] = json.loads((folder / "summary.json").read_text())["resumed"]

@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     assert launch("--grid", "p=0.1,0.2", output=tmp_path / "file" / "sweep") == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: --output: cannot write to ")
+    assert said.startswith("error: output: cannot write to ")
     assert said.count("\n") == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.attacks.audit.mechanisms import audit_mechanisms
-from experiments.attacks.audit.report import Report
+from experiments.attacks.audit.report import Audited
 from experiments.attacks.audit.training import audit_runs, infer
 from experiments.config import Run, modules
 from experiments.config.fields import Number, NumberOrZero, check_each
@@ -32,7 +32,7 @@ def audit(
     canaries: int | None = None,
     seed: int = 0,
     **settings: Any,
-) -> Report:
+) -> Audited:
     """Claimed, certified and audited epsilons side by side.
 
     Args:
@@ -65,7 +65,7 @@ def audited(
     draws: int,
     canaries: int | None,
     seed: int,
-) -> Report:
+) -> Audited:
     """The parts that are wanted; the data first, so that a missing set is found before minutes are spent."""
     parts: dict[str, Any] = {}
     training = {"run", "membership"} & set(wanted)
@@ -84,4 +84,4 @@ def audited(
             parts["runs"] = audit_runs(experiment, config, strategy, canaries)
         if "membership" in wanted:
             parts["inferred"] = infer(experiment, config, strategy)
-    return Report(ledger.delta, **parts)
+    return Audited(ledger.delta, **parts)

@@ -19,7 +19,7 @@ SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
 
 
 @dataclass(frozen=True)
-class Report:
+class Audited:
     """All that was asked for; `None` where it was not.
 
     Attributes:
@@ -39,7 +39,7 @@ class Report:
         return any(row.refuted for rows in parts for row in rows)
 
 
-def text(report: Report) -> str:
+def text(report: Audited) -> str:
     """Three tables, and what they mean in words."""
     parts = []
     if report.mechanisms is not None:
@@ -174,7 +174,7 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def as_json(config: str, report: Report, settings: dict[str, Any]) -> dict[str, Any]:
+def as_json(config: str, report: Audited, settings: dict[str, Any]) -> dict[str, Any]:
     """The object that `--json` prints; infinity is the string "inf"."""
     found: dict[str, Any] = {"config": config, "delta": report.delta, **settings}
     if report.mechanisms is not None:

@@ -48,11 +48,11 @@ def find(paper: str | None, name: str | None) -> Item:
     """
     if paper not in PAPERS:
         given = "none given" if paper is None else f"there is no {paper!r}"
-        raise ValueError(f"PAPER: {given}; choose one of {', '.join(PAPERS)} (see --list)")
+        raise ValueError(f"paper: {given}; choose one of {', '.join(PAPERS)} (see --list)")
     items = {item.name: item for item in PAPERS[paper]}
     if name not in items:
         given = "none given" if name is None else f"{paper} has no {name!r}"
-        raise ValueError(f"ITEM: {given}; choose one of {', '.join(items)}")
+        raise ValueError(f"item: {given}; choose one of {', '.join(items)}")
     return items[name]
 
 
@@ -65,6 +65,7 @@ def reproduce(
     only: Sequence[str] | None = None,
     data_dir: str | Path | None = None,
     folder: str | Path = DEFAULT_OUTPUT,
+    progress: bool = True,
     command: str = "",
 ) -> Reproduced:
     """Does what is missing of an item's work, and writes what there is; asked again, it goes on.
@@ -75,6 +76,7 @@ def reproduce(
       seeds: their number in place of the paper's.
       only: words of the titles of what is to be trained, all words of one of the texts.
       folder: of everything.
+      progress: whether to say on standard error what is done, and how long the rest takes.
       command: what the page says made it.
 
     Raises:
@@ -91,17 +93,21 @@ def reproduce(
     left = [work for work in chosen(found, only) if work not in done]
     speeds = output / paper
     cost = Speeds(speeds).cost(left, size)
-    print(f"{hint(found, size, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
+    if progress:
+        print(f"{hint(found, size, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
     problems, complete = list[str](), True
     try:
         for number, work in enumerate(left, 1):
-            rest = _on_this_machine(Speeds(speeds).cost(left[number - 1 :], size))
-            print(f"[{number}/{len(left)}] {work.title}{rest}", file=sys.stderr)
+            if progress:
+                rest = _on_this_machine(Speeds(speeds).cost(left[number - 1 :], size))
+                print(f"[{number}/{len(left)}] {work.title}{rest}", file=sys.stderr)
             try:
-                perform(work, size, shelf.run(found, work), Path(data_dir) if data_dir else None)
+                data = Path(data_dir) if data_dir else None
+                perform(work, size, shelf.run(found, work), data, progress)
             except TrainingError as error:
                 problems.append(str(error))
-                print(f"error: {error}", file=sys.stderr)
+                if progress:
+                    print(f"error: {error}", file=sys.stderr)
                 if isinstance(error.run.error, OtherRunError):
                     raise ValueError(str(error)) from None
     except KeyboardInterrupt:
@@ -115,7 +121,7 @@ def reproduce(
 def scaled_by(scale: float, seeds: int | None) -> Scale:
     """Raises ValueError where it is none."""
     if not 0 < scale <= 1:
-        raise ValueError(f"--scale: {scale} is not above 0 and at most 1")
+        raise ValueError(f"scale: {scale} is not above 0 and at most 1")
     return Scale(scale, seeds)
 
 
@@ -146,9 +152,7 @@ def chosen(item: Item, only: Sequence[str] | None) -> list[Work]:
     ]
     if not chosen:
         titles = "; ".join(work.title for work in item.needs)
-        raise ValueError(
-            f"--only: nothing has the words {' or '.join(only)!r}; there are: {titles}"
-        )
+        raise ValueError(f"only: nothing has the words {' or '.join(only)!r}; there are: {titles}")
     return chosen
 
 

@@ -94,7 +94,9 @@ def _at(shelf: Shelf) -> str:
     return f" at {shelf.suffix[1:].replace('-', ' ')}" if shelf.suffix else ""
 
 
-def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> None:
+def perform(
+    work: Work, scale: Scale, folder: Path, data_dir: Path | None, progress: bool = True
+) -> None:
     """Does `work` into `folder`, a training from its last checkpoint on.
 
     Raises:
@@ -104,7 +106,8 @@ def perform(work: Work, scale: Scale, folder: Path, data_dir: Path | None) -> No
       KeyboardInterrupt: it was stopped.
     """
     if isinstance(work, Training):
-        ended = train_or_resume(work.config, folder, **settings_of(work, scale, data_dir))
+        settings = settings_of(work, scale, data_dir)
+        ended = train_or_resume(work.config, folder, progress=progress, **settings)
         if ended.status == "interrupted":
             raise KeyboardInterrupt
         return

@@ -24,7 +24,7 @@ def write_page(
         write_text(path, page(runs, remarks, best))
     except OSError as error:
         raise ValueError(
-            f"--output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
+            f"output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
         ) from None
 
 
