@@ -80,7 +80,8 @@ class Sweep:
 
     @property
     def compilations(self) -> int:
-        return sum(family.compilations for family in self._families)
+        """Trials of how many clients fit among them."""
+        return sum(family.compilations for family in self._families) + len(self._widths)
 
     def announce(self, prepared: Prepared) -> None:
         """Traces the point's programs, so that compiling the first of a kind serves this one, too."""

@@ -301,7 +301,7 @@ def test_points_that_diverge_are_recorded_and_the_sweep_goes_on(tmp_path, capsys
     assert launch(*args, output=tmp_path) == 0
     shown, said = capsys.readouterr()
     assert "diverged: dp_fed_avg: the model or its test loss became NaN" in said
-    assert "| 1e30 | DP-FedAvg | 0 | diverged | - |" in shown
+    assert "| 1e30 | DP-FedAvg | 0 (diverged) | - |" in shown
     summary, _ = read(tmp_path / "noise_multiplier=1e30")
     assert summary["status"].startswith("diverged: dp_fed_avg")
     assert summary["rounds"] == {"fed_avg": 3}
