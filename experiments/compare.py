@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = labelled(evaluated(args.folders), args.names)
     found = rows(runs)
     if args.above is not None:
-        found = above(found, args.above)
+        found = above(found, args.above, args.best)
     drawing = {name: getattr(args, name) for name in options}
     caption = write(runs, found, paths, views=args.views, best=args.best, **drawing)
     print(as_markdown(grid(found, args.views, args.best)))

@@ -28,7 +28,7 @@ def lowered(clients=64):
 
 @pytest.mark.parametrize("clients", [3, 9, 64])
 def test_what_is_chosen_fits_and_is_not_far_from_the_most(clients):
-    free = 2**23  # of which 0.8 hold 25 arrays, more than nine clients need
+    free = 2**23  # of which 0.75 hold 24 arrays, more than nine clients need
     chosen = fitted(Strategy("fit"), partial(lowered, clients), free)
     assert chosen.clients >= 2
     for side_by_side, fits in ((chosen.clients, True), (4 * chosen.clients, False)):

@@ -92,7 +92,8 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def markdown(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
     """A table whose first row is its head, and a list below."""
-    head, *others = ["| " + " | ".join(row) + " |" for row in rows]
+    plain = [[" ".join(cell.split()).replace("|", r"\|") for cell in row] for row in rows]
+    head, *others = ["| " + " | ".join(row) + " |" for row in plain]
     rule = "| " + " | ".join(["---"] * len(rows[0])) + " |"
     return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
 

@@ -217,7 +217,7 @@ def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
         raise ValueError(
             "runs: there are none; give run folders, or what `train` or `sweep` returns"
         )
-    return found, remarks
+    return list({run.path.resolve(): run for run in found}.values()), remarks
 
 
 def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
@@ -262,15 +262,37 @@ def labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[Ru
     algorithms = {name for run in runs for name in run.algorithms}
     pairs = [label.partition("=")[::2] for label in labels or ()]
     own = {key: name for key, name in pairs if name and key in algorithms}
-    runs = [named(run, own) for run in runs]
-    labels = [label for label in labels or () if label.partition("=")[0] not in own]
+    runs = with_names(runs, own)
+    given = zip(labels or (), pairs, strict=True)
+    labels = [label for label, (key, name) in given if not (name and key in algorithms)]
+    if wrong := [label for label in labels if re.match(r"\w+=.", label)]:
+        raise ValueError(
+            f"names: {wrong[0]!r} is of no algorithm there; choose one of {', '.join(sorted(algorithms))}"
+        )
     if not labels and own:
         return list(runs)
     return _labelled(runs, labels or None)
 
 
+def with_names(runs: Sequence[RunFolder], own: Mapping[str, str] | None) -> list[RunFolder]:
+    """With names for algorithms, beside those that they have recorded.
+
+    Raises:
+      ValueError: of an algorithm that is in none.
+    """
+    there = {name for run in runs for name in run.algorithms}
+    if unknown := sorted(set(own or {}) - there):
+        raise ValueError(
+            f"names: no {unknown[0]!r} in these runs; there are {', '.join(sorted(there))}"
+        )
+    if len({*(own or {}).values()}) < len(own or {}):
+        raise ValueError(
+            f"names: {', '.join((own or {}).values())}; give each algorithm a name of its own"
+        )
+    return [named(run, own or {}) for run in runs]
+
+
 def named(run: RunFolder, own: Mapping[str, str]) -> RunFolder:
-    """With names for its algorithms, beside those that it has recorded."""
     if not own:
         return run
     begun = replace(run.begun, names=run.begun.names | own)
@@ -296,15 +318,15 @@ def titles(runs: Sequence[RunFolder]) -> list[str]:
 
 def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
     """One "field = value" for each setting in which the runs differ, per run."""
-    settings = [{"config": run.config} | interesting(run) for run in runs]
+    settings = [{"config": run.config} | interesting(run.settings) for run in runs]
     names = {name: None for of in settings for name in of}
     differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
     return [[setting(n, of[n]) for n in differing if n in of] for of in settings]
 
 
-def interesting(run: RunFolder) -> dict[str, Any]:
-    """The settings on which results depend, flat."""
-    fields = flat(run.settings)
+def interesting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those on which results depend, flat."""
+    fields = flat(settings)
     return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
 
 

@@ -71,7 +71,8 @@ def write(
             raise ValueError(
                 "by: epsilon is infinite in all of these runs; draw by round or uplink"
             )
-        x = by or ("epsilon" if over_budget(runs) else "round")
+        private = any(map(_private, found))
+        x = by or ("epsilon" if private and over_budget(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)
     for path in paths:
         write_table(path, found, views, best)
@@ -83,7 +84,8 @@ def main_metrics(found: Sequence[Row]) -> list[str]:
 
 
 def _private(row: Row) -> bool:
-    return math.isfinite(row.summary.privacy[row.algorithm].certified["third_party"].epsilon)
+    report = row.summary.privacy.get(row.algorithm)
+    return report is not None and math.isfinite(report.certified["third_party"].epsilon)
 
 
 def draw(

@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
     @property
     def title(self) -> str:
-        if "run" in self.keys:
+        if [*self.keys] == ["run"]:
             return str(self.keys["run"])
         return ", ".join(setting(field, value) for field, value in self.keys.items())
 
@@ -54,26 +54,29 @@ class Row(NamedTuple):
 
 
 def rows(runs: Sequence[RunFolder]) -> list[Row]:
-    """Of all that was evaluated; a run that is not complete says so in its title."""
+    """Of all that was evaluated, or diverged before; a run that is not complete says so in its title."""
     found = []
     for run, title in zip(runs, names(runs), strict=True):
         status = run.results.status
         title += "" if status == "complete" else f" ({status.partition(':')[0]})"
-        found += [
-            Row({"run": title}, name, run.results, str(run.path)) for name in run.results.rounds
-        ]
+        trained = dict.fromkeys([*run.results.rounds, *run.results.diverged])
+        found += [Row({"run": title}, name, run.results, str(run.path)) for name in trained]
     return found
 
 
-def above(found: Sequence[Row], rival: str) -> list[Row]:
-    """With what each row's last and best score are above a rival's.
+def above(found: Sequence[Row], rival: str, best: bool = False) -> list[Row]:
+    """With what each row's last score is above a rival's, and the best, too, where asked.
 
     The rival is the one of the row's own run, else the only one of its config, else the only one there is.
 
     Raises:
       ValueError: there is none, or there are several, or it did another number of rounds.
     """
-    return [r if r.algorithm == rival else _above(r, _rival(r, found, rival)) for r in found]
+    scores = ("final", *["best"][:best])
+    return [
+        r if r.algorithm == rival or r.seeds is None else _above(r, _rival(r, found, rival), scores)
+        for r in found
+    ]
 
 
 def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
@@ -91,6 +94,13 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
         raise ValueError(
             f"above: {name} is in {where}, {who} in neither; give one of them, or one in each"
         )
+    if own[0].seeds is None:
+        raise ValueError(f"above: {name} of {own[0].title} diverged before its first evaluation")
+    if own[0].summary.metric != row.summary.metric:
+        raise ValueError(
+            f"above: {who} has {row.summary.metric}, {name} of {own[0].title} {own[0].summary.metric}; give runs of "
+            "one metric"
+        )
     done, other = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
     if done != other:
         raise ValueError(
@@ -99,11 +109,11 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
     return own[0]
 
 
-def _above(row: Row, rival: Row) -> Row:
+def _above(row: Row, rival: Row, scores: Sequence[str]) -> Row:
     metric, (own, than) = row.summary.metric, (row.summary, rival.summary)
     paired = own.config == than.config and own.prng == than.prng
     leads = {}
-    for which in ("final", "best"):
+    for which in scores:
         mine, others = getattr(own, which)[row.algorithm], getattr(than, which)[rival.algorithm]
         leads[which] = lead(mine[metric].per_seed, others[metric].per_seed, paired)
     return row._replace(leads=leads, below=rival)
@@ -136,7 +146,6 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     """None where there is no number."""
     summary, name = row.summary, row.algorithm
     found: dict[str, Any] = {
-        **row.keys,
         "config": summary.config,
         "algorithm": name,
         "name": row.name,
@@ -174,7 +183,9 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         found[f"claimed_{part}"] = getattr(epsilons["claimed"], part, None)
     found["rounds_per_second"] = summary.rounds_per_second.get(name)
     found["compile_seconds"] = summary.compile_seconds.get(name)
-    return found | {"reused_from": summary.reused_from.get(name), "folder": row.folder}
+    found |= {"reused_from": summary.reused_from.get(name), "folder": row.folder}
+    keys = {f"swept_{key}" if key in found else key: value for key, value in row.keys.items()}
+    return keys | found
 
 
 def _status(summary: Summary, name: str) -> str:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.base.formats import field_name, hyphenated, markdown
+from experiments.base.formats import field_name, hyphenated, markdown, setting
 from experiments.runs.contents import CHOSEN, Summary
+from experiments.runs.run_folder import interesting
 from experiments.tables.frame import NOISE, Row, records
 from experiments.tables.leads import TOO_FEW
 from experiments.tables.terminal import counted
@@ -15,6 +16,8 @@ from fedpriv.models.score import is_fraction
 from fedpriv.privacy import VIEWS
 
 SHOWN = ("third_party",)  # views with a column, beside those that the runs show
+SWEPT = {"target_epsilon": "ε budget"} | {x: f"{x} set" for x in ("algorithm", "rounds", "seeds")}
+"""Names of swept fields that would be taken for a column's own."""
 ABSENT = "-"
 ALONE = (
     "every epsilon is of ONE model (one algorithm, one seed) released alone; choosing among models or settings by a "
@@ -52,14 +55,14 @@ def grid(
       metrics: by default the runs' own.
       best: whether also the best of each metric over the evaluations, which is chosen on the test set.
     """
+    if not found:
+        return Grid(["run", "algorithm"], [], {}, [], 1)
     lines, summaries = records(found), [r.summary for r in found]
     wanted = {*SHOWN, *own_views(summaries)}
     shown = views or [view for view in VIEWS if view in wanted]
     letters: dict[str, str] = {}
-    keys = {key: field_name(key) for key in found[0].keys}
-    columns: dict[str, list[str]] = {
-        name: [_said(line[key]) for line in lines] for key, name in keys.items()
-    }
+    keys = {key: SWEPT.get(key) or field_name(key) for key in found[0].keys}
+    columns = {name: [_said(r.keys[key]) for r in found] for key, name in keys.items()}
     columns["algorithm"] = [line["name"] for line in lines]
     columns["rounds"] = [_rounds(line) for line in lines]
     columns["seeds"] = [_said(line["seeds"]) for line in lines]
@@ -145,9 +148,9 @@ def _rival(found: Sequence[Row]) -> str:
 def _lead(row: Row, which: str) -> str:
     if which not in row.leads:
         return ABSENT
-    if is_fraction(row.summary.metric):
-        return row.leads[which].text(100)
-    return row.leads[which].text(digits=4)
+    of = row.leads[which]
+    said = of.text(100) if is_fraction(row.summary.metric) else of.text(digits=4)
+    return said + f", of {of.seeds} seeds" * (of.low is not None and of.seeds != row.seeds)
 
 
 def _epsilon(line: Mapping[str, Any], kind: str, letters: dict[str, str]) -> str:
@@ -178,47 +181,74 @@ def _notes(
     found: Sequence[Row], lines: Sequence[Mapping[str, Any]], metrics: Sequence[str], best: bool
 ) -> list[str]:
     said = [
-        f"{' and '.join(metrics)} on the test set: mean ± standard deviation (n - 1) over the seeds; MB up: of the "
-        "run, per client of the population"
-    ]
+        f"{' and '.join(metrics)} on the test set: mean ± standard deviation (n - 1) over the seeds; MB up: what a "
+        "client of the population sends on average in the whole run"
+    ][: len(metrics)]
+    if "target_epsilon" in found[0].keys:
+        views = dict.fromkeys(r.summary.settings["view"].replace("_", " ") for r in found)
+        said.append(
+            f"ε budget: what the noise was solved for, certified, view {' or '.join(views)}"
+        )
     said += [CHOSEN] if best else []
     certified = (line["certified_third_party_epsilon"] for line in lines)
     said += [ALONE] if any(e is not None and e < math.inf for e in certified) else []
-    return [*said, *_on_leads(found), *_on_rounds(found), *_on_privacy(found)]
+    return [*said, *_on_leads(found), *_on_seeds(found), *_on_rounds(found), *_on_privacy(found)]
 
 
 def _on_leads(found: Sequence[Row]) -> list[str]:
-    leads = [r.leads["final"] for r in found if r.leads]
-    said = []
-    if any(one.low is not None for one in leads):
+    leads = [lead for r in found for lead in r.leads.values()]
+    said, intervals = [], sum(one.low is not None for one in leads)
+    if intervals:
         ways = {
             "paired": "Student's t of the differences seed by seed",
             "Welch": "Welch's t where seeds mean something else",
         }
         by = "; ".join(text for way, text in ways.items() if any(x.how == way for x in leads))
         said.append(
-            f"above: mean and 95 % interval ({by}); {len(leads)} comparison(s): of so many intervals one in twenty "
-            "misses the truth by chance"
+            f"above: mean and 95 % interval of the mean over seeds, on this test set ({by}); comparisons: {intervals}, "
+            "of which one in twenty misses by chance"
         )
     if any(one.how == TOO_FEW for one in leads):
         said.append(f"{TOO_FEW}: an interval takes 3; what fewer show is no result")
     said += [
-        f"{r.summary.label(r.algorithm)}, {r.title}: compared with {r.below.name} of "
-        f"{r.below.title}"
-        for r in found
-        if r.below and r.below.keys != r.keys
+        f"{metric}: above means larger, which need not be better"
+        for metric in dict.fromkeys(r.summary.metric for r in found if r.leads)
+        if not is_fraction(metric)
     ]
-    return said + _on_seeds(found)
+    for r in found:
+        if r.below and r.below.keys != r.keys:
+            other = _set_otherwise(r, r.below)
+            said.append(
+                f"{r.summary.label(r.algorithm)}, {r.title}: compared with {r.below.name} of {r.below.title}"
+                + (f", which has {other}" if other else "")
+            )
+    if unlike := [r for r in found if r.below and _cost(r) != _cost(r.below)]:
+        who = dict.fromkeys(f"{r.summary.label(r.algorithm)} ({r.title})" for r in unlike)
+        said.append(f"not at one ε, and so no fair comparison: {', '.join(who)}")
+    return said
+
+
+def _cost(row: Row) -> tuple[str, ...]:
+    """What is certified towards the view that the run was made for."""
+    certified = row.summary.privacy[row.algorithm].certified
+    of = certified.get(row.summary.settings.get("view", ""), certified["third_party"])
+    return f"{of.epsilon:.2g}", f"{of.delta:.2g}", of.view, of.unit, of.relation
+
+
+def _set_otherwise(row: Row, below: Row) -> str:
+    """The settings of another run that are not this one's."""
+    own, other = (interesting(r.summary.settings) for r in (row, below))
+    return ", ".join(setting(k, v) for k, v in other.items() if own.get(k, v) != v)
 
 
 def _on_seeds(found: Sequence[Row]) -> list[str]:
     """Runs of one config are no independent samples."""
-    configs = [config for config, _ in {(r.summary.config, r.title) for r in found}]
+    configs = [config for config, _ in {(r.summary.config, r.folder) for r in found}]
     if len(set(configs)) == len(configs):
         return []
     return [
-        "runs of one config share their seeds (clients, initial model, random numbers): what luck gives to a seed "
-        "shows in all of them, so that leads at several points are no independent results"
+        "runs of one config share their seeds (clients, initial model, random numbers, as far as settings leave them): "
+        "what luck gives to a seed shows in all of them, so that being ahead at several points is not several results"
     ]
 
 

@@ -10,9 +10,11 @@ from experiments.tables.grid import ABSENT, Grid
 TEX = {c: f"\\{c}" for c in "_%&#${}"}
 TEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
 TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
+TEX |= {"[": "{[}", "*": "{*}"}  # at the start of a line booktabs would take them for its own
+NO_GREEK = ("OMICRON", "FINAL SIGMA")  # LaTeX has no command for them
 _POWER = re.compile(r"(?<![\w.])(-?[\d.]+)e([+-]\d+)")
 _MINUS = re.compile(r"(?<![\w.{])-(?=\d)")
-_LETTER = re.compile(r" \[([a-z]+)\]")
+_LETTER = re.compile(r" \{\[\}([a-z]+)\]")
 
 
 def escaped(text: str) -> str:
@@ -22,7 +24,7 @@ def escaped(text: str) -> str:
 
 def _escaped(c: str) -> str:
     kind, _, letter = unicodedata.name(c, "").partition(" LETTER ")
-    if kind == "GREEK SMALL":
+    if kind == "GREEK SMALL" and letter not in NO_GREEK:
         return rf"$\{'var' * (letter == 'EPSILON')}{letter.lower()}$"
     return TEX.get(c, c)
 
@@ -60,7 +62,7 @@ def _cell(table: Grid, column: int, text: str) -> str:
 
 
 def _caption(table: Grid) -> str:
-    first, *others = (numbers(_capital(note)) + "." for note in table.notes)
+    first, *others = [numbers(_capital(note)) + "." for note in table.notes] or [""]
     meant = "; ".join(
         rf"\textsuperscript{{{letter}}}\,{numbers(what)}" for what, letter in table.letters.items()
     )

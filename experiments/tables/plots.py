@@ -73,7 +73,7 @@ def _meaning(curves: Sequence[Curve]) -> str:
         for c in found
         if math.isfinite(c.epsilon)
     )
-    return f"ε: {'; '.join(said)}, of one model released alone."
+    return f" ε: {'; '.join(said)}, of one model released alone." if said else ""
 
 
 AXES = {
@@ -183,12 +183,14 @@ def picture(
                 known = _metrics([one.run for one in every])
                 raise ValueError(f"metrics: no {metric!r}; there are {', '.join(known)}")
             row[0].set_ylabel(titled(metric))
-        for axes, name in zip(panels[0], columns, strict=True):
+        for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
         if x == "budget":
             _ticks_at_budgets(panels[-1], columns)
         for axes in panels[-1]:
             axes.set_xlabel(AXES[x].label)
+            if x in ("round", "uplink"):
+                scale(axes, "x", log=False, whole=x == "round")
         if title:
             figure.suptitle(title)
         below(figure, {line.get_label(): line for axes in panels.flat for line in axes.lines})
@@ -203,9 +205,18 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
     named, by = " and ".join(map(titled, metrics)), {"budget": "at the end of runs, by budget"}
     said = f"{configs}: {named} on the test set {by.get(x, f'by {AXES[x].label}')}; "
-    said += "one seed." if seeds == [1] else f"mean and standard deviation over {over}."
-    private = x in ("epsilon", "budget")
-    return f"{said[:1].upper()}{said[1:]} {_meaning(curves)}" if private else said
+    said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
+    if x not in ("epsilon", "budget"):
+        return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
+    infinite = [one.look["label"] for one in curves if _is_not_private(one)]
+    left_out = f" Not private: {', '.join(dict.fromkeys(infinite))}" if infinite else ""
+    left_out += " (no curve)." if infinite and x == "epsilon" else "." * bool(infinite)
+    return f"{said}{_meaning(curves)}{left_out}"
+
+
+def _is_not_private(one: Curve) -> bool:
+    lines = one.run.lines.get(one.algorithm, ())
+    return not any(math.isfinite(line.privacy.certified.epsilon) for line in lines)
 
 
 def _ticks_at_budgets(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:

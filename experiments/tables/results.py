@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.runs.run_folder import RunFolder, named, runs_of
+from experiments.runs.run_folder import RunFolder, runs_of, with_names
 from experiments.tables import compare
 from experiments.tables import frame as frames
 from experiments.tables.frame import rows
+from experiments.tables.grid import grid
 from experiments.tables.plots import SUFFIXES, WIDTHS
 from experiments.tables.report.page import write_page
 from fedpriv.core.arguments import require
@@ -40,11 +41,17 @@ def table(
         (`_low`, `_high`) from 3 seeds on, and how that was found (`_how`).
       names: of algorithms, for people.
 
+    Returns:
+      The frame, with shares of 1 as such; `attrs["notes"]` has what stands below the table of `compare`.
+
     Raises:
       ValueError: a folder without a run, or with damaged files.
     """
     found = rows(_evaluated(runs, names))
-    return frames.frame(frames.above(found, above) if above else found)
+    found = frames.above(found, above) if above else found
+    made, said = frames.frame(found), grid(found)
+    made.attrs["notes"] = [*said.notes]
+    return made
 
 
 def figure(
@@ -103,10 +110,10 @@ def report(
       ValueError: a folder without a run, or a file that cannot be written.
     """
     found, remarks = runs_of(runs)
-    write_page(Path(path), [named(run, names or {}) for run in found], remarks, best)
+    write_page(Path(path), with_names(found, names), remarks, best)
     return Path(path)
 
 
 def _evaluated(runs: Any, names: Mapping[str, str] | None) -> list[RunFolder]:
     found, _ = runs_of(runs)
-    return [named(run, names or {}) for run in compare.with_evaluations(found)]
+    return with_names(compare.with_evaluations(found), names)

@@ -20,7 +20,7 @@ def over_budget(runs: Sequence[RunFolder]) -> list[RunFolder]:
     """
     groups: dict[str, list[RunFolder]] = {}
     for run in runs:
-        alike = {k: v for k, v in interesting(run).items() if k not in BUDGETS}
+        alike = {k: v for k, v in interesting(run.settings).items() if k not in BUDGETS}
         groups.setdefault(json.dumps([run.config, alike], sort_keys=True), []).append(run)
     return (
         [_merged(group) for group in groups.values()] if all(map(_swept, groups.values())) else []

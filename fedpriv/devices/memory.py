@@ -12,7 +12,7 @@ import numpy as np
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import UNFITTED, Strategy, use
 
-_SHARE = 0.8  # of the free memory: allocators do not use the last of it
+_SHARE = 0.75  # of the free memory: allocators do not use the last of it, and the fastest kernels may need more
 
 _TRIAL: dict[str, str | bool] = {"xla_gpu_autotune_level": "0"}
 """No search for the fastest kernels: two thirds of the time that a GPU's programs take to compile."""

@@ -18,6 +18,7 @@ DAYS = 30  # that a program is kept; JAX itself would let the folder grow for ev
 
 # Before it, loading a program on a CPU could print lines of needless warnings (openxla/xla#44565).
 QUIET = (0, 10, 2)
+_JAXS_OWN = 1.0  # seconds that a program takes to compile, at least, so that JAX keeps it
 
 
 def cache_programs(folder: str | Path | None = None) -> Path | None:
@@ -28,25 +29,25 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
     read are JAX's to warn of and to compile again.
 
     Args:
-      folder: by default fedpriv/xla in the user's cache folder, for each kind of processor one, as a home may be shared
-        by machines that cannot run each other's programs.
+      folder: by default fedpriv/xla in the user's cache folder. In it each kind of processor has a folder of its own,
+        as a home may be shared by machines that cannot run each other's programs.
 
     Returns:
-      Where programs are kept. None, and programs are compiled as without this: where JAX is told to keep none, before
-      JAX 0.10.2, unless JAX is told where, and where there is no folder to write to.
+      Where programs are kept, after a first call the same. None, and programs are compiled as without this: where JAX
+      is told to keep none, before JAX 0.10.2, unless JAX is told where, and where there is no folder to write to.
     """
     config: Any = jax.config
     if not config.jax_enable_compilation_cache:
         return None
-    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        # JAX's own second would leave out all but the largest program of a small experiment.
+    if config.jax_persistent_cache_min_compile_time_secs == _JAXS_OWN:
+        # It would leave out all but the largest program of a small experiment.
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     if config.jax_compilation_cache_dir is not None:
         return Path(config.jax_compilation_cache_dir)
     if jax.__version_info__ < QUIET:
         return None
-    own = platformdirs.user_cache_path("fedpriv") / "xla" / instructions()
-    path = own if folder is None else Path(folder)
+    parent = platformdirs.user_cache_path("fedpriv") / "xla" if folder is None else Path(folder)
+    path = parent / instructions()
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
         path = path.expanduser()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,6 +62,7 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
 def keep_no_programs() -> None:
     """For what reports how long compiling takes, or of which nobody may learn what it compiled."""
     jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()  # JAX asks once, when it first compiles
 
 
 def instructions() -> str:

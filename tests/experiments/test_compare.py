@@ -368,6 +368,11 @@ def test_algorithms_are_called_as_asked(recorded, tmp_path, capsys):
     assert "beta = 5" in rows[2]
     assert r"Ours, \$q\$" in (tmp_path / "table.tex").read_text()
     assert "Ours, $q$" in (tmp_path / "table.csv").read_text()
+    with pytest.raises(
+        ValueError, match=r"names: no 'scafold' in these runs; there are dp_fed_avg"
+    ):
+        experiments.table(folders, names={"scafold": "Mine"})
+    assert compare.main([folders[0], "--names", "scafold=Mine"]) == 2
     own = {"dp_scaffold": "Mine"}
     assert list(experiments.table(folders, names=own)["name"]) == ["Mine", "DP-FedAvg"] * 2
     page = experiments.report(folders, tmp_path / "r.html", names=own)

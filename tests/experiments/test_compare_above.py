@@ -1,6 +1,7 @@
 """Scores beside those of one algorithm, with an interval."""
 
 import csv
+import dataclasses
 import math
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import experiments
 from experiments import compare
 from experiments.runs.run_folder import read
 from experiments.tables import frame, grid
+from experiments.tables.latex import latex
 from experiments.tables.leads import lead
 
 
@@ -38,7 +40,10 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
     printed = capsys.readouterr().out
     head, _, *lines = ([c.strip() for c in line.split("|")] for line in printed.splitlines())
     own, rival = (histories[name].accuracy for name in ("dp_scaffold", "dp_fed_avg"))
-    numbers = experiments.table(folders, above="dp_fed_avg")
+    numbers = frame.frame(frame.above(kept(*folders), "dp_fed_avg", best=True))
+    alone = experiments.table(folders, above="dp_fed_avg")
+    assert not [name for name in alone if name.startswith("lead_best")]
+    assert any("comparisons: 2" in note for note in alone.attrs["notes"])
     for which, mine, theirs in (("final", own[-1], rival[-1]), ("best", own.max(0), rival.max(0))):
         interval = stats.ttest_rel(mine, theirs).confidence_interval(0.95)
         expected = (mine - theirs).mean(), *interval
@@ -48,7 +53,8 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
         mean, low, high = (100 * x for x in expected)
         assert lines[0][column] == f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
         assert lines[1][column] == "-"  # the rival itself
-    assert "2 comparison(s)" in printed
+    assert "comparisons: 4" in printed  # of the last scores and of the best
+    assert "no fair comparison" not in printed
     assert "share their seeds" in printed
     with (tmp_path / "t.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -77,7 +83,17 @@ def test_a_rival_is_of_the_same_run_or_the_only_one(recorded):
     accuracies = (r.summary.final[r.algorithm]["accuracy"].mean for r in (other, rival))
     assert alone.leads["final"].mean == pytest.approx(next(accuracies) - next(accuracies))
     said = grid.grid([own, rival, alone]).notes
-    assert any(f"compared with DP-FedAvg of {rival.title}" in x for x in said)
+    text = f"compared with DP-FedAvg of {rival.title}, which has "
+    assert any(text in x and "beta = 0" in x for x in said)
+    assert not any("not at one ε" in x for x in said)
+
+
+def test_what_is_not_at_one_epsilon_is_named(recorded, tmp_path):
+    record(tmp_path / "loud", name="dp_scaffold_synthetic", rounds=(20, 40), noise_multiplier=20.0)
+    loud, rival = kept(tmp_path / "loud")[0], kept(recorded[0][0])[1]
+    found = frame.above([loud, rival], "dp_fed_avg")
+    said = "not at one ε, and so no fair comparison: DP-SCAFFOLD"
+    assert any(note.startswith(said) for note in grid.grid(found).notes)
 
 
 def test_seeds_that_only_one_has_are_left_out_and_those_of_another_config_are_not_paired(
@@ -90,6 +106,8 @@ def test_seeds_that_only_one_has_are_left_out_and_those_of_another_config_are_no
     of_four, of_other = frame.above([four, other, rival], "dp_fed_avg")[:2]
     scores = [r.summary.final[r.algorithm]["accuracy"].per_seed for r in (four, other, rival)]
     assert of_four.leads["final"].seeds == 3
+    shown = grid.grid([of_four, rival])
+    assert shown.rows[0][-4].endswith(", of 3 seeds")
     assert of_four.leads["final"].mean == pytest.approx(
         np.mean(np.subtract(scores[0][:3], scores[2]))
     )
@@ -122,6 +140,42 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
             found = lead(mine, rival if paired else rng.normal(0.0, 0.4, 5), paired)
             hits[found.how] += found.low <= 0.3 <= found.high
     assert all(3745 <= n <= 3855 for n in hits.values()), hits
+
+
+def test_what_diverged_at_once_stays_in_the_table_and_has_no_lead(recorded):
+    own, rival = kept(recorded[0][0])[:2]
+    summary = own.summary
+    gone = {
+        field: {rival.algorithm: getattr(summary, field)[rival.algorithm]}
+        for field in ("rounds", "final")
+    }
+    lost = own._replace(
+        summary=dataclasses.replace(summary, diverged={own.algorithm: "NaN"}, **gone)
+    )
+    row, _ = frame.above([lost, rival], "dp_fed_avg")
+    assert row.leads == {}
+    shown = grid.grid([lost, rival])
+    assert shown.rows[0][2:4] == ["0 of 40 (diverged)", "-"]
+    assert grid.grid([]).rows == []
+    with pytest.raises(ValueError, match=r"above: dp_scaffold of .* diverged before"):
+        frame.above([lost, rival], "dp_scaffold")
+    other = dataclasses.replace(summary, metric="loss")
+    with pytest.raises(
+        ValueError, match=r"has loss, dp_fed_avg of .* accuracy; give runs of one metric"
+    ):
+        frame.above([own._replace(summary=other), rival], "dp_fed_avg")
+
+
+def test_swept_fields_named_like_columns_and_odd_names_stay_readable(recorded):
+    own = kept(recorded[0][0])[0]._replace(keys={"rounds": "10", "seeds": "2"})
+    own = own._replace(summary=dataclasses.replace(own.summary, names={"dp_scaffold": "[a|b]*"}))
+    shown = grid.grid([own])
+    assert shown.head[:5] == ["rounds set", "seeds set", "algorithm", "rounds", "seeds"]
+    assert shown.rows[0][:5] == ["10", "2", "[a|b]*", "40", "3"]
+    assert frame.frame([own])[["swept_rounds", "rounds"]].to_numpy().tolist() == [["10", 40]]
+    assert r"[a\|b]*" in grid.as_markdown(shown).splitlines()[2]
+    assert r"& {[}a\textbar{}b]{*} &" in latex(shown)
+    assert latex(shown).count(r"\textsuperscript{a}") == 2  # in its cell and in the caption
 
 
 def test_what_an_interval_cannot_be_of():

@@ -170,7 +170,6 @@ def config():
 
 def test_what_jax_was_told_comes_first(config, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "7")
     config.update("jax_persistent_cache_min_compile_time_secs", 7.0)
     compilation_cache.cache_programs()  # it is off
     assert config.jax_compilation_cache_dir is None
@@ -187,10 +186,15 @@ def test_a_script_gets_one_with_one_call(config, tmp_path):
     jax.jit(lambda x: x + 2)(1.0)  # compiled before
     for folder in (tmp_path / "mine", str(tmp_path / "other")):
         config.update("jax_compilation_cache_dir", None)
-        assert fp.cache_programs(folder) == Path(folder)
+        kept = fp.cache_programs(folder)
+        assert kept.parent == Path(folder)
+        assert fp.cache_programs(tmp_path / "second") == kept
         jax.jit(lambda x: x * 3)(1.0)
-        assert [*Path(folder).glob("*-cache")]
-    config.update("jax_enable_compilation_cache", False)
+        assert [*kept.glob("*-cache")]
+    before = len([*kept.iterdir()])
+    compilation_cache.keep_no_programs()
+    jax.jit(lambda x: x * 5)(1.0)
+    assert len([*kept.iterdir()]) == before
     assert fp.cache_programs(tmp_path / "none") is None
     assert not (tmp_path / "none").exists()
 

@@ -23,7 +23,8 @@ def test_a_swept_budget_shows_the_noise_it_took_the_traffic_and_the_views_asked_
         found.append((of, run_folder.read(folder).summary))
     table = sweep_table.table(found)
     head, rows = table.head, table.rows
-    assert head[0] == "ε"
+    assert head[0] == "ε budget"
+    assert any("ε budget: what the noise was solved for" in note for note in table.notes)
     assert any("share their seeds" in note for note in table.notes)
     top_k = [dict(zip(head, row, strict=True)) for row in rows if "Fed-SMP top_k" in row]
     assert [row["noise multiplier"] for row in top_k] == ["3.25", "1.125"]

@@ -60,7 +60,7 @@ def _forget(files: Iterable[Path], kept: Path) -> None:
 
 def user_cache() -> Path:
     """fedpriv in the user's cache folder, such as ~/.cache ($XDG_CACHE_HOME)."""
-    return platformdirs.user_cache_path("fedpriv")
+    return platformdirs.user_cache_path("fedpriv").expanduser()
 
 
 def _fingerprint(name: str, described: Sequence[Path], records: Sequence[Path]) -> str:
