@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -208,6 +208,8 @@ def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
         return read_all([Path(what)])
     if hasattr(what, "folder"):
         return read_all([what.folder])
+    if not isinstance(what, Iterable):
+        raise ValueError(f"runs: {what!r}; give run folders, or what `train` or `sweep` returns")
     found, remarks = list[RunFolder](), list[str]()
     for one in what:
         more, said = runs_of(one)

@@ -255,7 +255,8 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                     unfinished, format=kind, dpi=300, metadata={dated: None} if dated else None
                 )
         except (OSError, ValueError) as error:
-            raise ValueError(f"output: cannot write {path} ({one_line(error)})") from None
+            why = getattr(error, "strerror", None) or one_line(error)
+            raise ValueError(f"output: cannot write {path} ({why})") from None
 
 
 def _metrics(runs: Sequence[RunFolder]) -> list[str]:

@@ -109,6 +109,8 @@ def report(
     Raises:
       ValueError: a folder without a run, or a file that cannot be written.
     """
+    suffix = Path(path).suffix
+    require(suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
     found, remarks = runs_of(runs)
     write_page(Path(path), with_names(found, names), remarks, best)
     return Path(path)

@@ -192,6 +192,10 @@ def test_none_is_no_table(tmp_path):
             function([])
     with pytest.raises(ValueError, match=r"path: 'acc'; give a file that ends in \.pdf"):
         experiments.figure([], "acc")
+    with pytest.raises(ValueError, match=r"runs: 3; give run folders"):
+        experiments.table(3)
+    with pytest.raises(ValueError, match=r"path: 'x\.pdf'; give a file that ends in \.html"):
+        experiments.report([], "x.pdf")
 
 
 def test_a_folder_of_before_is_read_compared_and_reported(tmp_path):
