@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(WHOLE, action="store_true", help="show the whole trace of an error")
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message} (see --help)\n")
+        self.exit(2, f"error: {printable(message)} (see --help)\n")
 
 
 _whole: ContextVar[bool] = ContextVar(
