@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
 DAYS = 30  # that a program is kept; JAX itself would let the folder grow for ever
@@ -46,8 +45,7 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
         return Path(config.jax_compilation_cache_dir)
     if jax.__version_info__ < QUIET:
         return None
-    parent = platformdirs.user_cache_path("fedpriv") / "xla" if folder is None else Path(folder)
-    path = parent / instructions()
+    path = (_default_folder() if folder is None else Path(folder)) / instructions()
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
         path = path.expanduser()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,6 +55,12 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
             compilation_cache.reset_cache()  # JAX has settled for none if it has compiled before
             return path
     return None
+
+
+def _default_folder() -> Path:
+    import platformdirs
+
+    return platformdirs.user_cache_path("fedpriv") / "xla"
 
 
 def keep_no_programs() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 
 _VERSION = 1  # raise it when the decoding or the layout of the cache changes
 _FIELD = "fingerprint"
@@ -60,6 +59,8 @@ def _forget(files: Iterable[Path], kept: Path) -> None:
 
 def user_cache() -> Path:
     """fedpriv in the user's cache folder, such as ~/.cache ($XDG_CACHE_HOME)."""
+    import platformdirs
+
     return platformdirs.user_cache_path("fedpriv").expanduser()
 
 
