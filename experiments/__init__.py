@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from experiments.tables.results import figure as figure
     from experiments.tables.results import report as report
     from experiments.tables.results import table as table
-    from experiments.training.job import TrainedRun as TrainedRun
-    from experiments.training.job import TrainingError as TrainingError
     from experiments.training.train import resume as resume
     from experiments.training.train import train as train
+    from experiments.training.trained_run import TrainedRun as TrainedRun
+    from experiments.training.trained_run import TrainingError as TrainingError
 
 _WHERE = {
     "training.train": ("train", "resume"),
-    "training.job": ("TrainedRun", "TrainingError"),
+    "training.trained_run": ("TrainedRun", "TrainingError"),
     "search.sweep": ("sweep", "Swept"),
     "runs.run_folder": ("RunFolder",),
     "tables.results": ("table", "figure", "report", "Drawn"),

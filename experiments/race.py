@@ -16,7 +16,7 @@ from experiments.base.command import Parser, command
 from experiments.base.outside_errors import outside
 from experiments.config.fields import Number, check_each
 from experiments.search.race import COURSES, ENTRANTS, SEEDS, race
-from experiments.training.job import TrainingError
+from experiments.training.trained_run import TrainingError
 from fedpriv.engine import compilation_cache
 
 

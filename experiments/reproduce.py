@@ -14,12 +14,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from experiments.base import signals
-from experiments.base.command import Parser, command
-from experiments.config.fields import Number, check_each
-from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.base.command import command
+from experiments.config.fields import Number
+from experiments.config.options import only_options
 from experiments.papers.reproduce.reproduce import (
     DEFAULT_OUTPUT,
     find,
@@ -28,18 +32,42 @@ from experiments.papers.reproduce.reproduce import (
     reproduce,
     scaled_by,
 )
+from fedpriv.core.arguments import Rate
 from fedpriv.engine import compilation_cache
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    paper: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="PAPER")] = None
+    """fed_smp, dp_scaffold, wavelet or mspdq."""
+    item: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="ITEM")] = None
+    """table1, fig2, ...: see --list."""
+    list: bool = False
+    """Every item, and how far it has come."""
+    time: bool = False
+    """Train two rounds of each algorithm that was never trained here, and say how long the item takes."""
+    scale: Rate = 1.0
+    """Fraction of the paper's rounds and seeds."""
+    seeds: Number | None = None
+    """Number of seeds in place of the paper's."""
+    only: tuple[str, ...] | None = None
+    """Train only what has these words: a config, a row ("top_k p=0.005"); what is done stays in the table."""
+    data_dir: Path | None = None
+    """Prepared data sets, as for experiments.run."""
+    output: Path = DEFAULT_OUTPUT
+    """Folder of everything."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if argv is None else argv)
-    options = _parser().parse_args(given)
+    args = list(sys.argv[1:] if argv is None else argv)
+    options = only_options(Options, args, "reproduce", __doc__)
     try:
         if options.list:
             print(listing(options.output))
             return 0
-        check_each(Number, **{"--seeds": options.seeds})
         item, scale = find(options.paper, options.item), scaled_by(options.scale, options.seeds)
         if item.illustration:
             print(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")
@@ -49,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(forecast(item, scale, options.only, options.output, options.data_dir))
             return 0
         with signals.unheard():
-            found = reproduce(
+            reproduced = reproduce(
                 item.paper,
                 item.name,
                 scale=options.scale,
@@ -57,55 +85,15 @@ def main(argv: Sequence[str] | None = None) -> int:
                 only=options.only,
                 data_dir=options.data_dir,
                 folder=options.output,
-                command=shlex.join(["python", "-m", "experiments.reproduce", *given]),
+                command=shlex.join(["python", "-m", "experiments.reproduce", *args]),
             )
-            if found.complete:
-                print(f"{found.text}\nfolder: {found.folder}")
-                return 1 if found.problems else 0
+            if reproduced.complete:
+                print(f"{reproduced.text}\nfolder: {reproduced.folder}")
+                return 1 if reproduced.problems else 0
     except KeyboardInterrupt:
         pass
     print("interrupted; the same command goes on", file=sys.stderr)
     return signals.INTERRUPTED
-
-
-def _parser() -> Parser:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.reproduce", description=details)
-    parser.add_argument("paper", nargs="?", metavar="PAPER", help=", ".join(PAPERS))
-    parser.add_argument("item", nargs="?", metavar="ITEM", help="table1, fig2, ...: see --list")
-    parser.add_argument("--list", action="store_true", help="every item, and how far it has come")
-    parser.add_argument(
-        "--time",
-        action="store_true",
-        help="train two rounds of each algorithm that was never trained here, and say how long the item takes",
-    )
-    parser.add_argument(
-        "--scale",
-        type=float,
-        default=1.0,
-        metavar="S",
-        help="fraction of the paper's rounds and seeds, above 0 and at most 1 (default: 1)",
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="number of seeds in place of the paper's"
-    )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        metavar="WORDS",
-        help='train only what has these words: a config, a row ("top_k p=0.005"); what is done stays in the table',
-    )
-    parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="prepared data sets, as for experiments.run"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=DEFAULT_OUTPUT,
-        metavar="DIR",
-        help=f"folder of everything (default: {DEFAULT_OUTPUT})",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import experiments
@@ -13,6 +14,7 @@ def loaded(name):
     path = Path(experiments.__file__).with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"command_{name}", path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 

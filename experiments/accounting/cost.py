@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.accounting import budget
+from experiments.accounting.solving import Sought, solve
 from experiments.base.formats import NAMES, columns, epsilon
 from experiments.base.json_values import plain
-from experiments.config import Ledger, View, ledger_of, modules
+from experiments.config import Ledger, Run, View, ledger_of, modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
-from fedpriv.core.arguments import MeanRuns, Rate, checked
+from fedpriv.core.arguments import MeanRuns, Rate, checked, require
 from fedpriv.devices.layout import split_cpu
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -99,16 +100,51 @@ def cost(
     split_cpu()
     _, module = modules.named(config)
     chosen = changed(module.config, settings)
-    checked("honest", honest, Rate)
-    checked("best_of", best_of, MeanRuns)
-    ledger = budget.made(partial(ledger_of, module), chosen, budget.solved(module, chosen))
-    planned = budget.planned_rounds(ledger, chosen)
-    found = []
+    honest, best_of = checked("honest", honest, Rate), checked("best_of", best_of, MeanRuns)
+    return costs(module, chosen, view and [view], honest, best_of).accounts
+
+
+class Costs(NamedTuple):
+    """What a run would cost.
+
+    Attributes:
+      ledger: of its algorithms, with the noise that was solved for.
+      accounts: those with noise first.
+      noise: of each algorithm, for the settings' `target_epsilon`.
+      solved: what was asked to be solved for, see `solve`.
+    """
+
+    ledger: Ledger
+    accounts: list[Account]
+    noise: dict[str, float]
+    solved: dict[str, Any] | None = None
+
+
+def costs(
+    module: Config,
+    settings: Run,
+    views: Sequence[str] | None = None,
+    honest: float = 1.0,
+    best_of: float = 1.0,
+    sought: Sought | None = None,
+    claimed: bool = False,
+) -> Costs:
+    """`cost`; with `sought`, after `solve`."""
+    found = None
+    if sought:
+        require(best_of == 1, "best_of", best_of, "it cannot be solved for; leave one of them out")
+        ledger_of_settings = partial(ledger_of, module)
+        settings, found = solve(ledger_of_settings, settings, sought, claimed, honest)
+    require(not claimed or sought, "claimed", claimed, "needs to know what to solve for")
+    noise = budget.solved(module, settings)
+    ledger = budget.made(partial(ledger_of, module), settings, noise)
+    planned = budget.planned_rounds(ledger, settings)
+    priced = []
     for rounds in dict.fromkeys(planned.values()):
         names = [name for name, own in planned.items() if own == rounds]
         part = replace(ledger, entries={name: ledger.entries[name] for name in names})
-        found += accounts(part, rounds, view and [view], honest, best_of)
-    return sorted(found, key=lambda account: not account.private)
+        priced += accounts(part, rounds, views, honest, best_of)
+    return Costs(ledger, sorted(priced, key=lambda account: not account.private), noise, found)
 
 
 def _judged(claim: Claim | None, honest: float) -> Claim | None:
@@ -119,21 +155,21 @@ def _judged(claim: Claim | None, honest: float) -> Claim | None:
     return replace(claim, sound=False, reasons=(reason, *claim.reasons))
 
 
-def as_json(
-    config: str, account: Account, delta: float, solved: dict[str, Any] | None, notes: Sequence[str]
-) -> dict[str, Any]:
-    """The object that `--json` prints; infinity is the string "inf"."""
+def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
+    """The object that `--json` prints, of the first account; infinity is the string "inf"."""
+    account = cost.accounts[0]
     return plain(
         {
             "config": config,
             "algorithms": account.names,
             "rounds": account.rounds,
-            "delta": delta,
+            "delta": cost.ledger.delta,
             "honest": account.honest,
             "best_of": account.best_of,
             "claimed": account.claim,
             "certified": account.certificates,
-            "solved": solved,
+            "solved": cost.solved,
+            "noise": cost.noise,
             "notes": tuple(notes),
         }
     )

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 from experiments.accounting import budget
-from experiments.config import Run, View
+from experiments.config import Run
 from fedpriv.certification.calibration import calibrate_rounds
 
-
-class Target(NamedTuple):
-    """What to solve for.
-
-    Attributes:
-      solve: what is filled in.
-      epsilon: to reach, at the config's delta.
-      honest: fraction of each cohort that adds its share of the noise.
-      claimed: whether the paper's claim is to reach it, in place of the certificate.
-    """
-
-    solve: Literal["noise", "rounds"]
-    epsilon: float
-    view: View = "third_party"
-    honest: float = 1.0
-    claimed: bool = False
+Sought: TypeAlias = Literal["noise", "rounds"]
 
 
-def solve(ledger_of: Any, config: Run, target: Target) -> tuple[Run, dict[str, Any]]:
-    """The config with the noise or the rounds that the target allows, and what was found.
+def solve(
+    ledger_of: Any, config: Run, sought: Sought, claimed: bool = False, honest: float = 1.0
+) -> tuple[Run, dict[str, Any]]:
+    """The config with the noise or the rounds that its `target_epsilon` allows, and how they were solved for.
 
     The answer is for the first of the config's algorithms that adds noise.
 
+    Args:
+      claimed: whether the paper's claim is to reach the target, in place of the certificate of the config's `view`.
+      honest: fraction of each cohort that adds its share of the noise.
+
     Raises:
-      ValueError: the target cannot be reached, or the config has no such algorithm or field.
+      ValueError: the target cannot be reached, or the config has no target, no such algorithm or no such field.
     """
-    name = _first_private(ledger_of, config, target.solve)
-    wanted = {
-        "epsilon": target.epsilon,
-        "view": target.view,
-        "honest": target.honest,
-        "claimed": target.claimed,
-    }
-    if target.solve == "rounds":
+    target, view = config.target_epsilon, config.view
+    if target is None:
+        raise ValueError(f"solve: {sought} needs a target; give target_epsilon")
+    name = _first_private(ledger_of, config, sought)
+    wanted = {"epsilon": target, "view": view, "honest": honest, "claimed": claimed}
+    if sought == "rounds":
         start = ledger_of(config)
         value: float = calibrate_rounds(*start.of(name), delta=start.delta, **wanted)
         config = replace(config, rounds=value)
@@ -50,22 +39,23 @@ def solve(ledger_of: Any, config: Run, target: Target) -> tuple[Run, dict[str, A
         noise = budget.noise_for(ledger_of, config, name, **wanted)
         ((_, value),) = budget.turned(config, name, noise).items()
         config = config.with_noise(name, noise)
+    config = replace(config, target_epsilon=None)
     ledger = ledger_of(config)
     claim = ledger.claim(name, config.rounds)
-    proved = ledger.certify(name, config.rounds, view=target.view, honest=target.honest)
-    reached = claim if target.claimed and claim else proved
-    if reached.epsilon > target.epsilon * (1 + 1e-6):
+    proved = ledger.certify(name, config.rounds, view=view, honest=honest)
+    reached = claim if claimed and claim else proved
+    if reached.epsilon > target * (1 + 1e-6):
         raise ValueError(
-            f"--solve {target.solve}: with {value} it is another algorithm, which costs {reached.epsilon:.4g}, as its "
-            "settings depend on the rounds; try --rounds by hand"
+            f"solve: {sought} {value} makes another algorithm, which costs {reached.epsilon:.4g}, as its settings "
+            "depend on the rounds; try rounds by hand"
         )
     return config, {
-        "for": target.solve,
+        "for": sought,
         "value": value,
-        "target_epsilon": target.epsilon,
+        "target_epsilon": target,
         "by": getattr(reached, "status", "certified"),
         "algorithm": name,
-        "honest": target.honest,
+        "honest": honest,
         **{key: getattr(reached, key) for key in ("epsilon", "delta", "unit", "view", "relation")},
     }
 

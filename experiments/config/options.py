@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import difflib
 import functools
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from experiments.base.json_values import flat, plain
+import tyro
+
+from experiments.base.command import WHOLE
+from experiments.base.json_values import field_kinds, flat
 from experiments.config import Run, modules
 from experiments.config.modules import Config
+from fedpriv.core.arguments import checked, kinds_of_fields
 
 MOST_DIGITS = 40  # of a number that a message repeats
+HELP = ("-h", "--help")
+
+
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+    """Of a command that takes a config alone."""
 
 
 def own_options(
@@ -59,42 +70,125 @@ def listing(wanted: Callable[[Config], bool] = lambda module: True) -> str:
     return "\n".join(lines)
 
 
-def parse(module: Config, name: str, args: list[str], command: str = "run") -> Run:
-    """The module's config with the command line's overrides; `command` is the module of experiments that asks.
+AnyOptions = TypeVar("AnyOptions")
+
+
+def only_options(
+    options: type[AnyOptions], args: Sequence[str], command: str, document: str | None
+) -> AnyOptions:
+    """The options of a command that takes no config.
+
+    Args:
+      options: a dataclass; its fields of a kind of `fedpriv.core.arguments` are checked.
+      command: of experiments.
+      document: the command's docstring; --help shows all but its first paragraph.
 
     Raises:
-      ValueError: an unknown field or a value of the wrong type.
+      ValueError: an unknown option, or a value that it does not take.
       SystemExit: after --help.
     """
-    import tyro
+    description = (document or "").partition("\n\n")[2]
+    prog = f"python -m experiments.{command}"
+    (own,), unknown = _parsed([options], tyro.MISSING_NONPROP, args, prog, description)
+    _refuse(unknown, [options], prog)
+    return own
 
-    complaint = io.StringIO()
-    prog, default = f"python -m experiments.{command} {name}", module.config
-    args = _switched(args, default)
+
+def split_options(options: type[AnyOptions], args: Sequence[str]) -> tuple[AnyOptions, list[str]]:
+    """The options of a command that takes a config, too, and the arguments that are left for `parse`.
+
+    Args:
+      options: a dataclass with a default for each field.
+
+    Raises:
+      ValueError: a value that an option does not take.
+    """
+    asked = [arg for arg in args if arg in HELP]
+    kept = [arg for arg in args if arg not in HELP]
+    (own,), rest = _parsed([options], tyro.MISSING_NONPROP, kept)
+    return own, [*rest, *asked]
+
+
+def parse(
+    config: Config,
+    name: str,
+    args: Sequence[str],
+    command: str = "run",
+    options: type = NoOptions,
+    description: str = "",
+) -> Run:
+    """The config's settings, as the arguments change them.
+
+    Args:
+      command: of experiments.
+      options: what the command takes itself, for --help alone.
+      description: of the command, for --help.
+
+    Raises:
+      ValueError: an unknown setting, or a value that it does not take.
+      SystemExit: after --help.
+    """
+    prog = f"python -m experiments.{command} {name}"
+    others = f"Other configs: python -m experiments.{command} --list"
+    text = "\n\n".join([description, str(config.__doc__).strip(), others])
+    parts = [options, type(config.config)]
+    (_, settings), unknown = _parsed(parts, (options(), config.config), args, prog, text)
+    _refuse(unknown, parts, prog)
+    return settings
+
+
+def _parsed(
+    parts: Sequence[type],
+    defaults: Any,
+    args: Sequence[str],
+    prog: str = "",
+    description: str = "",
+) -> tuple[Sequence[Any], list[str]]:
+    """An object of each dataclass, and the arguments that none of them has.
+
+    Raises: as `only_options`.
+    """
     _check_digits(args)
+    complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            config, unknown = tyro.cli(
-                type(default),
+            found, unknown = tyro.cli(
+                tuple[tuple(Annotated[part, tyro.conf.arg(name="")] for part in parts)],  # type: ignore[misc]
                 prog=prog,
-                description=f"{module.__doc__}\nOther configs: python -m experiments.{command} --list",
-                default=default,
-                args=args,
+                description=f"{description.strip()}\n\n{WHOLE} shows the whole trace of an error.",
+                default=defaults,
+                args=_switched(args, parts),
                 return_unknown_args=True,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise ValueError(_unboxed(complaint.getvalue())) from None
+    for own in found:
+        for field, kind in kinds_of_fields(type(own)).items():
+            checked(words(field, None)[0], getattr(own, field), kind)
+    return found, unknown
+
+
+def _refuse(unknown: Sequence[str], parts: Sequence[type], prog: str) -> None:
     if unknown:
-        known = [words(field, None)[0] for field in flat(plain(default))]
+        known = [words(field, None)[0] for part in parts for field in _fields(part)]
         raise ValueError(f"{_unknown(unknown[0], known)} (see {prog} --help)")
-    return config
 
 
-def _switched(args: Sequence[str], default: Run) -> list[str]:
+def _fields(part: type, prefix: str = "") -> dict[str, Any]:
+    """The hints of a dataclass's fields; nested ones by dots."""
+    found: dict[str, Any] = {}
+    for name, hint in field_kinds(part).items():
+        nested = dataclasses.is_dataclass(hint)
+        found |= _fields(hint, f"{prefix}{name}.") if nested else {prefix + name: hint}
+    return found
+
+
+def _switched(args: Sequence[str], parts: Sequence[type]) -> list[str]:
     """`--field true` and `--field false`, also with =, as the parser has them: --field and --no-field."""
-    switches = [field for field, value in flat(plain(default)).items() if isinstance(value, bool)]
+    hints = {field: hint for part in parts for field, hint in _fields(part).items()}
+    switches = [field for field, hint in hints.items() if hint is bool]
     forms = {
         words(f, True)[0]: {"true": words(f, True), "false": words(f, False)} for f in switches
     }
@@ -158,6 +252,7 @@ def _unboxed(text: str) -> str:
 _PLAINLY = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not an integer"),
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
+    (r"Required options.*? Missing from [^:]*: (\S+).*", r"\1: missing; give it"),
     (r"no type matching (.*) could be instantiated from (.*)\. Got errors: .*", r"\2 is not \1"),
 )
 """What Python and tyro say of a value, and what a user can do with."""

@@ -21,8 +21,8 @@ from experiments import config as configuration
 from experiments.config import Experiment, Run
 from experiments.config.modules import Config
 from experiments.search.best_of import best, drawn
-from experiments.training.job import simulated
 from experiments.training.prepare import check
+from experiments.training.train_algorithms import simulated
 from fedpriv.core.types import Example, Params
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy

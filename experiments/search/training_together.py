@@ -17,8 +17,8 @@ import jax
 from experiments.config import Experiment, Run
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.search.sweep_grid import Point, cleared
-from experiments.training.job import simulated, train_one
 from experiments.training.shared_jit import Family, Program, as_bytes, trace
+from experiments.training.train_algorithms import simulated, train_one
 from fedpriv.devices.layout import Strategy
 from fedpriv.devices.memory import fitted, trial_layout
 from fedpriv.engine.history import DivergedError, History

@@ -34,8 +34,8 @@ from experiments.config.options import listing, parse
 from experiments.search import noisy_choice
 from experiments.search.best_of import require_options
 from experiments.search.folds import without_fold
-from experiments.training.job import simulated
 from experiments.training.prepare import check
+from experiments.training.train_algorithms import simulated
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine import compilation_cache

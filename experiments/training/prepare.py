@@ -6,7 +6,8 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments import config as configuration
@@ -20,38 +21,71 @@ from experiments.config.modules import Config
 from experiments.runs import unfinished
 from experiments.runs.recorder import Recorder, folder_of, new_folder
 from experiments.runs.sinks import Sink, check_installed, opened
-from experiments.runs.unfinished import Earlier
-from experiments.training.job import Job
+from experiments.runs.unfinished import CHECKPOINTS, Earlier
 from experiments.training.processes import Processes
 from experiments.training.shared_arrays import Interned
+from experiments.training.trained_run import goes_on
 from fedpriv import distributed
-from fedpriv.devices.layout import split_cpu
+from fedpriv.devices.layout import Strategy, split_cpu
+from fedpriv.engine.history import History
 from fedpriv.models.kept_model import model_folder
 from fedpriv.models.score import main_metric
 
 
-class Order(NamedTuple):
+class Request(NamedTuple):
     """What is to be trained.
 
     Attributes:
       name: of the config.
       settings: of the run.
-      found: a run that goes on.
+      earlier: the run that goes on, if one does.
     """
 
     name: str
     config: Config
     settings: Run
-    found: Earlier | None = None
+    earlier: Earlier | None = None
 
 
-def prepared(
-    order: Order,
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is ready to be trained.
+
+    Attributes:
+      name: of the config.
+      folder: of the run; only process 0 writes there.
+      planned: rounds of each algorithm.
+      recorder: None in a process that leaves recording to another.
+      finished: what was trained before, where the run goes on.
+      progress: whether to show it.
+    """
+
+    name: str
+    settings: Run
+    folder: Path
+    strategy: Strategy
+    experiment: Experiment
+    planned: Mapping[str, int]
+    joined: Processes
+    recorder: Recorder | None
+    finished: Mapping[str, History] = field(default_factory=dict)
+    progress: bool = True
+
+    @property
+    def goes_on(self) -> str:
+        return goes_on(self.folder)
+
+    def checkpoints(self, algorithm: str) -> Path:
+        return self.folder / CHECKPOINTS / algorithm
+
+
+def prepare(
+    request: Request,
     joined: Processes,
     sinks: Sequence[Sink],
     until_end: ExitStack,
     progress: bool = True,
-) -> Job:
+) -> PreparedRun:
     """The run, checked in all processes, and its folder.
 
     Args:
@@ -60,7 +94,7 @@ def prepared(
     Raises:
       ValueError: something that was given is wrong.
     """
-    name, module, config, found = order
+    name, module, config, found = request
     warning, finished = None, {}
     with joined.agreed():
         if joined.first:
@@ -93,7 +127,7 @@ def prepared(
             if warning:
                 print(f"warning: {warning}", file=sys.stderr)
     where = recorder.folder if recorder else folder_of(config, name)
-    return Job(
+    return PreparedRun(
         name, config, where, strategy, experiment, planned, joined, recorder, finished, progress
     )
 

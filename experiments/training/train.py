@@ -15,10 +15,11 @@ from experiments.config.modules import Config
 from experiments.config.settings import changed
 from experiments.runs.run_folder import CONFIG, read_begun, read_summary
 from experiments.runs.sinks import Sink
-from experiments.runs.unfinished import earlier, going_on, how_ended
-from experiments.training.job import TrainedRun, TrainingError, train_all
-from experiments.training.prepare import Order, prepared
+from experiments.runs.unfinished import Earlier, earlier, going_on, how_ended
+from experiments.training.prepare import Request, prepare
 from experiments.training.processes import Processes
+from experiments.training.train_algorithms import train_all
+from experiments.training.trained_run import TrainedRun, TrainingError
 from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import History
 
@@ -48,12 +49,12 @@ def train(
       TrainingError: a model diverged, or something outside failed; its `run` is what there is.
     """
 
-    def order() -> Order:
+    def request() -> Request:
         name, module = modules.named(config)
         given = settings if folder is None else {**settings, "output": str(folder)}
-        return Order(name, module, changed(module.config, given))
+        return Request(name, module, changed(module.config, given))
 
-    return _trained(order, sinks, progress)
+    return _trained(request, sinks, progress)
 
 
 def resume(
@@ -74,13 +75,13 @@ def resume(
     Returns, Raises: as `train`.
     """
 
-    def order() -> Order:
+    def request() -> Request:
         own = None if config is None else modules.named(config)[1]
         found, module = earlier(Path(folder), own)
         settled = going_on(found, found.name, changed(found.config, settings))
-        return Order(found.name, module, settled, found)
+        return Request(found.name, module, settled, found)
 
-    return _trained(order, sinks, progress)
+    return _trained(request, sinks, progress)
 
 
 def train_or_resume(config: str | Path | Config, folder: Path, **settings: Any) -> TrainedRun:
@@ -93,10 +94,10 @@ def train_or_resume(config: str | Path | Config, folder: Path, **settings: Any) 
     return resume(folder, **settings)
 
 
-def _trained(order: Callable[[], Order], sinks: Sequence[Sink], progress: bool) -> TrainedRun:
+def _trained(request: Callable[[], Request], sinks: Sequence[Sink], progress: bool) -> TrainedRun:
     split_cpu()  # before a config's own devices, so that the next one may have others
     joined = Processes()
-    ended = run(order, joined, sinks, progress)
+    ended = train_requested(request, joined, sinks, progress)
     if joined.terminated:  # all is recorded; what ends a batch job ends it
         signal.raise_signal(signal.SIGTERM)
     if ended.status in ("complete", "interrupted"):
@@ -105,16 +106,16 @@ def _trained(order: Callable[[], Order], sinks: Sequence[Sink], progress: bool) 
     raise TrainingError(ended, said) from ended.error
 
 
-def run(
-    order: Callable[[], Order],
+def train_requested(
+    request: Callable[[], Request],
     joined: Processes,
     sinks: Sequence[Sink] = (),
     progress: bool = True,
 ) -> TrainedRun:
-    """Trains what is ordered; how it ended is the run's status.
+    """Trains what is requested; how it ended is the run's status.
 
     Args:
-      order: says what; what it finds wrong is wrong in all processes.
+      request: says what; what it finds wrong is wrong in all processes.
 
     Raises:
       ValueError: something that was given is wrong.
@@ -122,23 +123,21 @@ def run(
     """
     with ExitStack() as until_end:
         with joined.agreed():
-            ordered = order()
-        if ordered.found and (status := how_ended(ordered.found.folder)):
-            return _ended(ordered, status)
-        job = prepared(ordered, joined, sinks, until_end, progress)
+            requested = request()
+        if requested.earlier and (status := how_ended(requested.earlier.folder)):
+            return _ended(requested.earlier, status)
+        run = prepare(requested, joined, sinks, until_end, progress)
         with checked(), signals.unheard():
-            return train_all(job)
+            return train_all(run)
 
 
-def _ended(ordered: Order, status: str) -> TrainedRun:
+def _ended(run: Earlier, status: str) -> TrainedRun:
     """A run that has come to its end before."""
-    found = ordered.found
-    assert found is not None
-    seeds = tuple(range(found.config.seeds))
+    seeds = tuple(range(run.config.seeds))
     history = dict[str, History]()
-    for line in found.lines:
+    for line in run.lines:
         history.setdefault(line.algorithm, History(seeds)).evaluations.append(line.evaluation())
     summary = None
     with suppress(ValueError):  # of another version
-        summary = read_summary(found.folder)
-    return TrainedRun(found.folder, status, history, summary, ended_before=True)
+        summary = read_summary(run.folder)
+    return TrainedRun(run.folder, status, history, summary, ended_before=True)

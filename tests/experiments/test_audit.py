@@ -175,7 +175,7 @@ def test_what_refutes_a_claim():
     ("args", "said"),
     [
         (["nowhere"], "config: there is no 'nowhere'"),
-        (["--draws", "5"], "--draws: 5; too few"),
+        (["--draws", "5"], "--draws: 5; give"),
         (["--canaries", "0"], "--canaries: 0; give"),
         (
             [*TINY, "--parts", "run", "--canaries", "4"],

@@ -31,8 +31,8 @@ def count(name, *_, **__):
 jax.monitoring.register_event_listener(count)
 jax.monitoring.register_event_duration_secs_listener(count)
 from experiments import run
-from experiments.training import job
-job.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
+from experiments.training import train_algorithms
+train_algorithms.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
 code = run.main(sys.argv[1:])
 print(json.dumps(counts))
 sys.exit(code)

@@ -22,7 +22,7 @@ from experiments.config import modules
 from experiments.search import tune
 from experiments.training import prepare
 from experiments.training import train as training
-from experiments.training.job import TrainedRun
+from experiments.training.trained_run import TrainedRun
 from fedpriv.engine import compilation_cache
 
 CONFIGS = [
@@ -97,16 +97,16 @@ def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
         patch.setattr(prepare, "new_folder", lambda *_: Path(folder))
         patch.setattr(prepare, "Recorder", lambda folder, *_: SimpleNamespace(folder=folder))
         ended = TrainedRun(Path(folder), "complete", {})
-        patch.setattr(training, "train_all", lambda job: trained.append(job) or ended)
+        patch.setattr(training, "train_all", lambda run: trained.append(run) or ended)
         code, _, err = said(run.main, [name, *args])
     assert code in (0, 2)
     if code == 2:
         assert is_one_line(err)
         return
-    (job,) = trained
+    (prepared,) = trained
     assert err == ""
-    assert 0 < job.experiment.delta < 1
-    assert all(1 <= rounds <= job.config.rounds for rounds in job.planned.values())
+    assert 0 < prepared.experiment.delta < 1
+    assert all(1 <= rounds <= prepared.settings.rounds for rounds in prepared.planned.values())
 
 
 COMMANDS = {

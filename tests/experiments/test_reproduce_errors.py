@@ -69,9 +69,10 @@ def test_not_under_srun(tmp_path, monkeypatch, capsys):
         (["fed_sgd", "table1"], "paper: there is no 'fed_sgd'; choose one of "),
         (["tiny"], "item: none given; choose one of table1, fig1, fig2, fig3"),
         (["tiny", "table9"], "item: tiny has no 'table9'; choose one of table1, "),
-        (["tiny", "table1", "--scale", "0"], "scale: 0.0 is not above 0 and at most 1"),
-        (["tiny", "table1", "--scale", "1.5"], "scale: 1.5 is not above 0 and at most 1"),
-        (["tiny", "table1", "--scale", "nan"], "scale: nan is not above 0 and at most 1"),
+        (["tiny", "table1", "--scale", "0"], "--scale: 0.0; give"),
+        (["tiny", "table1", "--scale", "1.5"], "--scale: 1.5; give"),
+        (["tiny", "table1", "--scale", "nan"], "--scale: nan; give"),
+        (["tiny", "table1", "--scale", "half"], "--scale: 'half' is not a number"),
         (["tiny", "table1", "--seeds", "0"], "--seeds: 0; give"),
         (["tiny", "table1", "--output", "/dev/null"], "Not a directory"),
     ],
@@ -82,13 +83,6 @@ def test_mistakes_in_one_line(args, said, tmp_path, capsys):
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line.startswith("error: ")
     assert said in last_line
-
-
-def test_options_that_argparse_refuses(capsys):
-    with pytest.raises(SystemExit) as stop:
-        reproduce.main(["tiny", "table1", "--scale", "half"])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_an_illustration_has_nothing_to_measure(tmp_path, capsys):

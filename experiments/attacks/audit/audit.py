@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from experiments import config as configuration
 from experiments.accounting import budget
@@ -13,24 +13,28 @@ from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited
 from experiments.attacks.audit.training import audit_runs, infer
 from experiments.config import Run, modules
-from experiments.config.fields import Number, NumberOrZero, check_each
+from experiments.config.fields import Number, NumberOrZero
 from experiments.config.modules import Config
 from experiments.config.settings import changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import Interned
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import Range, checked, require
 from fedpriv.devices.layout import split_cpu
 
-PARTS = ("mechanism", "run", "membership")
+Part: TypeAlias = Literal["mechanism", "run", "membership"]
+Draws: TypeAlias = Annotated[
+    int, Range("a whole number from 100 (fewer say nothing) to 2^24", 100, 2**24, whole=True)
+]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 def audit(
     config: str | Path | Config = "quickstart",
     *,
-    parts: Sequence[str] = PARTS,
-    draws: int = 100_000,
-    canaries: int | None = None,
-    seed: int = 0,
+    parts: Sequence[Part] = PARTS,
+    draws: Draws = 100_000,
+    canaries: Number | None = None,
+    seed: NumberOrZero = 0,
     **settings: Any,
 ) -> Audited:
     """Claimed, certified and audited epsilons side by side.
@@ -50,11 +54,10 @@ def audit(
     split_cpu()
     _, module = modules.named(config)
     require("output" not in settings, "output", settings.get("output"), "an audit writes nothing")
-    check_each(Number, draws=draws, canaries=canaries)
-    check_each(NumberOrZero, seed=seed)
-    require(draws >= 100, "draws", draws, "too few to say anything; give 100 or more")
-    if unknown := set(parts) - set(PARTS):
-        raise ValueError(f"parts: {sorted(unknown)[0]!r} is none of {', '.join(PARTS)}")
+    parts = checked("parts", parts, Sequence[Part])
+    draws = checked("draws", draws, Draws)
+    canaries = checked("canaries", canaries, Number | None)
+    seed = checked("seed", seed, NumberOrZero)
     return audited(module, changed(module.config, settings), parts, draws, canaries, seed)
 
 

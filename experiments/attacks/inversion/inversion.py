@@ -1,16 +1,8 @@
-"""The command `inversion`: the images that a server reconstructs from what each algorithm shows it.
-
-iDLG (Zhao, Mopuri, Bilen 2020) on clients with one image each, in the first round from a freshly drawn SigmoidLeNet:
-the label by the last layer's gradient, then Adam(0.1) on a dummy image until its update points as what was seen does.
-Prints a table, leaves inversion.json and victims.png in a folder. Figure 6 of the MSPDQ paper is
-experiments.reproduce's. Exit code 2: something given was wrong; 130: interrupted.
-"""
+"""The images that a server reconstructs from what each algorithm shows it: in numbers, as a table and a picture."""
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,51 +12,12 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.attacks.inversion.attack import Attacked, attacker, views
-from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, draw_victims, read
-from experiments.base.command import Parser, command
+from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, read
 from experiments.base.formats import epsilon
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
-from experiments.config.fields import Number, NumberOrZero, check_each
-from fedpriv.engine import compilation_cache
 
 DELTA = 1e-5
-DATA = ("fashion_mnist", "mnist", "digits")
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    options = _options(argv)
-    compilation_cache.cache_programs()
-    data = fp.datasets.load(options.data, options.data_dir)
-    options.output.mkdir(parents=True, exist_ok=True)
-    victims = draw_victims(data, options.victims, options.seed)
-    found = attack_all(victims, options.steps, options.seed)
-    written = as_json(options, victims, found)
-    (options.output / "inversion.json").write_text(json.dumps(written, indent=2) + "\n")
-    picture(victims, found, options.output / "victims.png")
-    print(json.dumps(written, indent=2) if options.json else text(victims, found))
-    return 0
-
-
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        prog="python -m experiments.inversion",
-        description=(__doc__ or "").partition("\n\n")[2],
-    )
-    parser.add_argument("--data", default="fashion_mnist", choices=DATA)
-    parser.add_argument("--victims", type=int, default=16, metavar="N", help="default 16")
-    parser.add_argument("--steps", type=int, default=300, metavar="N", help="of Adam, default 300")
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of prepared data")
-    parser.add_argument("--output", type=Path, default=Path("runs/inversion"), metavar="FOLDER")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(argv)
-    if not 2 <= options.victims <= 1000:
-        raise ValueError(f"--victims: {options.victims} is not in 2..1000, with an image each")
-    check_each(Number, **{"--steps": options.steps})
-    check_each(NumberOrZero, **{"--seed": options.seed})
-    return options
 
 
 def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
@@ -101,7 +54,7 @@ _TITLES: dict[Reading, str] = {
 
 
 def as_json(
-    options: argparse.Namespace, victims: Victims, found: Sequence[Attacked]
+    settings: dict[str, Any], victims: Victims, found: Sequence[Attacked]
 ) -> dict[str, Any]:
     """The object that `--json` prints; infinity is the string "inf"."""
     rows = [
@@ -115,7 +68,6 @@ def as_json(
         }
         for one in found
     ]
-    settings = {name: getattr(options, name) for name in ("data", "victims", "steps", "seed")}
     return plain({"settings": settings, "clients_rate": RATE, "views": rows})
 
 

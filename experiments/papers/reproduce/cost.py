@@ -15,7 +15,7 @@ from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform
 from experiments.runs import run_folder
 from experiments.runs.run_folder import RunFolder
-from experiments.training.job import TrainingError
+from experiments.training.trained_run import TrainingError
 
 TIMED = "timed"  # the folder of trainings of two rounds
 

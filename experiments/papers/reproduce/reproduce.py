@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.base.formats import columns
+from experiments.config.fields import Number
 from experiments.papers.reproduce import page
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.cost import Cost, Speeds, left_of, time_rounds
 from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform, status
-from experiments.training.job import TrainingError
+from experiments.training.trained_run import TrainingError
+from fedpriv.core.arguments import Rate, checked
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.engine.checkpoint import OtherRunError
 
@@ -120,9 +122,7 @@ def reproduce(
 
 def scaled_by(scale: float, seeds: int | None) -> Scale:
     """Raises ValueError where it is none."""
-    if not 0 < scale <= 1:
-        raise ValueError(f"scale: {scale} is not above 0 and at most 1")
-    return Scale(scale, seeds)
+    return Scale(checked("scale", scale, Rate), checked("seeds", seeds, Number | None))
 
 
 def forecast(

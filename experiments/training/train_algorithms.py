@@ -1,15 +1,14 @@
-"""A run that is ready, and its training: the algorithms one after another, recorded, going on where it was stopped."""
+"""The algorithms of a run, trained one after another, recorded, going on where they were stopped."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import shlex
 import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,120 +17,39 @@ from experiments.base.command import one_line
 from experiments.base.formats import label, short
 from experiments.base.outside_errors import outside
 from experiments.config import Experiment, Run
-from experiments.runs.contents import Summary
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.runs.unfinished import CHECKPOINTS, fixed
 from experiments.tables.run_picture import picture
+from experiments.training.prepare import PreparedRun
 from experiments.training.processes import Processes
 from experiments.training.progress import Progress
+from experiments.training.trained_run import TrainedRun
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 from fedpriv.engine.training_loop import compiled
-from fedpriv.privacy import Certificate
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run that is ready to be trained.
-
-    Attributes:
-      name: of the config.
-      folder: of the run; only process 0 writes there.
-      planned: rounds of each algorithm.
-      recorder: None in a process that leaves recording to another.
-      finished: what was trained before, where the run goes on.
-      progress: whether to show it.
-    """
-
-    name: str
-    config: Run
-    folder: Path
-    strategy: Strategy
-    experiment: Experiment
-    planned: Mapping[str, int]
-    joined: Processes
-    recorder: Recorder | None
-    finished: Mapping[str, History] = field(default_factory=dict)
-    progress: bool = True
-
-    @property
-    def goes_on(self) -> str:
-        return goes_on(self.folder)
-
-    def checkpoints(self, algorithm: str) -> Path:
-        return self.folder / CHECKPOINTS / algorithm
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """What a training has come to.
-
-    Attributes:
-      folder: of the run.
-      status: "complete", "interrupted", "diverged: ..." or "failed: ...".
-      history: of each algorithm that was trained, if only a part of its rounds.
-      summary: summary.json; None before the first evaluation, and in a process that leaves recording to another.
-      problems: what else went wrong, in a line each, such as what could not be written.
-      unseen: a line for each algorithm that was stopped before its first evaluation: what it may have cost.
-      error: that ended it, if one did.
-      ended_before: whether it had come to its end earlier, so that nothing was trained.
-    """
-
-    folder: Path
-    status: str
-    history: Mapping[str, History]
-    summary: Summary | None = None
-    problems: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
-    error: BaseException | None = None
-    ended_before: bool = False
-
-    @property
-    def certificates(self) -> dict[str, dict[str, Certificate]]:
-        """By algorithm and view, of the rounds that were trained."""
-        found = self.summary.privacy if self.summary else {}
-        return {name: dict(report.certified) for name, report in found.items()}
-
-    @property
-    def goes_on(self) -> str:
-        """The command that goes on with it."""
-        return goes_on(self.folder)
-
-
-def goes_on(folder: Path) -> str:
-    """What to say of a run that was stopped."""
-    return f"python -m experiments.run --resume {shlex.quote(str(folder))} goes on"
-
-
-class TrainingError(RuntimeError):
-    """A training that did not come to its end; `run` is what there is of it."""
-
-    def __init__(self, run: TrainedRun, text: str):
-        super().__init__(text)
-        self.run = run
-
-
-def train_all(job: Job) -> TrainedRun:
+def train_all(run: PreparedRun) -> TrainedRun:
     """Trains every algorithm that is not finished; how it ended is the run's status.
 
     Raises:
       Exception: a bug, where one process trains alone.
     """
-    histories: dict[str, History] = dict(job.finished)
-    joined, recorder = job.joined, job.recorder
+    histories: dict[str, History] = dict(run.finished)
+    joined, recorder = run.joined, run.recorder
     status, ended_by, done = "complete", None, list[str]()
     try:
-        with joined.stopping(job.goes_on):
-            for algorithm in job.experiment.entries:
-                if algorithm not in job.finished:
-                    histories[algorithm] = History(tuple(range(job.config.seeds)))
-                    _train_with_checkpoints(algorithm, job, histories[algorithm])
+        with joined.stopping(run.goes_on):
+            for algorithm in run.experiment.entries:
+                if algorithm not in run.finished:
+                    histories[algorithm] = History(tuple(range(run.settings.seeds)))
+                    _train_with_checkpoints(algorithm, run, histories[algorithm])
                 done.append(algorithm)
                 if recorder and recorder.retry():  # all of it is on the disk
                     for name in done:
-                        shutil.rmtree(job.checkpoints(name), ignore_errors=True)
+                        shutil.rmtree(run.checkpoints(name), ignore_errors=True)
     except DivergedError as error:
         status, ended_by = f"diverged: {algorithm}: {error}", error
     except KeyboardInterrupt:
@@ -148,18 +66,18 @@ def train_all(job: Job) -> TrainedRun:
             traceback.print_exception(error)
             joined.others_gone = True
             status = f"failed, perhaps because another process ended: {one_line(error)}"
-    ended = TrainedRun(job.folder, status, histories, error=ended_by)
+    ended = TrainedRun(run.folder, status, histories, error=ended_by)
     if recorder:
         with contextlib.suppress(OSError):  # others may still be in there
-            (job.folder / CHECKPOINTS).rmdir()
-        ended = _recorded(ended, job, recorder)
+            (run.folder / CHECKPOINTS).rmdir()
+        ended = _recorded(ended, run, recorder)
     if not joined.others_gone:
         with contextlib.suppress(KeyboardInterrupt, ConnectionError):  # the run is over
             joined.meet()  # the others wait while the first one writes
     return ended
 
 
-def _recorded(ended: TrainedRun, job: Job, recorder: Recorder) -> TrainedRun:
+def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> TrainedRun:
     """Writes what there is: lines, models, the summary and the picture."""
     status, histories = ended.status, dict(ended.history)
     summary, problems = None, tuple[str, ...]()
@@ -169,7 +87,7 @@ def _recorded(ended: TrainedRun, job: Job, recorder: Recorder) -> TrainedRun:
                 not recorder.retry() and status == "complete"
             ):  # so that --resume does not find it complete
                 status = f"failed: {recorder.unrecorded()}"
-            summary = recorder.summary(histories, job.experiment, dict(job.planned), status)
+            summary = recorder.summary(histories, run.experiment, dict(run.planned), status)
         if summary.rounds:
             _draw(histories, summary.metric, recorder.folder, summary.names)
     except KeyboardInterrupt:
@@ -178,7 +96,7 @@ def _recorded(ended: TrainedRun, job: Job, recorder: Recorder) -> TrainedRun:
         problems = (recorder.unrecorded(),)
     elif recorder.lost:
         status = f"failed: {recorder.unrecorded()}"
-    unseen = tuple(_unseen(job, histories)) if status != "complete" else ()
+    unseen = tuple(_unseen(run, histories)) if status != "complete" else ()
     return replace(ended, status=status, summary=summary, problems=problems, unseen=unseen)
 
 
@@ -194,42 +112,42 @@ def _draw(
         print(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
 
 
-def _unseen(job: Job, histories: Mapping[str, History]) -> Iterator[str]:
+def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]:
     """What may have been spent on an algorithm that was stopped before its first evaluation."""
     for name, history in histories.items():
-        rounds = min(job.config.every, job.planned[name])
-        number = job.experiment.ledger.certify(name, rounds, view=job.config.view)
+        rounds = min(run.settings.every, run.planned[name])
+        number = run.experiment.ledger.certify(name, rounds, view=run.settings.view)
         if not history.evaluations and math.isfinite(number.epsilon):
             yield (
-                f"{label(name, job.experiment.names)} was stopped before its first evaluation: up to {rounds} rounds "
+                f"{label(name, run.experiment.names)} was stopped before its first evaluation: up to {rounds} rounds "
                 f"may have run, eps {short(number.epsilon)}"
             )
 
 
-def _train_with_checkpoints(algorithm: str, job: Job, history: History) -> None:
-    config = replace(job.config, rounds=job.planned[algorithm])
+def _train_with_checkpoints(algorithm: str, run: PreparedRun, history: History) -> None:
+    config = replace(run.settings, rounds=run.planned[algorithm])
 
     def warn(text: str) -> None:
-        if job.recorder:
+        if run.recorder:
             print(f"warning: {text}", file=sys.stderr)
 
     checkpoints = Checkpoints(
-        job.checkpoints(algorithm),
-        job.config.checkpoint.rounds,
-        job.config.checkpoint.minutes,
-        {"config": job.name, "algorithm": algorithm, **fixed(job.config)},
+        run.checkpoints(algorithm),
+        run.settings.checkpoint.rounds,
+        run.settings.checkpoint.minutes,
+        {"config": run.name, "algorithm": algorithm, **fixed(run.settings)},
         warn,
     )
     train_one(
         algorithm,
-        job.experiment,
+        run.experiment,
         config,
-        job.strategy,
-        job.recorder,
+        run.strategy,
+        run.recorder,
         history,
-        joined=job.joined,
+        joined=run.joined,
         checkpoints=checkpoints,
-        progress=job.progress,
+        progress=run.progress,
     )
 
 

@@ -1,0 +1,69 @@
+"""What the command `run` says of a training, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from experiments.base import signals
+from experiments.base.command import explained, one_line
+from experiments.base.formats import width
+from experiments.runs.sinks import Sink
+from experiments.tables.terminal import table
+from experiments.training.prepare import Request
+from experiments.training.processes import Processes
+from experiments.training.train import train_requested
+from experiments.training.trained_run import TrainedRun
+from fedpriv.engine.checkpoint import OtherRunError
+
+
+def train_and_print(
+    request: Callable[[], Request], joined: Processes, sinks: Sequence[Sink] = ()
+) -> int:
+    """`train_requested`, its table, and what went wrong in one line; returns the exit code."""
+    try:
+        run = train_requested(request, joined, sinks)
+    except BrokenPipeError:  # whoever read the help has what he wanted
+        raise
+    except ConnectionError as error:
+        joined.others_gone = True
+        said, code = f"error: {one_line(error)}", 1
+    except Exception as error:
+        if joined.count > 1 and not isinstance(error, ValueError | OSError):
+            raise  # of this process alone, perhaps, for which the others would wait
+        explanation, code = explained(error)
+        said = f"error: {explanation}"
+    except KeyboardInterrupt:
+        said, code = "interrupted", signals.INTERRUPTED
+    else:
+        return _print(run, joined)
+    if joined.first:
+        print(said, file=sys.stderr)
+    return code
+
+
+def _print(run: TrainedRun, joined: Processes) -> int:
+    """How a run has ended; returns the exit code."""
+    code = 0 if run.status == "complete" and not run.problems else 1
+    if run.status == "interrupted":
+        code = signals.INTERRUPTED
+    if isinstance(run.error, OtherRunError):
+        code = 2
+    if not joined.first:
+        return code
+    if run.ended_before:
+        print(f"{run.folder} has ended: {run.status}", file=sys.stderr)
+        return code
+    with signals.unheard():
+        if run.summary and run.summary.rounds:
+            print(table(run.summary, width(sys.stdout)))
+        for line in run.unseen:
+            print(line, file=sys.stderr)
+        problems = [run.status, *run.problems] if code else []
+        if problems:
+            said = "; ".join(problems)
+            print(said if said == "interrupted" else f"error: {said}", file=sys.stderr)
+            if not run.status.startswith("diverged"):
+                print(run.goes_on, file=sys.stderr)
+        print(f"run folder: {run.folder}")
+    return code

@@ -1,0 +1,61 @@
+"""What a training has come to."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.runs.contents import Summary
+from fedpriv.engine.history import History
+from fedpriv.privacy import Certificate
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """What a training has come to.
+
+    Attributes:
+      folder: of the run.
+      status: "complete", "interrupted", "diverged: ..." or "failed: ...".
+      history: of each algorithm that was trained, if only a part of its rounds.
+      summary: summary.json; None before the first evaluation, and in a process that leaves recording to another.
+      problems: what else went wrong, in a line each, such as what could not be written.
+      unseen: a line for each algorithm that was stopped before its first evaluation: what it may have cost.
+      error: that ended it, if one did.
+      ended_before: whether it had come to its end earlier, so that nothing was trained.
+    """
+
+    folder: Path
+    status: str
+    history: Mapping[str, History]
+    summary: Summary | None = None
+    problems: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    error: BaseException | None = None
+    ended_before: bool = False
+
+    @property
+    def certificates(self) -> dict[str, dict[str, Certificate]]:
+        """By algorithm and view, of the rounds that were trained."""
+        reports = self.summary.privacy if self.summary else {}
+        return {name: dict(report.certified) for name, report in reports.items()}
+
+    @property
+    def goes_on(self) -> str:
+        """The command that goes on with it."""
+        return goes_on(self.folder)
+
+
+def goes_on(folder: Path) -> str:
+    """What to say of a run that was stopped."""
+    return f"python -m experiments.run --resume {shlex.quote(str(folder))} goes on"
+
+
+class TrainingError(RuntimeError):
+    """A training that did not come to its end; `run` is what there is of it."""
+
+    def __init__(self, run: TrainedRun, text: str):
+        super().__init__(text)
+        self.run = run
