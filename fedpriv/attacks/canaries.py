@@ -20,7 +20,7 @@ from jax import lax
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, CountOrZero, Positive, Seed, checked, require
-from fedpriv.core.random_losses import Keyed, needing_keys, needs_keys
+from fedpriv.core.random_losses import GradientFunction, Keyed, needs_keys
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
@@ -197,7 +197,7 @@ class Canaries(NamedTuple):
             lengths = jax.tree.map(jax.vmap(jnp.linalg.norm), jax.tree.map(_rows, canaries))
             return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
 
-        return needing_keys(of_batch, needs_keys(of_records))
+        return GradientFunction(of_batch, needs_keys(of_records))
 
 
 class _Played:

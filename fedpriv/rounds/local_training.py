@@ -13,7 +13,13 @@ from jax import lax
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, NonNegative, checked, require
 from fedpriv.core.array_arguments import check_key
-from fedpriv.core.random_losses import needing_keys, needs_keys, of_one, takes_key, with_keys
+from fedpriv.core.random_losses import (
+    GradientFunction,
+    needs_keys,
+    of_one,
+    takes_key,
+    with_keys,
+)
 from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
@@ -135,7 +141,7 @@ def mean_grad(loss: LossFn) -> GradFn:
         check_params(params)
         return jax.grad(mean_loss)(params, batch, mask)
 
-    return needing_keys(grad, takes_key(loss))
+    return GradientFunction(grad, takes_key(loss))
 
 
 def optimizer_of(schedule: Schedule, t: jax.Array) -> optax.GradientTransformation:
