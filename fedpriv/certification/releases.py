@@ -50,7 +50,7 @@ def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
 
 def _parts(note: Note, rounds: int) -> tuple[tuple[int, float], ...]:
     assert note.mechanism is not None
-    return note.mechanism.stages(rounds)
+    return note.mechanism.multipliers(rounds)
 
 
 def _multiplier(note: Note, t: int) -> float:

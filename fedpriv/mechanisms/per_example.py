@@ -24,7 +24,7 @@ from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
-from fedpriv.mechanisms.not_finite import count_records
+from fedpriv.mechanisms.not_finite_counts import count_records
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
 from fedpriv.mechanisms.outer_products import EXACT, Stacked, counted
 from fedpriv.mechanisms.schedules import Dynamic
@@ -147,7 +147,7 @@ class MedianClipping(NamedTuple):
         each = mechanism(separately(self.tensors), isotropic(), clip_norm=1.0, noise_multiplier=1.0)
         return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
 
-    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
+    def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of the whole run: the multiplier is 0."""
         rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, 0.0),)

@@ -25,7 +25,7 @@ from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.devices.layout import current
-from fedpriv.mechanisms.not_finite import add_records, counted_records
+from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
 from fedpriv.rounds.optimizers import check_optimizer, promoting
