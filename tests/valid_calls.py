@@ -144,7 +144,7 @@ FUNCTIONS = {
         "expected_size": 3.0,
         "accounting": SAMPLER.accounting,
     },
-    "Strategy": {"clients": 2, "devices": 1, "convolution": "xla", "dense": "plain"},
+    "Strategy": {"clients": 2, "devices": 1},
     "StreamedFederation.from_arrays": {
         "examples": EXAMPLES | {"label": LABELS},
         "clients": OWNERS,

@@ -24,7 +24,6 @@ from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.devices.layout import current
 from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
@@ -194,7 +193,7 @@ def train(
         return found
 
     steps = None
-    if plan.most is not None and current().dense == "auto":
+    if plan.most is not None:
         shapes = jax.eval_shape(batch_at, jnp.int32(0))
         steps = low_rank_steps(like_params, optimizer, params, shapes, plan.most)
     steps = steps or _plain_steps(like_params, optimizer, params)
