@@ -358,7 +358,7 @@ def noise_by_data(key, state, cohort, summed, metrics):
 def numbered():
     def round(key, state, cohort):
         def client(k, shard):
-            return fp.Sent(update(state, k, shard), {"who": shard._client * 1.0})
+            return fp.Sent(update(state, k, shard), {"who": shard.client_id * 1.0})
 
         total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
         params = stepped(state, total, cohort.expected_size)

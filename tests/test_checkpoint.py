@@ -258,7 +258,7 @@ def empty(folder):
 
 def unfinished(folder):
     """As a file is called until all is written."""
-    (folder / "4.npz").rename(folder / "4.npz.tmp")
+    (folder / "4.npz").rename(folder / "4.npz.unfinished")
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, flip_arrays, empty, unfinished])

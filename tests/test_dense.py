@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpriv.devices.layout import Strategy, use
 from fedpriv.models.dense import dot_general
 
 I, O = 1024, 256  # noqa: E741
@@ -65,9 +64,3 @@ def test_the_gradient_of_a_mean_is_one_product(data):
     jaxpr = str(jax.make_jaxpr(lambda w: CASES["gradient of a mean"](fast, x, w, None))(w))
     assert f"f32[10,{I},{O}]" not in jaxpr
     assert "_dense" in jaxpr
-
-
-def test_the_strategy_can_leave_it_to_xla(data):
-    x, w, _ = data
-    with use(Strategy(dense="plain")):
-        assert "_dense" not in str(jax.make_jaxpr(fast)(x[0], w))

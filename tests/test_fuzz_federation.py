@@ -206,7 +206,7 @@ MAKERS = {
     "dynamic": (
         lambda rounds, c, s, parts: fp.dynamic(
             fp.gaussian(1.0, 2.0), rounds=rounds, clip_decay=c, noise_decay=s, parts=parts
-        ).stages(3),
+        ).multipliers(3),
         4,
     ),
 }

@@ -1,5 +1,7 @@
 """Local training with the largest matrix as a low-rank sum against the same with the matrix itself."""
 
+import math
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import jax
@@ -22,6 +24,7 @@ from fedpriv import (
     train,
 )
 from fedpriv.devices.layout import spmd, use
+from fedpriv.rounds import low_rank
 from fedpriv.rounds.local_training import Plan
 from fedpriv.rounds.low_rank import low_rank_steps
 
@@ -78,8 +81,16 @@ def sequence(p, example):
     return cross_entropy((jnp.tanh(example["x"].reshape(1, I) @ p["w"]) @ p["out"])[0], example)
 
 
-def trained(loss, dense, *shards, optimizer=SGD, batches=None, params=None):
-    """What training on each of the shards gives."""
+@contextmanager
+def plainly():
+    """In which no matrix counts as large."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(low_rank, "LARGE_MATRIX", math.inf)
+        yield
+
+
+def trained(loss, way, *shards, optimizer=SGD, batches=None, params=None):
+    """What training on each of the shards gives; the way is "auto" or "plain"."""
 
     def run(examples, size):
         return train(
@@ -91,7 +102,7 @@ def trained(loss, dense, *shards, optimizer=SGD, batches=None, params=None):
             batches=batches or epochs(2, 4),
         )
 
-    with use(Strategy(dense=dense)):
+    with plainly() if way == "plain" else nullcontext():
         program = jax.jit(run)
         return [program(shard.examples, shard.size) for shard in shards]
 
@@ -214,7 +225,8 @@ def test_a_round_of_a_network_in_every_layout(strategy):
             return program.lower(*given).as_text(), jax.device_get(program(*given))
 
     text, got = result(strategy)
-    plain_text, expected = result(Strategy(dense="plain"))
+    with plainly():
+        plain_text, expected = result(Strategy())
     assert f"tensor<12x{I}xf32>" in text or f"x12x{I}xf32>" in text  # the rows of six steps of two
     assert f"12x{I}xf32>" not in plain_text
     assert_close(got, expected, rtol=1e-4)

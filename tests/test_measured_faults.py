@@ -45,7 +45,7 @@ class Quieter:
     def in_round(self, t):
         return GAUSSIAN.at(CLIP, SIGMA / 10)
 
-    def stages(self, rounds):
+    def multipliers(self, rounds):
         return ((rounds, SIGMA),)
 
 

@@ -1,5 +1,6 @@
 """Losses that draw, such as dropout's: fresh for client, step and record, in gradients as plain JAX takes them."""
 
+import math
 from typing import Any
 
 import flax.linen as nn
@@ -19,7 +20,7 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.core import random_streams
-from fedpriv.devices.layout import use
+from fedpriv.rounds import low_rank
 from fedpriv.rounds.low_rank import low_rank_steps
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -161,29 +162,30 @@ def test_the_private_mean_of_records_is_that_of_plain_jax():
 LARGE = fp.models.classifier(Net(7000), EXAMPLES["x"][0], inputs="x")
 
 
-def test_a_large_matrix_as_a_low_rank_sum_sees_the_same_masks():
+def test_a_large_matrix_as_a_low_rank_sum_sees_the_same_masks(monkeypatch):
     params = filled(LARGE.init, 0.05)
     shard = fp.Shard(jax.tree.map(lambda x: jnp.asarray(x[:EACH]), EXAMPLES), jnp.int32(EACH))
 
-    def trained(**strategy):
-        with use(fp.Strategy(**strategy)):
-            return jax.jit(
-                lambda key: fp.train(
-                    key,
-                    params,
-                    shard,
-                    grad=fp.mean_grad(LARGE.loss),
-                    optimizer=optax.sgd(0.1),
-                    batches=fp.epochs(2, 2),
-                )
-            )(jax.random.key(0))
+    def trained():
+        return jax.jit(
+            lambda key: fp.train(
+                key,
+                params,
+                shard,
+                grad=fp.mean_grad(LARGE.loss),
+                optimizer=optax.sgd(0.1),
+                batches=fp.epochs(2, 2),
+            )
+        )(jax.random.key(0))
 
     batch = (
         fp.with_keys(jax.random.key(0), jax.tree.map(lambda x: x[:2], EXAMPLES)),
         np.ones(2, bool),
     )
     assert low_rank_steps(fp.mean_grad(LARGE.loss), optax.sgd(0.1), params, batch, 4)
-    assert_close(trained(dense="auto"), trained(dense="plain"), 1e-4)
+    as_a_sum = trained()
+    monkeypatch.setattr(low_rank, "LARGE_MATRIX", math.inf)
+    assert_close(as_a_sum, trained(), 1e-4)
 
 
 @pytest.mark.slow

@@ -80,16 +80,16 @@ def of_round(schedule):
 
 @pytest.mark.parametrize("total", [1, 3, 10, 12])
 @pytest.mark.parametrize("parts", [1, 3, 10])
-def test_stages_are_what_the_rounds_use(total, parts):
+def test_multipliers_are_what_the_rounds_use(total, parts):
     """For runs shorter and longer than the schedule, and for more parts than rounds."""
     schedule = dynamic(gaussian(0.5, 1.2), rounds=total, parts=parts, **FALLING)
     used = np.asarray(jax.vmap(of_round(schedule))(jnp.arange(25))[1])
     for rounds in (0, 1, 2, 7, 10, 11, 25):
-        stages = schedule.stages(rounds)
-        assert sum(steps for steps, _ in stages) == rounds
-        assert len(stages) <= parts
-        assert all(steps > 0 for steps, _ in stages) or rounds == 0
-        declared = np.repeat([m for _, m in stages], [steps for steps, _ in stages])
+        pieces = schedule.multipliers(rounds)
+        assert sum(steps for steps, _ in pieces) == rounds
+        assert len(pieces) <= parts
+        assert all(steps > 0 for steps, _ in pieces) or rounds == 0
+        declared = np.repeat([m for _, m in pieces], [steps for steps, _ in pieces])
         np.testing.assert_allclose(used[:rounds], declared, rtol=1e-6)
 
 
@@ -108,7 +108,7 @@ def test_other_shapes_keep_their_multiplier():
     """Haar noise of multiplier sigma / sqrt(8) falls with sigma."""
     shaped = mechanism(flat(), haar_noise(6), clip_norm=0.5, noise_multiplier=1.2)
     schedule = dynamic(shaped, rounds=8, parts=2, noise_decay=4.0)
-    assert schedule.stages(8) == (
+    assert schedule.multipliers(8) == (
         (4, shaped.certified_multiplier),
         (4, shaped.certified_multiplier / 2),
     )
@@ -134,7 +134,7 @@ def test_certificate_against_dp_accounting(rate):
     found = certified(averaging(schedule, sampler), 10, DELTA)
     assert found.epsilon == pytest.approx(by_hand(rate), rel=1e-3)
     if rate is None:  # Gaussian mechanisms add up in squares
-        joint = sum(n / m**2 for n, m in schedule.stages(10)) ** -0.5
+        joint = sum(n / m**2 for n, m in schedule.multipliers(10)) ** -0.5
         whole = certified(averaging(gaussian(0.5, joint), sampler), 1, DELTA)
         assert found.epsilon == pytest.approx(whole.epsilon, rel=1e-3)
 
@@ -155,7 +155,9 @@ def test_it_declares_itself():
     schedule = dynamic(gaussian(0.5, 1.2), rounds=8)
     assert (schedule.noise, schedule.reason) == ("gaussian", "")
     shares = released(averaging(schedule, everyone(4)), 8)["server"]
-    assert [r.multiplier for r in shares] == pytest.approx([m / 2 for _, m in schedule.stages(8)])
+    assert [r.multiplier for r in shares] == pytest.approx(
+        [m / 2 for _, m in schedule.multipliers(8)]
+    )
 
 
 @pytest.mark.parametrize(

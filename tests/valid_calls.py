@@ -144,7 +144,7 @@ FUNCTIONS = {
         "expected_size": 3.0,
         "accounting": SAMPLER.accounting,
     },
-    "Strategy": {"clients": 2, "devices": 1, "convolution": "xla", "dense": "plain"},
+    "Strategy": {"clients": 2, "devices": 1},
     "StreamedFederation.from_arrays": {
         "examples": EXAMPLES | {"label": LABELS},
         "clients": OWNERS,
@@ -488,11 +488,11 @@ METHODS = {
         {"total": jnp.ones(3), "weights": jnp.ones(2), "expected_size": 2.0},
     ),
     "Dynamic.in_round": (DYNAMIC, {"t": 1}),
-    "Dynamic.stages": (DYNAMIC, {"rounds": 2}),
+    "Dynamic.multipliers": (DYNAMIC, {"rounds": 2}),
     "Mechanism.in_round": (GAUSSIAN, {"t": 1}),
-    "Mechanism.stages": (GAUSSIAN, {"rounds": 2}),
+    "Mechanism.multipliers": (GAUSSIAN, {"rounds": 2}),
     "MedianClipping.in_round": (fp.MedianClipping(1.0), {"t": 1}),
-    "MedianClipping.stages": (fp.MedianClipping(1.0), {"rounds": 2}),
+    "MedianClipping.multipliers": (fp.MedianClipping(1.0), {"rounds": 2}),
     "Release.with_honest": (RELEASE, {"fraction": 0.5}),
     "Weighting.bounded": (
         fp.Weighting(),

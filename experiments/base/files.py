@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whenever the process is killed or the disk is full."""
+"""Text files written whole, and folders that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """The path to write to; what is there then takes the place of `path` at once, or is removed after an error."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        yield unfinished
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+from fedpriv.core.files import replacing
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.base.files import replacing, write_text
+from experiments.base.files import write_text
 from experiments.base.formats import hyphenated, markdown
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.leads import FEWEST, Lead, lead
 from experiments.tables.plots import look, scale, sheet
+from fedpriv.core.files import replacing
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
 """What is chosen: learning rates of clients and server, clip norm."""

@@ -21,7 +21,7 @@ from fedpriv.engine.checkpoint import differences
 
 PARTS = ("rounds", "best", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
-UNFINISHED = "sweep.json.unfinished"  # as `replacing` calls it
+UNFINISHED = "sweep.json.unfinished"  # as `fedpriv.core.files.replacing` calls it
 
 
 class Point(NamedTuple):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.base.command import one_line
-from experiments.base.files import replacing
 from experiments.base.formats import hyphenated
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, names
+from fedpriv.core.files import replacing
 from fedpriv.models.score import is_fraction
 
 if TYPE_CHECKING:

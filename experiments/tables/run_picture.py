@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from experiments.base.files import replacing
 from experiments.base.formats import name_of
 from experiments.base.spread import Spread
 from experiments.tables.plots import (
@@ -22,6 +21,7 @@ from experiments.tables.plots import (
     sheet,
     titled,
 )
+from fedpriv.core.files import replacing
 from fedpriv.engine.history import History
 from fedpriv.models.score import is_fraction
 

@@ -20,7 +20,7 @@ from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import fed_avg
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.arguments import Count, NonNegative, Norm, checked
-from fedpriv.core.random_losses import needing_keys, needs_keys
+from fedpriv.core.random_losses import GradientFunction, needs_keys
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian, mechanism
@@ -230,4 +230,4 @@ def clipped_mean(gradients: Gradients, clip_norm: Norm) -> GradFn:
         count = jnp.maximum(jnp.sum(mask), 1)
         return jax.tree.map(lambda g: g / count, total(unused, params, batch, mask))
 
-    return needing_keys(mean, needs_keys(gradients))
+    return GradientFunction(mean, needs_keys(gradients))

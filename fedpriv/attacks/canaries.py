@@ -20,7 +20,7 @@ from jax import lax
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, CountOrZero, Positive, Seed, checked, require
-from fedpriv.core.random_losses import Keyed, needing_keys, needs_keys
+from fedpriv.core.random_losses import GradientFunction, Keyed, needs_keys
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
@@ -127,8 +127,8 @@ def with_canaries(
 
         cosines = lax.map(cosine, jnp.arange(count))
         clients = jnp.arange(count) // max(per_client, 1)
-        drawn = _drawn(cohort._draw_for_audits(), cohort.num_clients)[clients]
-        scores = state.scores + jnp.stack([cosines, jnp.where(drawn, cosines, 0.0)])
+        members = _members(cohort._draw_for_audits(), cohort.num_clients)[clients]
+        scores = state.scores + jnp.stack([cosines, jnp.where(members, cosines, 0.0)])
         return CanaryState(inner.params, inner.round, inner, present, scores), metrics
 
     return algorithm._replace(init=init, round=round)
@@ -197,7 +197,7 @@ class Canaries(NamedTuple):
             lengths = jax.tree.map(jax.vmap(jnp.linalg.norm), jax.tree.map(_rows, canaries))
             return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
 
-        return needing_keys(of_batch, needs_keys(of_records))
+        return GradientFunction(of_batch, needs_keys(of_records))
 
 
 class _Played:
@@ -231,7 +231,7 @@ class _AmongClients(_Played):
         canaries, count = self._canaries, len(self._canaries.present)
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
-            i, sent = jnp.asarray(shard._client), sent_by(client, key, shard, *mine)
+            i, sent = jnp.asarray(shard.client_id), sent_by(client, key, shard, *mine)
             canary = canaries.contribution(i, sent.message)
             message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
             away = (i < count) & ~canaries.present[canaries.last(i)]
@@ -287,10 +287,10 @@ def _with_canaries(canaries: Canaries, shard: Shard, places: list[PyTree]) -> Sh
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
                 )
             places.append(())
-            played = canaries.gradients(gradients, jnp.asarray(shard._client))
+            played = canaries.gradients(gradients, jnp.asarray(shard.client_id))
             return numbered.private_mean(key, played, params, records=records, **how)
 
-    return CanaryShard(shard.examples, shard.size, shard.round)
+    return CanaryShard(shard.examples, shard.size, shard.round, shard.client_id)
 
 
 def _unit(v: jax.Array) -> jax.Array:
@@ -301,6 +301,6 @@ def _rows(leaf: jax.Array) -> jax.Array:
     return leaf.reshape(len(leaf), -1)
 
 
-def _drawn(drawn: Draw, clients: int) -> jax.Array:
+def _members(drawn: Draw, clients: int) -> jax.Array:
     """bool[clients]: who is in a cohort."""
     return jnp.zeros(clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")

@@ -78,7 +78,7 @@ class Watched(Cohort):
         key = tree_mark(notes, Note("client", line), jax.random.fold_in(key, 0))
         given = tree_mark(notes, Note("own", line, call, source.label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], given)
-        shard = watched_shard(notes, call, examples)(examples, size, self.round, _client=number)
+        shard = watched_shard(notes, call, examples)(examples, size, self.round, client_id=number)
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 

@@ -95,7 +95,7 @@ def check_mechanism(note: Note, seed: int) -> None:
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
     measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, seed))
     for t in _rounds(used):
-        told, what = float(used.stages(t + 1)[-1][1]), f"mechanism ({note.line}), round {t}"
+        told, what = float(used.multipliers(t + 1)[-1][1]), f"mechanism ({note.line}), round {t}"
         if not told > 0:
             continue
         by_batch = getattr(type(used.in_round(t)), "for_batch", None)
@@ -108,7 +108,7 @@ def check_mechanism(note: Note, seed: int) -> None:
 
 def _rounds(used: Any) -> list[int]:
     """The first ones, some later ones, and those in which a schedule's pieces begin."""
-    starts = np.cumsum([0, *(steps for steps, _ in used.stages(_MOST_ROUNDS))])[:-1]
+    starts = np.cumsum([0, *(steps for steps, _ in used.multipliers(_MOST_ROUNDS))])[:-1]
     return sorted({*_TRIED_ROUNDS, *starts[:8].tolist()})
 
 

@@ -132,7 +132,7 @@ def noisy(note: Note) -> bool:
     """Whether a release adds noise in any round."""
     used: Any = note.mechanism
     known = type(used) in (Mechanism, Dynamic, MedianClipping)
-    told = [m for _, m in used.stages(1)] if known else []
+    told = [m for _, m in used.multipliers(1)] if known else []
     return not known or any(isinstance(m, jax.core.Tracer) or m > 0 for m in told)
 
 

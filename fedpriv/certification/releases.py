@@ -17,7 +17,7 @@ from fedpriv.certification.privacy_labels import Note
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
-from fedpriv.mechanisms.per_example import MedianClipping, RecordMechanism, are_by_records
+from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
 from fedpriv.privacy.release import Unit, View
@@ -35,7 +35,7 @@ def is_proved(note: Note) -> bool:
     told = note.codec.lossy or constructed(note.codec)
     scheduled = type(used) is not Dynamic or constructed(used)
     known = type(start) is Mechanism and constructed(start) and scheduled
-    return known and told and (note.gradients is None or are_by_records(note.gradients))
+    return known and told and (note.gradients is None or type(note.gradients) is RecordGradients)
 
 
 def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
@@ -50,7 +50,7 @@ def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
 
 def _parts(note: Note, rounds: int) -> tuple[tuple[int, float], ...]:
     assert note.mechanism is not None
-    return note.mechanism.stages(rounds)
+    return note.mechanism.multipliers(rounds)
 
 
 def _multiplier(note: Note, t: int) -> float:

@@ -10,7 +10,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,6 @@ from fedpriv.core.arguments import shown
 from fedpriv.core.loss_values import check_loss
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_functions import takes
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Keyed(NamedTuple):
@@ -139,12 +138,23 @@ def seen_losses() -> Iterator[list[LossFn]]:
         _SEEN.reset(token)
 
 
-def needing_keys(gradients: F, needs: bool) -> F:
-    """The same gradients, as those whose batch has to be `Keyed`."""
-    gradients.needs_keys = needs  # type: ignore[attr-defined]
-    return gradients
+@dataclass(frozen=True, eq=False)
+class GradientFunction:
+    """A function that gives gradients, and says what batch it takes.
+
+    Attributes:
+      fn: (params, batch, ...) -> gradients.
+      needs_keys: whether the batch has to be `Keyed`.
+    """
+
+    fn: Callable[..., Any]
+    needs_keys: bool = False
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """What `fn` gives."""
+        return self.fn(*args, **named)
 
 
 def needs_keys(gradients: Callable[..., Any]) -> bool:
-    """Whether the batch of these gradients has to be `Keyed`."""
+    """Whether the batch of these gradients has to be `Keyed`; `functools.wraps` passes that on to a wrapper."""
     return getattr(gradients, "needs_keys", False)

@@ -152,3 +152,9 @@ def as_float(image: jax.Array) -> jax.Array:
     if image.dtype == bool:
         return image.astype(jnp.float32)
     return image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image
+
+
+def is_finite(tree: PyTree) -> jax.Array:
+    """bool[]: whether all floats of the tree are finite."""
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return jnp.all(jnp.stack([jnp.bool_(True), *(jnp.all(jnp.isfinite(x)) for x in floats)]))

@@ -1,7 +1,7 @@
 """How the clients of a round are laid out on the machine: in time, on vector lanes and over devices.
 
 An algorithm's code never sees this. `simulate` picks a strategy (per backend, unless one is given) and puts it in
-force while the run is traced; `sum_over` and the convolutions look it up there.
+force while the run is traced; `sum_over` looks it up there.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ class Strategy:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
         clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory.
       devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
-      convolution: `"canonical"` (see `fedpriv.models.conv`) or `"xla"` (`lax.conv_general_dilated` as it is).
-      dense: `"auto"` (see `fedpriv.models.dense` and `fedpriv.rounds.low_rank`) or `"plain"`.
 
     Raises:
       ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
@@ -46,8 +44,6 @@ class Strategy:
 
     clients: Literal["map", "vmap", "fit"] | Count = "map"
     devices: Count = 1
-    convolution: Literal["canonical", "xla"] = "canonical"
-    dense: Literal["auto", "plain"] = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import jax
 
 from fedpriv.core.arguments import Count, NonNegative, check_fields, check_path, require
+from fedpriv.core.files import replacing
 from fedpriv.core.types import State
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
@@ -158,7 +158,7 @@ class Keeper:
         """After `load`, in all processes: from here on the folder is written to."""
         if jax.process_index() == 0:
             unread = [file for round, file in self._files() if round > self._round]
-            for file in (*unread, *self._folder.glob("*.npz.tmp")):
+            for file in (*unread, *self._folder.glob("*.unfinished")):
                 _remove(file)
         if saved and self._settings.on_resume:
             self._settings.on_resume(saved.evaluations)
@@ -176,16 +176,12 @@ class Keeper:
     def _save(self, snapshot: Snapshot) -> None:
         named, run = packed(snapshot)
         settings = self._wanted | {"layout": asdict(snapshot.layout)}
-        path = self._folder / f"{snapshot.round}.npz.tmp"
+        path = self._folder / f"{snapshot.round}.npz"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as file:
+            with replacing(path) as unfinished, unfinished.open("wb") as file:
                 write(file, named, {"settings": settings, "run": run})
-                file.flush()
-                os.fsync(file.fileno())
-            path.rename(path.with_suffix(""))
         except OSError as error:  # the disk is full: the run is worth more than its checkpoint
-            _remove(path)
             if not self._told:
                 self._told = True
                 self._settings.say(

@@ -13,6 +13,8 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from fedpriv.core.files import user_cache
+
 DAYS = 30  # that a program is kept; JAX itself would let the folder grow for ever
 
 # Before it, loading a program on a CPU could print lines of needless warnings (openxla/xla#44565).
@@ -45,9 +47,9 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
         return Path(config.jax_compilation_cache_dir)
     if jax.__version_info__ < QUIET:
         return None
-    path = (_default_folder() if folder is None else Path(folder)) / instructions()
     with suppress(OSError, RuntimeError):  # RuntimeError: there is no home
-        path = path.expanduser()
+        chosen = user_cache() / "xla" if folder is None else Path(folder).expanduser()
+        path = chosen / instructions()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(path, os.W_OK | os.X_OK):
             _forget(path, time.time() - DAYS * 86400)
@@ -55,12 +57,6 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
             compilation_cache.reset_cache()  # JAX has settled for none if it has compiled before
             return path
     return None
-
-
-def _default_folder() -> Path:
-    import platformdirs
-
-    return platformdirs.user_cache_path("fedpriv") / "xla"
 
 
 def keep_no_programs() -> None:

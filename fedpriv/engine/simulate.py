@@ -24,7 +24,7 @@ from fedpriv.data.federation import Federation, stack
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, default, use
-from fedpriv.engine import not_finite
+from fedpriv.engine import not_finite_warning
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
 from fedpriv.engine.example_fit import check_examples, examples_of_test
 from fedpriv.engine.fingerprint import identity, records_of
@@ -178,7 +178,7 @@ def _train(
         end = min(start + every, rounds)
         evaluation = run.add(seen, end, time.perf_counter() - began)
         if run.news:
-            not_finite.warn(training, state, run.news, start, run.history.seeds)
+            not_finite_warning.warn(training, state, run.news, start, run.history.seeds)
         try:
             answer = None
             if on_evaluation:

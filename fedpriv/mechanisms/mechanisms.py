@@ -98,7 +98,7 @@ class Mechanism(NamedTuple):
         """
         return self
 
-    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
+    def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each part of a run."""
         rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, self.certified_multiplier),)

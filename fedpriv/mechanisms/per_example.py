@@ -18,13 +18,13 @@ from fedpriv.core.arguments import (
     require,
 )
 from fedpriv.core.checked_tuples import checking_fields
-from fedpriv.core.random_losses import needing_keys, of_one, takes_key
+from fedpriv.core.random_losses import GradientFunction, of_one, takes_key
 from fedpriv.core.trees import check_params, real
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
-from fedpriv.mechanisms.not_finite import count_records
+from fedpriv.mechanisms.not_finite_counts import count_records
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
 from fedpriv.mechanisms.outer_products import EXACT, Stacked, counted
 from fedpriv.mechanisms.schedules import Dynamic
@@ -48,6 +48,13 @@ class PerExample(NamedTuple):
 
 Gradients: TypeAlias = Callable[[Params, Example], PerExample]
 """(params, batch with leading axis B) -> PerExample."""
+
+
+class RecordGradients(GradientFunction):
+    """Gradients that are proved to be of one record each, with their true norms: a certificate need not measure them.
+
+    A wrapper, or a subclass, is none.
+    """
 
 
 def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
@@ -86,21 +93,7 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
             lambda: jax.tree.unflatten(tree, [_formed(g) for g in each]),
         )
 
-    return needing_keys(by_records(gradients), takes_key(loss))
-
-
-def by_records(gradients: Gradients) -> Gradients:
-    """The same, as those that are known to be of one record each, with their true norms.
-
-    The mark is the function itself, so that a wrapper that copies its attributes does not have it.
-    """
-    gradients.by_records = gradients  # type: ignore[attr-defined]
-    return gradients
-
-
-def are_by_records(gradients: Gradients) -> bool:
-    """Whether these very gradients are known to be of one record each."""
-    return getattr(gradients, "by_records", None) is gradients
+    return RecordGradients(gradients, takes_key(loss))
 
 
 def _norms(g: jax.Array | Stacked) -> jax.Array:
@@ -154,7 +147,7 @@ class MedianClipping(NamedTuple):
         each = mechanism(separately(self.tensors), isotropic(), clip_norm=1.0, noise_multiplier=1.0)
         return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
 
-    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
+    def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of the whole run: the multiplier is 0."""
         rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, 0.0),)

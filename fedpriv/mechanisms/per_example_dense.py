@@ -12,7 +12,7 @@ from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.trees import as_float, check_params, widened
 from fedpriv.core.types import Example, Params, PyTree
 from fedpriv.mechanisms.outer_products import EXACT, counted, rounding
-from fedpriv.mechanisms.per_example import Gradients, PerExample, by_records
+from fedpriv.mechanisms.per_example import Gradients, PerExample, RecordGradients
 
 
 def per_example_dense(l2: NonNegative = 0.0) -> Gradients:
@@ -52,7 +52,7 @@ def per_example_dense(l2: NonNegative = 0.0) -> Gradients:
             lambda: tree([_each(*p, l2) for p in parts]),
         )
 
-    return by_records(gradients)
+    return RecordGradients(gradients)
 
 
 def _in_order(params: Params) -> list[str]:

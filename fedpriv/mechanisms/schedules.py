@@ -51,7 +51,7 @@ class Dynamic(NamedTuple):
     In steps: `parts` equal pieces of the run, each with the values at its start, so that a certificate composes that
     many mechanisms instead of one per round. Rounds from T on keep the last.
 
-    Formal guarantees: in each round those of the mechanism at (C_t, sigma_t), see `stages`.
+    Formal guarantees: in each round those of the mechanism at (C_t, sigma_t), see `multipliers`.
 
     Attributes:
       start: the mechanism at C and sigma.
@@ -80,7 +80,7 @@ class Dynamic(NamedTuple):
             self.start.noise_multiplier * self.noise_decay**-done,
         )
 
-    def stages(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
+    def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
         """(number of rounds, multiplier) of each piece that a run of `rounds` rounds reaches."""
         rounds = checked("rounds", rounds, CountOrZero)
         cuts = [min(cut, rounds) for cut in (0, *self.ends.tolist())] + [rounds]

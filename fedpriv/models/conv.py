@@ -20,7 +20,6 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 from fedpriv.core.materialized import materialized
-from fedpriv.devices.layout import current
 from fedpriv.models import winograd
 from fedpriv.models.custom_primitive import primitive_of
 
@@ -42,8 +41,6 @@ def conv_same(x: jax.Array, w: jax.Array) -> jax.Array:
     """
     if w.shape[0] % 2 == 0 or w.shape[1] % 2 == 0:
         raise ValueError(f"w: kernel {w.shape[:2]} is even; conv_same needs odd sizes")
-    if current().convolution == "xla":
-        return _correlate(x, w, kernel=w.shape[:2])
     return _conv.bind(x, w)
 
 
@@ -68,13 +65,6 @@ def conv_general_dilated(
     if padding == "SAME" and plain and odd and not grouped and x.ndim == 4:
         return conv_same(x, w)
     return lax.conv_general_dilated(x, w, window_strides, padding, **kwargs)  # type: ignore[arg-type]
-
-
-def _correlate(x: jax.Array, w: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
-    padding = [(k // 2, k // 2) for k in kernel]
-    return lax.conv_general_dilated(
-        x, w, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
 
 
 def _forward(x: jax.Array, w: jax.Array) -> jax.Array:

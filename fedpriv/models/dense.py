@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad, batching
 
-from fedpriv.devices.layout import current
 from fedpriv.models.custom_primitive import primitive_of
 
 _SMALL_BATCH, LARGE_MATRIX = 32, 2**18  # where the transposed form was measured to win
@@ -23,7 +22,7 @@ _SMALL_BATCH, LARGE_MATRIX = 32, 2**18  # where the transposed form was measured
 def dot_general(x: jax.Array, w: jax.Array, dimensions: Any, **kwargs: Any) -> jax.Array:
     """`lax.dot_general` for `flax.linen.Dense(dot_general=...)`: fast for one vector x (f32[i]) times w (f32[i, o])."""
     large = w.ndim == 2 and w.size >= LARGE_MATRIX and jax.default_backend() == "cpu"
-    if x.ndim == 1 and large and current().dense == "auto":
+    if x.ndim == 1 and large:
         return product.bind(x[None], w)[0]
     return lax.dot_general(x, w, dimensions, **kwargs)
 

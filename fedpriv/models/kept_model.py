@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Seed, check_path, checked, require
 from fedpriv.core.array_arguments import check_numbers
+from fedpriv.core.files import replacing
 from fedpriv.core.types import Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.models.modules import (
@@ -99,8 +99,10 @@ def save_model(
     for name, array in arrays.items():
         check_numbers(f"params {name}", array)
     place.mkdir(parents=True, exist_ok=True)
-    network = (json.dumps(_described(model.built), indent=2) + "\n").encode()
-    _replace({place / NETWORK: network, place / PARAMETERS: numpy.save(arrays)})
+    # Neither takes its place before both are written; the parameters, by which a model is known to be kept, come last.
+    with replacing(place / PARAMETERS) as parameters, replacing(place / NETWORK) as network:
+        parameters.write_bytes(numpy.save(arrays))
+        network.write_text(json.dumps(_described(model.built), indent=2) + "\n", encoding="utf-8")
 
 
 def load_model(
@@ -171,22 +173,6 @@ def _damaged(file: Path, error: Exception) -> str:
 def _printable(text: str) -> str:
     """What a file says, without what a terminal would obey."""
     return "".join(c if c.isprintable() else "?" for c in text[:200])
-
-
-def _replace(contents: Mapping[Path, bytes]) -> None:
-    """Writes files that are there as a whole or not at all: none takes its place before all are written."""
-    unfinished = {path: path.with_name(f"{path.name}.unfinished") for path in contents}
-    try:
-        for path, content in contents.items():
-            with unfinished[path].open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for path, written in unfinished.items():
-            written.replace(path)
-    finally:
-        for written in unfinished.values():
-            written.unlink(missing_ok=True)
 
 
 def _described(built: Built | None) -> dict[str, Any]:

@@ -30,13 +30,14 @@ class Shard:
       examples: leaves [capacity, ...].
       size: i32[], how many of them are real, the first ones.
       round: i32[], number of rounds done, for mechanisms that change.
+      client_id: i32[], whose they are, for audits; private as the records are.
     """
 
     examples: Example
     size: jax.Array
     round: jax.Array | int = 0
+    client_id: jax.Array | int = 0
     _calls: Iterator[int] = field(default_factory=itertools.count, repr=False)
-    _client: jax.Array | int = 0  # its number, for audits
 
     @property
     def capacity(self) -> int:

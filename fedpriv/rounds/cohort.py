@@ -13,13 +13,13 @@ from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import checked, require
 from fedpriv.core.array_arguments import check_key, check_leaves
-from fedpriv.core.trees import dimension, real
+from fedpriv.core.trees import dimension, is_finite, real
 from fedpriv.core.types import Key, Metrics, PyTree
 from fedpriv.core.user_functions import asked, both
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.not_finite import Tally, counted_records, is_finite
+from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.parts import check_parts
@@ -314,7 +314,7 @@ def over_clients(
     records = federation.records(drawn.ids, drawn.mask)
 
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
-        shard = Shard(records(i), federation.size[i], round, _client=i)
+        shard = Shard(records(i), federation.size[i], round, client_id=i)
         return fn(jax.random.fold_in(key, i), shard, *own)
 
     return sum_over(client, drawn.mask, drawn.ids, *per_client)

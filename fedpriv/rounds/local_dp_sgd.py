@@ -13,7 +13,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, Params
-from fedpriv.mechanisms.not_finite import add_records, counted_records
+from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.local_training import Schedule, optimizer_of

@@ -13,13 +13,18 @@ from jax import lax
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, NonNegative, checked, require
 from fedpriv.core.array_arguments import check_key
-from fedpriv.core.random_losses import needing_keys, needs_keys, of_one, takes_key, with_keys
+from fedpriv.core.random_losses import (
+    GradientFunction,
+    needs_keys,
+    of_one,
+    takes_key,
+    with_keys,
+)
 from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.devices.layout import current
-from fedpriv.mechanisms.not_finite import add_records, counted_records
+from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
 from fedpriv.rounds.optimizers import check_optimizer, promoting
@@ -135,7 +140,7 @@ def mean_grad(loss: LossFn) -> GradFn:
         check_params(params)
         return jax.grad(mean_loss)(params, batch, mask)
 
-    return needing_keys(grad, takes_key(loss))
+    return GradientFunction(grad, takes_key(loss))
 
 
 def optimizer_of(schedule: Schedule, t: jax.Array) -> optax.GradientTransformation:
@@ -188,7 +193,7 @@ def train(
         return found
 
     steps = None
-    if plan.most is not None and current().dense == "auto":
+    if plan.most is not None:
         shapes = jax.eval_shape(batch_at, jnp.int32(0))
         steps = low_rank_steps(like_params, optimizer, params, shapes, plan.most)
     steps = steps or _plain_steps(like_params, optimizer, params)

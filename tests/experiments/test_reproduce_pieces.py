@@ -8,7 +8,6 @@ from made_runs import run_folder
 from matplotlib.figure import Figure
 from reproduced import PLAIN, SMALL, training
 
-from experiments.base.files import replacing
 from experiments.papers.reproduce import table
 from experiments.papers.reproduce.item import Cell, Item, Scale, Training, Value
 from experiments.papers.reproduce.mspdq import (
@@ -39,17 +38,6 @@ RUNS = {
     TWO: run_folder(TWO, [[0.6, 0.6], [0.7, 0.7]], gap=0.5),
 }
 DIVERGED = RUNS | {TWO: run_folder(TWO, [[0.2, 0.2]], status="diverged: dp_fed_avg")}
-
-
-def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
-    def half(path):
-        path.write_text("half")
-        raise OSError("No space left on device")
-
-    (tmp_path / "table.md").write_text("before")
-    with pytest.raises(OSError, match="No space"), replacing(tmp_path / "table.md") as path:
-        half(path)
-    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("table.md", "before")]
 
 
 @pytest.mark.parametrize(

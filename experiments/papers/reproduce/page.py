@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.base.files import replacing, write_text
+from experiments.base.files import write_text
 from experiments.base.formats import NAMES, epsilon
 from experiments.base.json_values import plain
 from experiments.base.provenance import provenance
@@ -17,6 +17,7 @@ from experiments.papers.reproduce.table import MISSING, Filled, fill, scaled
 from experiments.papers.reproduce.work import UNFINISHED
 from experiments.runs.contents import Report
 from experiments.runs.run_folder import RunFolder
+from fedpriv.core.files import replacing
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 PRIVACY = ["trained", "rounds", "unit", "delta", "claimed by the paper's formula"]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import platformdirs
+from fedpriv.core.files import user_cache
 
 PINS: dict[str, tuple[str, ...]] = {
     # As published it does not run on a current JAX.
@@ -42,9 +42,8 @@ def folder(name: str) -> Path:
     given = os.environ.get("FEDPRIV_PEERS_DIR")
     parts = " ".join((*PINS[name], f"python{sys.version_info[0]}.{sys.version_info[1]}"))
     digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
-    return (
-        Path(given).absolute() if given else platformdirs.user_cache_path("fedpriv") / "peers"
-    ) / f"{name}-{digest}"
+    peers = Path(given).absolute() if given else user_cache() / "peers"
+    return peers / f"{name}-{digest}"
 
 
 def built(name: str) -> bool:

@@ -6,14 +6,14 @@ One that is damaged or cannot be written is never an error, and the folder may b
 
 import contextlib
 import hashlib
-import os
 import re
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from fedpriv.core.files import replacing, user_cache
 
 _VERSION = 1  # raise it when the decoding or the layout of the cache changes
 _FIELD = "fingerprint"
@@ -57,13 +57,6 @@ def _forget(files: Iterable[Path], kept: Path) -> None:
                 file.unlink()
 
 
-def user_cache() -> Path:
-    """fedpriv in the user's cache folder, such as ~/.cache ($XDG_CACHE_HOME)."""
-    import platformdirs
-
-    return platformdirs.user_cache_path("fedpriv").expanduser()
-
-
 def _fingerprint(name: str, described: Sequence[Path], records: Sequence[Path]) -> str:
     digest = hashlib.sha256(f"fedpriv cache {_VERSION} {name}\n".encode())
     for path in described:
@@ -87,25 +80,12 @@ def _read(path: Path, fingerprint: str) -> Arrays | None:
 
 
 def _write(path: Path, fingerprint: str, arrays: Arrays) -> bool:
-    """Writes the cache in one step, so that no reader sees half of it; False if it cannot."""
+    """Whether the cache could be written."""
+    fields: dict[str, Any] = {_FIELD: np.array(fingerprint), **arrays}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path) as file:
-            fields: dict[str, Any] = {_FIELD: np.array(fingerprint), **arrays}
+        with replacing(path, shared=True) as unfinished, unfinished.open("wb") as file:
             np.savez(file, **fields)
     except OSError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[str]:
-    """A file in the same folder that replaces `path` on success and is removed on failure."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=".npz", dir=path.parent)
-    os.close(handle)
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)

@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import get_opaque_trace_state
 
-from fedpriv.core.types import PyTree
-
 
 class Tally:
     """Counts that are added up while a round is traced, outside of loops: a loop has to carry its own out of it."""
@@ -64,9 +62,3 @@ def add_records(counts: jax.Array) -> None:
     """Counts i32[2] that a loop carried out, see `Tally.add`."""
     if tally := _RECORDS.get():
         tally.add(counts)
-
-
-def is_finite(tree: PyTree) -> jax.Array:
-    """bool[]: whether all floats of the tree are finite."""
-    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
-    return jnp.all(jnp.stack([jnp.bool_(True), *(jnp.all(jnp.isfinite(x)) for x in floats)]))

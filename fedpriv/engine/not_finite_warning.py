@@ -15,13 +15,13 @@ from jax import lax
 
 from fedpriv.core.code_places import callers_frame
 from fedpriv.core.random_losses import Keyed, of_one, seen_losses, takes_key, with_keys
+from fedpriv.core.trees import is_finite
 from fedpriv.core.types import Example, LossFn, Params, State
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.engine.history import SHARES
 from fedpriv.engine.training_loop import Training, of_seed
-from fedpriv.mechanisms.not_finite import is_finite
 from fedpriv.rounds.one_round import one_round
 
 WHAT = {"messages": "of the clients' messages", "records": "of the records' gradients"}

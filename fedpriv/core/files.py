@@ -1,0 +1,50 @@
+"""Files that are there as a whole or not at all, whenever a process is killed or the disk is full; the cache folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
+    """The path to write to; what is there then takes the place of `path` at once, or is removed after an error.
+
+    It is on the disk before it takes the place, so that a machine that stops leaves the old file or the new one. A
+    process that is killed may leave NAME.unfinished, which the next one overwrites.
+
+    Args:
+      path: of a file in a folder that exists.
+      shared: other processes may write the same file meanwhile; then each has an unfinished file of its own.
+
+    Raises:
+      OSError: it cannot be written, such as on a full disk; the error names `path`, which is as it was.
+    """
+    own = f".{secrets.token_hex(4)}" if shared else ""
+    unfinished = path.with_name(f"{path.name}{own}.unfinished")
+    try:
+        yield unfinished
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        if error.filename in (None, str(unfinished)):
+            error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def user_cache() -> Path:
+    """fedpriv in the user's cache folder, such as ~/.cache ($XDG_CACHE_HOME).
+
+    Raises:
+      RuntimeError: the user has no home folder.
+    """
+    import platformdirs
+
+    return platformdirs.user_cache_path("fedpriv").expanduser()
