@@ -41,6 +41,11 @@ class Grid(NamedTuple):
     notes: list[str]
     keys: int
 
+    @property
+    def below(self) -> list[str]:
+        """What has to stand below the table."""
+        return [*(f"{letter}: {text}" for text, letter in self.letters.items()), *self.notes]
+
 
 def grid(
     found: Sequence[Row],
@@ -90,8 +95,7 @@ def grid(
 
 
 def as_markdown(table: Grid) -> str:
-    said = [f"{letter}: {meaning}" for meaning, letter in table.letters.items()]
-    return markdown([table.head, *table.rows], [*said, *table.notes])
+    return markdown([table.head, *table.rows], table.below)
 
 
 def own_views(summaries: Sequence[Summary]) -> list[str]:

@@ -8,13 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from experiments.runs.contents import Line
+from experiments.tables import plots
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, far, scale
-from experiments.tables.report.markup import clean, element, listing
 from experiments.tables.report.tables import Result, measured, named
 from fedpriv.models.score import is_fraction
 
@@ -23,22 +22,18 @@ TEXT, RULE = "#1b1b1b", "#d9d9d9"
 VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(COLOURS)}
 VARIABLES |= {TEXT: "var(--text)", RULE: "var(--rule)"}
 MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "p": "⬟"}
-STYLE = {
+STYLE = plots.STYLE | {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # what files say is no formula
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
     "grid.color": RULE,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), TEXT),
     **dict.fromkeys(("xtick.color", "ytick.color"), TEXT),
 }
 FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 class Series(NamedTuple):
@@ -48,6 +43,16 @@ class Series(NamedTuple):
     key: str
     colour: int
     dash: int
+
+    @property
+    def marker(self) -> str:
+        """As text, for the legend."""
+        return list(MARKERS.values())[self.colour]
+
+    @property
+    def dash_array(self) -> str:
+        """For a line of the legend."""
+        return " ".join(f"{2 * part:g}" for part in DASHES[self.dash]) or "none"
 
 
 class Chart(NamedTuple):
@@ -59,6 +64,25 @@ class Chart(NamedTuple):
     x: Callable[[Line], float]
     x_label: str
     caption: Sequence[str] = ()
+
+
+class Picture(NamedTuple):
+    """A chart as the page has it.
+
+    Attributes:
+      key: unique on the page.
+      svg: "" where there is nothing to draw.
+    """
+
+    key: str
+    title: str
+    svg: str
+    caption: list[str]
+
+
+def without_controls(text: str) -> str:
+    """Without the characters that neither a page nor a picture may have."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def series(found: Sequence[Result], key: str = "s") -> list[Series]:
@@ -76,40 +100,8 @@ def series(found: Sequence[Result], key: str = "s") -> list[Series]:
     return made
 
 
-def legend(drawn: Sequence[Series], bands: bool) -> Element:
-    """Checkboxes that hide a series, and all bands, in every picture; without support for :has they do nothing."""
-    entries = [(s.key, [_sample(s), s.result.label]) for s in drawn]
-    entries += [("bands", ["bands"])] if bands else []
-    boxes = [
-        element(
-            "label",
-            element("input", type="checkbox", id=f"show-{key}", checked=""),
-            content,
-            for_=f"show-{key}",
-        )
-        for key, content in entries
-    ]
-    return element("fieldset", element("legend", "Series (untick to hide)"), boxes, class_="legend")
-
-
-def hiding(drawn: Sequence[Series]) -> str:
-    """The rules of the style sheet that the checkboxes need."""
-    keys = {s.key: f".chart .{s.key}" for s in drawn} | {"bands": ".band"}
-    return "\n".join(
-        f":root:has(#show-{key}:not(:checked)) {what}{{display:none}}" for key, what in keys.items()
-    )
-
-
-def _sample(s: Series) -> Element:
-    dash = " ".join(f"{2 * part:g}" for part in DASHES[s.dash]) or None
-    line = element("path", d="M1 7H31", stroke_dasharray=dash)
-    drawn = element("svg", line, viewBox="0 0 32 14", width=32, height=14)
-    marker = list(MARKERS.values())[s.colour]
-    return element("span", drawn, marker, class_=f"sample c{s.colour}", aria_hidden="true")
-
-
-def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[Element]:
-    """Rows of figures: metrics by round, uplink and epsilon; everything else that was recorded by round.
+def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[list[Picture]]:
+    """Rows of them: metrics by round, uplink and epsilon; everything else that was recorded by round.
 
     Args:
       budgets: of the ends of runs against their budget, which are then drawn by epsilon instead.
@@ -125,7 +117,7 @@ def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[El
     own = dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
     rows.append([_by_round(drawn, name, own=True) for name in own if name not in metrics])
     return [
-        element("div", [_figure(c, f"chart-{i}-{j}") for j, c in enumerate(row)], class_="row")
+        [_picture(chart, f"chart-{i}-{j}") for j, chart in enumerate(row)]
         for i, row in enumerate(rows)
         if row
     ]
@@ -175,19 +167,17 @@ def _by_epsilon(
         yield Chart(title, measure, (), lambda x: x.round, "", without)
 
 
-def _figure(chart: Chart, key: str) -> Element:
-    """`chart` with its title and caption; `key` is unique on the page."""
+def _picture(chart: Chart, key: str) -> Picture:
     curves = [(s, *_points(chart, s)) for s in chart.series]
     curves = [curve for curve in curves if np.isfinite(curve[1]).any()]
     lost = sum(int(np.isnan(x).sum()) for _, x, *_ in curves)
     caption = [*chart.caption, *([f"{lost} values are not finite and left out."] if lost else [])]
-    heading = element("h3", chart.title, id=f"{key}-title")
-    drawn = element("p", "Nothing to draw.", class_="nothing")
+    svg = ""
     if curves:
         ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
-        drawn = _inline(_drawn(chart, curves, key), key, said)
-    return element("figure", heading, drawn, element("figcaption", listing(caption)))
+        svg = _inline(_drawn(chart, curves, key), key, said)
+    return Picture(key, chart.title, svg, caption)
 
 
 def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -228,8 +218,9 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
         if percent:
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, 0), min(high, 100))
-        label = clean(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
-        axes.set_xlabel(label)
+        axes.set_xlabel(
+            without_controls(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
+        )
         axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()
@@ -263,7 +254,7 @@ def _curve(
     )
 
 
-def _inline(svg: str, key: str, said: str) -> Element:
+def _inline(svg: str, key: str, said: str) -> str:
     """matplotlib's document as an element of the page: named for who cannot see it, in the page's colours."""
     root = ElementTree.fromstring(svg)
     referred = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
@@ -283,8 +274,10 @@ def _inline(svg: str, key: str, said: str) -> Element:
             parent.remove(child)
     root.attrib = {"viewBox": root.attrib["viewBox"], "class": "chart", "role": "img"}
     root.attrib |= {"aria-labelledby": f"{key}-title", "aria-describedby": f"{key}-desc"}
-    root.insert(0, element("desc", said, id=f"{key}-desc"))
-    return root
+    desc = ElementTree.Element("desc", id=f"{key}-desc")
+    desc.text = said
+    root.insert(0, desc)
+    return ElementTree.tostring(root, encoding="unicode", method="html")
 
 
 def _variable(found: re.Match[str]) -> str:
