@@ -69,7 +69,8 @@ def figure(
 
     Args:
       runs: as for `table`.
-      by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their budget alone, else round.
+      by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their noise or budget alone, else
+        round. Of such runs the curve by epsilon goes through their ends, a point for each run.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
       title: above the panels; by default none, as papers have captions.

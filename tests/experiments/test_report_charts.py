@@ -8,6 +8,7 @@ import pytest
 from reported import record, with_class
 
 from experiments.runs.run_folder import read
+from experiments.tables.plots import colours
 from experiments.tables.report import charts, tables
 
 
@@ -112,5 +113,18 @@ def test_series_are_told_apart_by_algorithm_and_run(recorded):
         ]
         return [(s.colour, s.dash) for s in charts.series(made)]
 
-    assert looks("abc", "12") == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    first, second = looks("abc", "12")[:3], looks("abc", "12")[3:]
+    assert len(set(first)) == 3
+    assert second == [(colour, 1) for colour, dash in first if dash == 0]
     assert len(set(looks("a", map(str, range(42))))) == 42
+
+
+def test_an_algorithm_has_one_colour_whatever_it_is_drawn_beside():
+    quickstart = colours(["fed_avg", "dp_fed_avg", "rand_k", "top_k"])
+    for names in (["top_k"], ["rand_k", "top_k"], ["top_k", "mine", "fed_avg"]):
+        found = colours(names)
+        assert {n: found[n] for n in names if n in quickstart} == {
+            n: quickstart[n] for n in names if n in quickstart
+        }
+    assert colours(["mine", "yours"]) == colours(["yours", "mine"])
+    assert len(set(colours(map(str, range(20))).values())) == 20

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.runs.contents import Line
 from experiments.tables import plots
-from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, far, scale
+from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
 from experiments.tables.report.tables import Result, measured, named
 from fedpriv.models.score import is_fraction
 
@@ -88,29 +88,33 @@ def without_controls(text: str) -> str:
 def series(found: Sequence[Result], key: str = "s") -> list[Series]:
     """Those that were evaluated: an algorithm keeps its colour and a run its dashes, where there are enough of both."""
     drawn = [result for result in found if result.lines]
-    algorithms = list(dict.fromkeys(result.algorithm for result in drawn))
+    own = colours(result.algorithm for result in drawn)
     runs = list(dict.fromkeys(result.run.path for result in drawn))
-    crossed = 1 < len(algorithms) <= len(COLOURS) and 1 < len(runs) <= len(DASHES)
+    crossed = 1 < len(own) <= len(COLOURS) and 1 < len(runs) <= len(DASHES)
     made = []
     for number, result in enumerate(drawn):
-        colour, dash = number % len(COLOURS), number // len(COLOURS) % len(DASHES)
+        place = own[result.algorithm] if len(runs) == 1 else number
+        colour, dash = place % len(COLOURS), place // len(COLOURS) % len(DASHES)
         if crossed:
-            colour, dash = algorithms.index(result.algorithm), runs.index(result.run.path)
+            colour, dash = own[result.algorithm], runs.index(result.run.path)
         made.append(Series(result, f"{key}{number}", colour, dash))
     return made
 
 
-def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[list[Picture]]:
+def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[Picture]]:
     """Rows of them: metrics by round, uplink and epsilon; everything else that was recorded by round.
 
     Args:
-      budgets: of the ends of runs against their budget, which are then drawn by epsilon instead.
+      ends: of runs, where these differ in their noise or budget alone: what is drawn by epsilon instead.
     """
     metrics = measured([s.result for s in drawn])
-    ends = budgets or drawn
-    said = ["Each point is the end of a run with that budget."] if budgets else []
+    said = ["Each point is the end of a run."] if ends else []
     rows = [
-        [_by_round(drawn, measure), _by_uplink(drawn, measure), *_by_epsilon(ends, measure, said)]
+        [
+            _by_round(drawn, measure),
+            _by_uplink(drawn, measure),
+            *_by_epsilon(ends or drawn, measure, said),
+        ]
         for measure in metrics
     ]
     lines = [line for s in drawn for line in s.result.lines]

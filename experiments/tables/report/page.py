@@ -10,7 +10,7 @@ from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.ledger import ledger
-from experiments.tables.swept_budget import over_budget
+from experiments.tables.swept_privacy import ends_by_epsilon
 
 
 def write_page(
@@ -70,10 +70,10 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
 
 
 def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
-    """Of runs that differ in their budget alone, the ends."""
-    merged = over_budget(runs)
+    """Of runs that differ in their noise or budget alone."""
+    merged = ends_by_epsilon(runs)
     found = tables.results(merged, names(merged))
-    return [result._replace(label=f"{result.label}, by budget") for result in found]
+    return [result._replace(label=f"{result.label}, ends of runs") for result in found]
 
 
 def _summary(runs: Sequence[RunFolder], results: Sequence[tables.Result], configs: str) -> str:
