@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.base.command import one_line
 from experiments.base.files import replacing
-from experiments.base.formats import NAMES, hyphenated
+from experiments.base.formats import NAMES, meaning, titled
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, names
@@ -68,12 +68,7 @@ def _meaning(curves: Sequence[Curve]) -> str:
     """Of the epsilons that there are: unit, view, adjacency, delta and basis."""
     lines = [line for one in curves for line in one.run.lines.get(one.algorithm, ())]
     found = [line.privacy.certified for line in lines]
-    said = dict.fromkeys(
-        f"{c.unit} level, view {c.view.replace('_', ' ')}, {hyphenated(c.relation)} adjacency, δ = {c.delta:.3g}, "
-        f"certified ({c.basis})"
-        for c in found
-        if math.isfinite(c.epsilon)
-    )
+    said = dict.fromkeys(meaning(c) for c in found if math.isfinite(c.epsilon))
     return f" ε: {'; '.join(said)}, of one model released alone." if said else ""
 
 
@@ -316,11 +311,6 @@ def _level(axes: Any, one: Curve, metric: str) -> None:
         look["label"] = f"{look['label']} (not private)"
         del look["markevery"]
         axes.axhline(factor * float(np.mean(means)), **look)
-
-
-def titled(metric: str) -> str:
-    """With its unit."""
-    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
 
 
 def percent(s: Spread) -> Spread:

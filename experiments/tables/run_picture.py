@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from experiments.base.files import replacing
-from experiments.base.formats import name_of
+from experiments.base.formats import name_of, titled
 from experiments.base.spread import Spread
 from experiments.tables.plots import (
     COLOURS,
@@ -21,7 +21,6 @@ from experiments.tables.plots import (
     percent,
     scale,
     sheet,
-    titled,
 )
 from fedpriv.engine.history import History
 from fedpriv.models.score import is_fraction

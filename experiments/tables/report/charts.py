@@ -5,23 +5,25 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 
+from experiments.base.formats import meaning, titled
 from experiments.runs.contents import Line
 from experiments.tables import plots
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
-from experiments.tables.report.tables import Result, measured, named
+from experiments.tables.report.tables import Result, measured
 from fedpriv.models.score import is_fraction
 
 TEXT, RULE = "#1b1b1b", "#d9d9d9"
 # The page's style sheet has lighter colours, by the same numbers, where it is dark.
 VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(COLOURS)}
 VARIABLES |= {TEXT: "var(--text)", RULE: "var(--rule)"}
-MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "p": "⬟"}
+MARKERS = dict(zip(plots.MARKERS, "●■▲◆▼✚✖", strict=True))  # as text
 STYLE = plots.STYLE | {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -47,7 +49,7 @@ class Series(NamedTuple):
     @property
     def marker(self) -> str:
         """As text, for the legend."""
-        return list(MARKERS.values())[self.colour]
+        return MARKERS[plots.look(self.colour, self.dash)["marker"]]
 
     @property
     def dash_array(self) -> str:
@@ -129,13 +131,13 @@ def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[
 
 def _by_round(drawn: Sequence[Series], measure: str, own: bool = False) -> Chart:
     caption = ("A diagnostic for you; not private, not released.",) if own else ()
-    title = f"{measure if own else f'Test {named(measure)}'} by round"
+    title = f"{measure if own else f'Test {titled(measure)}'} by round"
     return Chart(title, measure, drawn, lambda line: line.round, "round", caption)
 
 
 def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
     label = "uplink per client of the population (MB)"
-    title = f"Test {named(measure)} by uplink"
+    title = f"Test {titled(measure)} by uplink"
     return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
 
 
@@ -143,18 +145,14 @@ def _by_epsilon(
     drawn: Sequence[Series], measure: str, caption: Sequence[str] = ()
 ) -> Iterator[Chart]:
     """One picture for each meaning that an epsilon has: numbers of different meaning do not compare."""
-    meanings: dict[str, list[Series]] = {}
+    kinds: dict[str, list[Series]] = {}
     reasons: dict[tuple[str, str], list[str]] = {}
     for s in drawn:
         certified = [line.privacy.certified for line in s.result.lines]
         last = certified[-1]
         view = last.view.replace("_", " ")
         if any(math.isfinite(c.epsilon) for c in certified):
-            adjacency = last.relation.replace("_", "-")
-            meaning = (
-                f"{view}\n{last.unit} level, {adjacency}, delta {last.delta:.3g}, {last.basis}"
-            )
-            meanings.setdefault(meaning, []).append(s)
+            kinds.setdefault(meaning(last), []).append(s)
         else:
             why = "; ".join(last.assumptions) or "no finite bound"
             reasons.setdefault((view, why), []).append(s.result.label)
@@ -162,12 +160,12 @@ def _by_epsilon(
         f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."
         for (view, why), names in reasons.items()
     ]
-    title = f"Test {named(measure)} by certified epsilon"
-    for number, (meaning, having) in enumerate(meanings.items(), 1):
-        label = f"certified epsilon, {meaning}"
-        said = [*caption, *(without if number == len(meanings) else ())]
+    title = f"Test {titled(measure)} by certified epsilon"
+    for number, (kind, having) in enumerate(kinds.items(), 1):
+        label = textwrap.fill(f"epsilon: {kind}", 58)
+        said = [*caption, *(without if number == len(kinds) else ())]
         yield Chart(title, measure, having, lambda x: x.privacy.certified.epsilon, label, said)
-    if without and not meanings:
+    if without and not kinds:
         yield Chart(title, measure, (), lambda x: x.round, "", without)
 
 
@@ -237,25 +235,12 @@ def _log(axis: Any) -> bool:
 def _curve(
     axes: Any, s: Series, x: np.ndarray, mean: np.ndarray, std: np.ndarray, floor: float
 ) -> None:
-    colour = COLOURS[s.colour]
+    drawn = plots.look(s.colour, s.dash, len(x))
     if np.isfinite(std).any():
         lower, upper = np.maximum(mean - std, floor), mean + std
-        band = axes.fill_between(x, lower, upper, color=colour, alpha=0.16, linewidth=0)
+        band = axes.fill_between(x, lower, upper, color=drawn["color"], alpha=0.16, linewidth=0)
         band.set_gid(f"band {s.key}")
-    dash = (0, DASHES[s.dash]) if DASHES[s.dash] else "-"
-    marker = list(MARKERS)[s.colour]
-    every = max(1, math.ceil(len(x) / 40))
-    axes.plot(
-        x,
-        mean,
-        color=colour,
-        linestyle=dash,
-        marker=marker,
-        markersize=4,
-        markevery=every,
-        linewidth=1.8,
-        gid=f"series {s.key}",
-    )
+    axes.plot(x, mean, markersize=4, linewidth=1.8, gid=f"series {s.key}", **drawn)
 
 
 def _inline(svg: str, key: str, said: str) -> str:

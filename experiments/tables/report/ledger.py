@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.base.formats import hyphenated
+from experiments.base.formats import assumptions, hyphenated
 from experiments.runs.contents import Report
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
@@ -63,7 +63,7 @@ def _account(report: Report, names: list[str]) -> Account:
         claim=claim,
         verdict=_verdict(claim) if claim else "",
         bounds=[_bound(c) for c in certificates] if _private(report) else [],
-        assumptions=_assumptions(certificates),
+        assumptions=assumptions(certificates),
     )
 
 
@@ -97,15 +97,3 @@ def _verdict(c: Claim) -> str:
 def _bound(c: Certificate) -> str:
     bound = f"{c.accountant} ({c.bound})" if c.epsilons else c.bound
     return f"{c.view}: {bound}; composed: {c.event}"
-
-
-def _assumptions(certificates: Sequence[Certificate]) -> list[str]:
-    """With their views, where these are not all."""
-    views: dict[str, list[str]] = {}
-    for c in certificates:
-        for text in c.assumptions:
-            views.setdefault(text, []).append(c.view)
-    return [
-        text if len(of) == len(certificates) else f"{text} ({', '.join(of)})"
-        for text, of in views.items()
-    ]

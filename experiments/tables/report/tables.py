@@ -8,17 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from experiments.base.formats import hyphenated, number, percent
+from experiments.base.formats import ABSENT, hyphenated, number, spread, titled
 from experiments.base.json_values import flat, plain
-from experiments.base.spread import Spread
 from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row
-from experiments.tables.grid import ABSENT, grid
+from experiments.tables.grid import grid
 from fedpriv.engine.client_metrics import PREFIX, labelled
-from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate
 
 PLACES = ("output", "data_dir")  # where things are does not change what is found
@@ -138,10 +136,10 @@ def _further(r: Result) -> list[str | Cell]:
     name, of = r.algorithm, r.summary
     return [
         Cell(r.status, "free" if r.status.startswith("complete") else "free warn"),
-        _number(of.downlink_mb_per_client.get(name)),
-        _number(sum(line.seconds for line in r.lines), 3) if r.lines else ABSENT,
-        _number(of.compile_seconds.get(name), 3),
-        _number(of.rounds_per_second.get(name), 3),
+        number(of.downlink_mb_per_client.get(name)),
+        number(sum(line.seconds for line in r.lines), 3) if r.lines else ABSENT,
+        number(of.compile_seconds.get(name), 3),
+        number(of.rounds_per_second.get(name), 3),
     ]
 
 
@@ -152,7 +150,7 @@ def single_clients(found: Sequence[Result]) -> Table | None:
     names = list(dict.fromkeys(name for kind in kinds for name in labelled(kind)[1].values()))
     if not names:
         return None
-    rows = [[label, *(_spread(of.get(name)) for name in names)] for label, of in each.items()]
+    rows = [[label, *(spread(of.get(name)) for name in names)] for label, of in each.items()]
     head = ["algorithm", *(name.removeprefix(PREFIX).replace("_", " ") for name in names)]
     return Table("Single clients, after the last round", head, rows)
 
@@ -162,21 +160,6 @@ def measured(found: Sequence[Result]) -> list[str]:
     shown = [r.summary.metric for r in found if r.summary.metric]
     others = [name for r in found for of in r.summary.final.values() for name in of]
     return list(dict.fromkeys([*shown, *others]))
-
-
-def named(metric: str) -> str:
-    """With its unit."""
-    return metric + " (%)" * is_fraction(metric)
-
-
-def _spread(s: Spread | None, metric: str = "") -> str:
-    if s is None:
-        return ABSENT
-    return percent(s) if is_fraction(metric) else number(s)
-
-
-def _number(x: float | None, digits: int = 4) -> str:
-    return ABSENT if x is None else f"{x:.{digits}g}"
 
 
 def epsilon(value: float) -> str:
@@ -194,17 +177,17 @@ def evaluations(found: Sequence[Result]) -> Table:
     lines = [(result.label, line) for result in found for line in result.lines]
     own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
     metrics = measured(found)
-    head = ["algorithm", "round", *map(named, metrics), "MB up", "MB down"]
+    head = ["algorithm", "round", *map(titled, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *own]
     rows = [
         [
             label,
             str(line.round),
-            *(_spread(line.metrics.get(metric), metric) for metric in metrics),
-            _number(line.uplink_mb_per_client),
-            _number(line.downlink_mb_per_client),
+            *(spread(line.metrics.get(metric), metric) for metric in metrics),
+            number(line.uplink_mb_per_client),
+            number(line.downlink_mb_per_client),
             _with_meaning(line.privacy.certified),
-            *(_spread(line.diagnostics_not_private.get(name)) for name in own),
+            *(spread(line.diagnostics_not_private.get(name)) for name in own),
         ]
         for label, line in lines
     ]
@@ -264,33 +247,33 @@ def command(run: RunFolder) -> str | None:
 
 
 def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:
-    """Fields of runs."""
+    """Fields of runs; the longer side goes down the page."""
     every = dict.fromkeys(name for fields in of_runs.values() for name in fields)
     said = {
-        run: {name: _said(fields[name]) if name in fields else None for name in every}
-        for run, fields in of_runs.items()
+        name: [_said(fields[name]) if name in fields else ABSENT for fields in of_runs.values()]
+        for name in every
     }
-    names = [name for name in every if len({fields[name] for fields in said.values()}) > 1]
-    first, several = next(iter(said.values())), len(of_runs) > 1
-    common = [[name, Cell(str(text), "free")] for name, text in first.items() if name not in names]
+    differing = [[name, *of] for name, of in said.items() if len({*of}) > 1]
+    common = [[name, of[0]] for name, of in said.items() if len({*of}) == 1]
+    lines = [["field", *of_runs], *differing]
+    if len(differing) <= len(of_runs):
+        lines = [["run", *(name for name, *_ in differing)]]
+        lines += [[run, *(of[i] for _, *of in differing)] for i, run in enumerate(of_runs)]
+    several = len(of_runs) > 1
     heading = f"{what} common to all runs ({len(common)})" if several else what
     return Compared(
         what,
         several,
-        _differences(said, names, f"{what} in which the runs differ") if names else None,
-        Table(heading, ["field", "value"], common) if common else None,
+        _words(f"{what} in which the runs differ", lines) if differing else None,
+        _words(heading, [["field", "value"], *common]) if common else None,
     )
 
 
-def _differences(
-    said: Mapping[str, Mapping[str, str | None]], names: Sequence[str], caption: str
-) -> Table:
-    """The longer side goes down the page."""
-    fields = {name: [Cell(of[name] or ABSENT, "free") for of in said.values()] for name in names}
-    if len(names) > len(said):
-        return Table(caption, ["field", *said], [[name, *of] for name, of in fields.items()])
-    rows = [[run, *cells] for run, *cells in zip(said, *fields.values(), strict=True)]
-    return Table(caption, ["run", *names], rows)
+def _words(caption: str, lines: Sequence[Sequence[str]]) -> Table:
+    """Of texts of any length."""
+    head, *rows = lines
+    free = [[first, *(Cell(text, "free") for text in of)] for first, *of in rows]
+    return Table(caption, head, free)
 
 
 def _said(value: Any) -> str:
