@@ -6,8 +6,8 @@ the settings in which they differ, by their folders where these are many.
 
 --output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
 folder gets all of them. The picture has a row of panels per metric (of the score, or anything under
-"diagnostics_not_private") and a column per run, or one for all with --together; where the runs differ in their budget
-alone, their ends against epsilon in one panel. Exit code 2: something given was wrong.
+"diagnostics_not_private") and a column per run, or one for all with --together; where the runs differ in their noise or
+budget alone, their ends against epsilon in one panel. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--by",
         choices=("round", "uplink", "epsilon"),
-        help="to draw by (default: epsilon where the runs differ in their budget alone, else round)",
+        help="to draw by (default: epsilon where the runs differ in their noise or budget alone, else round)",
     )
     parser.add_argument("--together", action="store_true", help="one column for all folders")
     parser.add_argument("--width", choices=WIDTHS, help="of the picture: 3.3 or 6.8 inches")

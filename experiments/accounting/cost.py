@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
-from experiments.base.formats import NAMES, columns, epsilon
+from experiments.base.formats import NAMES, assumptions, columns, epsilon, hyphenated
 from experiments.base.json_values import plain
 from experiments.config import Ledger, Run, View, ledger_of, modules
 from experiments.config.modules import Config
@@ -195,7 +195,7 @@ def _row(account: Account, certificate: Certificate) -> list[str]:
     return [
         certificate.view,
         claimed(account.claim, (certificate.view,)),
-        _hyphenated(certificate.relation),
+        hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
         by.get("PLD", "-" if by else nothing),
     ]
@@ -206,11 +206,7 @@ def claimed(claim: Claim | None, views: Sequence[str]) -> str:
     if claim is None or claim.view not in views:
         return "-"
     doubt = "" if claim.sound else " (*)" if claim.status == "claimed" else f" ({claim.status})"
-    return f"{epsilon(plain(claim.epsilon))} {_hyphenated(claim.relation)}{doubt}"
-
-
-def _hyphenated(relation: str) -> str:
-    return relation.replace("_", "-")
+    return f"{epsilon(plain(claim.epsilon))} {hyphenated(claim.relation)}{doubt}"
 
 
 def _legend(account: Account) -> list[str]:
@@ -225,7 +221,7 @@ def _legend(account: Account) -> list[str]:
         printed = "gives" if claim.reproduced else "does not give"
         compared = f"; as computed here it {printed} the epsilons that the paper prints"
         lines.append(
-            f"{claim.status}: {claim.unit} level, {claim.view}, {_hyphenated(claim.relation)} adjacency, delta = "
+            f"{claim.status}: {claim.unit} level, {claim.view}, {hyphenated(claim.relation)} adjacency, delta = "
             f"{claim.delta:.3g}, by {claim.source}; {verdict}"
             + compared
             * (claim.status == "claimed")
@@ -233,20 +229,8 @@ def _legend(account: Account) -> list[str]:
         lines += [f"  {reason}" for reason in claim.reasons]
     for c in account.certificates:
         lines.append(f"certified ({c.basis}), {c.view}: {c.bound}; composed: {c.event}")
-    return [*lines, "certified on the assumption that", *_assumed(account.certificates)]
-
-
-def _assumed(certificates: Sequence[Certificate]) -> list[str]:
-    """Each assumption once, with the views that it is made for."""
-    views: dict[str, list[str]] = {}
-    for certificate in certificates:
-        for text in certificate.assumptions:
-            views.setdefault(text, []).append(certificate.view)
-    everywhere = len(certificates)
-    return [
-        f"  [{'all views' if len(seen) == everywhere else ', '.join(seen)}] {text}"
-        for text, seen in views.items()
-    ]
+    assumed = assumptions(account.certificates)
+    return [*lines, "certified on the assumption that", *(f"  {text}" for text in assumed)]
 
 
 def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> None:
@@ -265,12 +249,12 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
         if math.isfinite(c.epsilon):
             options: Any = {"view": c.view, "honest": account.honest, "best_of": account.best_of}
             curve = [ledger.certify(name, int(t), **options).epsilon for t in rounds]
-            label = f"certified, {c.view}, {_hyphenated(c.relation)}"
+            label = f"certified, {c.view}, {hyphenated(c.relation)}"
             axes.plot(rounds, curve, label=label)
     if account.claim and math.isfinite(account.claim.epsilon):
         claims = [ledger.claim(name, int(t)) for t in rounds]
         label = (
-            f"{account.claim.status}, {account.claim.view}, {_hyphenated(account.claim.relation)}"
+            f"{account.claim.status}, {account.claim.view}, {hyphenated(account.claim.relation)}"
         )
         axes.plot(rounds, [c.epsilon for c in claims if c], "k--", label=label)
     axes.set(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +59,7 @@ NAMES = {
 LONGEST = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
+ABSENT = "-"
 PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
@@ -103,24 +105,30 @@ def heading(metric: str) -> str:
     return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
 
 
-def metric_cell(metric: str, spreads: Mapping[str, Spread]) -> str:
-    """Mean and deviation of a metric, a fraction's in percent."""
-    s = spreads[metric]
-    return percent(s) if is_fraction(metric) else number(s)
-
-
 def brief(metric: str, values: np.ndarray) -> str:
     """A metric while training: its mean over the seeds."""
     mean = values.mean()
     return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
 
 
-def number(s: Spread) -> str:
+def titled(metric: str) -> str:
+    """With its unit."""
+    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
+
+
+def spread(s: Spread | None, metric: str = "") -> str:
+    """Mean and deviation of a metric, a fraction's in percent."""
+    if s is None:
+        return ABSENT
+    if not math.isfinite(s.mean):
+        return "not finite"
+    if is_fraction(metric):
+        return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
     return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
 
 
-def percent(s: Spread) -> str:
-    return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
+def number(value: float | None, digits: int = 4) -> str:
+    return ABSENT if value is None else f"{value:.{digits}g}"
 
 
 def field_name(field: str) -> str:
@@ -151,13 +159,31 @@ def short(value: float) -> str:
     return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
 
 
-def epsilon_means(number: Certificate | Claim) -> str:
-    """What an epsilon needs beside it, but for the view of a claim's source."""
-    basis = f", {number.basis}" if isinstance(number, Certificate) else ""
-    return (
-        f"{number.unit} level, {number.view}, {hyphenated(number.relation)} adjacency, "
-        f"delta {number.delta:.3g}{basis}"
+def meaning(number: Certificate | Claim) -> str:
+    """What an epsilon needs beside it."""
+    said = (
+        f"{number.unit} level, view {number.view.replace('_', ' ')}, {hyphenated(number.relation)} adjacency, "
+        f"δ = {number.delta:.3g}, "
     )
+    if isinstance(number, Certificate):
+        return said + f"certified ({number.basis})"
+    return (
+        said
+        + f"{number.status} by {number.source}"
+        + ", not proved for this run" * (not number.sound)
+    )
+
+
+def assumptions(certificates: Sequence[Certificate]) -> list[str]:
+    """Each once, with the views that it is made for, where these are not all."""
+    views: dict[str, list[str]] = {}
+    for c in certificates:
+        for text in c.assumptions:
+            views.setdefault(text, []).append(c.view)
+    return [
+        text if len(of) == len(certificates) else f"{text} ({', '.join(of)})"
+        for text, of in views.items()
+    ]
 
 
 def hyphenated(relation: str) -> str:

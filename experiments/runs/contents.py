@@ -118,6 +118,12 @@ class Report:
         if "third_party" not in self.certified:
             raise ValueError("lacks certified.third_party")
 
+    @property
+    def is_private(self) -> bool:
+        """Whether any epsilon is finite, claimed or certified."""
+        numbers = [*self.certified.values(), *([self.claimed] if self.claimed else [])]
+        return any(not math.isinf(number.epsilon) for number in numbers)
+
 
 def _check_views(*numbers: Certificate | Claim | None) -> None:
     for number in numbers:

@@ -28,6 +28,7 @@ import numpy as np
 
 from experiments.base.command import Parser, command
 from experiments.base.files import write_text
+from experiments.base.formats import markdown, number
 from experiments.config.fields import Number, check_each
 from experiments.speed.growth_point import Name, Point, measured
 from experiments.speed.timing import machine, show, spread
@@ -190,30 +191,25 @@ def fit(x: Sequence[float], y: Sequence[float]) -> float:
 
 def table(found: dict[str, Any]) -> str:
     """Sizes, slopes and the verdict of the object of `--json`, as Markdown."""
-    sizes, slopes = [], []
+    axes = ("clients n", "cohort r", "parameters d")
+    memory = ("process's peak, MB", "XLA's need, MB")
+    sizes = [["algorithm", *axes, "seconds a round", *memory, "compile time, s"]]
+    slopes = [["slope against", "algorithm", "seconds", "process's peak", "XLA's need"]]
     for one in found["series"]:
         label = LABELS[one["algorithm"]]
         for point in one["points"]:
-            memory = f"{point['peak_mb']:.4g} | {point['xla_mb']:.4g}"
-            seconds = show(point["seconds"])
-            row = (
-                f"{label} | {_size(point)} | {seconds} | {memory} | {point['compile_seconds']:.2g}"
-            )
-            sizes.append(f"| {row} |")
-        sizes += [f"| {label} | {_size(point)} | failed | | | |" for point in one["failed"]]
+            used = [number(point["peak_mb"]), number(point["xla_mb"])]
+            compiled = number(point["compile_seconds"], 2)
+            sizes.append([label, *_size(point), show(point["seconds"]), *used, compiled])
+        sizes += [[label, *_size(point), "failed", "", "", ""] for point in one["failed"]]
         if one["slopes"]:
-            shown = " | ".join(_shown(each) for each in one["slopes"].values())
-            slopes.append(f"| {TITLES[one['axis']]} | {label} | {shown} |")
+            shown = map(_shown, one["slopes"].values())
+            slopes.append([TITLES[one["axis"]], label, *shown])
     return "\n".join(
         [
-            "| algorithm | clients n | cohort r | parameters d | seconds a round | process's peak, MB | "
-            "XLA's need, MB | compile time, s |",
-            "|" + "---|" * 8,
-            *sizes,
+            markdown(sizes),
             "",
-            "| slope against | algorithm | seconds | process's peak | XLA's need |",
-            "|" + "---|" * 5,
-            *slopes,
+            markdown(slopes),
             "",
             _verdict(found),
             f"median (lowest to highest) of {found['repeats']} turns; {found['device']}, {found['cores']} core(s); "
@@ -222,8 +218,8 @@ def table(found: dict[str, Any]) -> str:
     )
 
 
-def _size(point: dict[str, Any]) -> str:
-    return " | ".join(f"{point[name]:,}" for name in ("clients", "cohort", "parameters"))
+def _size(point: dict[str, Any]) -> list[str]:
+    return [f"{point[name]:,}" for name in ("clients", "cohort", "parameters")]
 
 
 def _shown(found: dict[str, Any]) -> str:

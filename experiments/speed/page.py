@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from experiments.base.command import Parser, command
 from experiments.base.files import write_text
+from experiments.base.formats import markdown
 from experiments.speed.timing import show
 from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
 
@@ -102,12 +103,12 @@ def rows(result: dict[str, Any]) -> Iterator[Row]:
 def table(found: Sequence[Row]) -> str:
     names = list(dict.fromkeys(name for row in found for name in row.ratios))
     head = ["", "cores", "fedpriv", "share of its limit", *(f"{name}: ratio" for name in names)]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for row in found:
         shares = show(row.share) if row.share else ""
         ratios = [show(row.ratios[name]) if name in row.ratios else "" for name in names]
         lines.append([row.label, str(row.cores), row.speed, shares, *ratios])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown(lines) + "\n"
 
 
 def picture(found: Sequence[Row], title: str, path: Path) -> None:

@@ -12,7 +12,7 @@ from experiments.tables.frame import Row, frame, rows
 from experiments.tables.grid import as_markdown, grid
 from experiments.tables.latex import latex
 from experiments.tables.plots import SUFFIXES, columns, picture
-from experiments.tables.swept_budget import over_budget
+from experiments.tables.swept_privacy import ends_by_epsilon
 
 TABLES = (".tex", ".csv", ".md")
 NAMES = (
@@ -72,7 +72,7 @@ def write(
                 "by: epsilon is infinite in all of these runs; draw by round or uplink"
             )
         private = any(map(_private, found))
-        x = by or ("epsilon" if private and over_budget(runs) else "round")
+        x = by or ("epsilon" if private and ends_by_epsilon(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)
     for path in paths:
         write_table(path, found, views, best)
@@ -97,14 +97,14 @@ def draw(
     width: str | None = None,
     title: str | None = None,
 ) -> str:
-    """Curves of the runs; by epsilon, of runs that differ in their budget alone, one curve through their ends.
+    """Curves of the runs; by epsilon, of runs that differ in their noise or budget alone, one curve through their ends.
 
     Returns:
       The caption.
     """
-    merged = over_budget(runs) if by == "epsilon" else []
+    merged = ends_by_epsilon(runs) if by == "epsilon" else []
     if merged:
-        runs, by, together = merged, "budget", True
+        runs, by, together = merged, "ends", True
     return picture(columns(runs, together), metrics, paths, width, by, title)
 
 

@@ -9,7 +9,6 @@ from experiments.base.formats import setting
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.leads import Lead, lead
-from experiments.tables.terminal import not_private
 from fedpriv.privacy import VIEWS
 
 if TYPE_CHECKING:
@@ -45,6 +44,11 @@ class Row(NamedTuple):
     def name(self) -> str:
         """For people."""
         return self.summary.name_of(self.algorithm)
+
+    @property
+    def who(self) -> str:
+        """The algorithm, of which run."""
+        return ", ".join(filter(None, [self.summary.label(self.algorithm), self.title]))
 
     @property
     def seeds(self) -> int | None:
@@ -167,8 +171,8 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         found |= {"above": row.below.algorithm, "above_run": row.below.title}
     for which, of in row.leads.items():
         found |= {f"lead_{which}_{part}": value for part, value in of._asdict().items()}
-    noise = _noise(summary, name) if name in summary.rounds else {}
-    found |= {f"trained_{field}": noise.get(field) for field in (NOISE, *noise)}
+    trained = noise(summary, name)
+    found |= {f"trained_{field}": trained.get(field) for field in (NOISE, *trained)}
     found["uplink_mb_per_client"] = summary.uplink_mb_per_client.get(name)
     found["downlink_mb_per_client"] = summary.downlink_mb_per_client.get(name)
     privacy = summary.privacy.get(name)
@@ -197,9 +201,9 @@ def _status(summary: Summary, name: str) -> str:
     return "complete" if ended else summary.status.partition(":")[0]
 
 
-def _noise(summary: Summary, name: str) -> dict[str, float]:
-    """The noise multiplier, or the fields that a budget was solved for; empty where nothing is private."""
-    if not_private(summary.privacy[name].certified.values(), summary.privacy[name].claimed):
+def noise(summary: Summary, name: str) -> dict[str, float]:
+    """The noise multiplier, or the fields that a budget was solved for; empty where nothing is private, or trained."""
+    if name not in summary.rounds or not summary.privacy[name].is_private:
         return {}
     own = {**summary.settings, **summary.algorithm_settings.get(name, {})}
     found = summary.solved.get(name) or {NOISE: own.get(NOISE)}

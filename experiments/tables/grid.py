@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from experiments.base.formats import field_name, hyphenated, markdown, setting
+from experiments.base.formats import (
+    ABSENT,
+    field_name,
+    markdown,
+    meaning,
+    number,
+    setting,
+    spread,
+    titled,
+)
 from experiments.runs.contents import CHOSEN, Summary
 from experiments.runs.run_folder import interesting
-from experiments.tables.frame import NOISE, Row, records
+from experiments.tables.frame import NOISE, Row, noise
 from experiments.tables.leads import TOO_FEW
-from experiments.tables.terminal import counted
 from fedpriv.models.score import is_fraction
-from fedpriv.privacy import VIEWS
+from fedpriv.privacy import VIEWS, Certificate, Claim
 
 SHOWN = ("third_party",)  # views with a column, beside those that the runs show
 SWEPT = {"target_epsilon": "ε budget"} | {x: f"{x} set" for x in ("algorithm", "rounds", "seeds")}
 """Names of swept fields that would be taken for a column's own."""
-ABSENT = "-"
 ALONE = (
     "every epsilon is of ONE model (one algorithm, one seed) released alone; choosing among models or settings by a "
     "metric is not covered"
@@ -41,6 +48,11 @@ class Grid(NamedTuple):
     notes: list[str]
     keys: int
 
+    @property
+    def below(self) -> list[str]:
+        """What has to stand below the table."""
+        return [*(f"{letter}: {text}" for text, letter in self.letters.items()), *self.notes]
+
 
 def grid(
     found: Sequence[Row],
@@ -57,41 +69,42 @@ def grid(
     """
     if not found:
         return Grid(["run", "algorithm"], [], {}, [], 1)
-    lines, summaries = records(found), [r.summary for r in found]
+    summaries = [r.summary for r in found]
     wanted = {*SHOWN, *own_views(summaries)}
     shown = views or [view for view in VIEWS if view in wanted]
     letters: dict[str, str] = {}
     keys = {key: SWEPT.get(key) or field_name(key) for key in found[0].keys}
     columns = {name: [_said(r.keys[key]) for r in found] for key, name in keys.items()}
-    columns["algorithm"] = [line["name"] for line in lines]
-    columns["rounds"] = [_rounds(line) for line in lines]
-    columns["seeds"] = [_said(line["seeds"]) for line in lines]
-    if NOISE not in keys and any(map(_noise, lines)):
-        columns["noise multiplier"] = [_noise(line) or ABSENT for line in lines]
-    own = list(dict.fromkeys(line["metric"] for line in lines if line["metric"]))
+    columns["algorithm"] = [r.name for r in found]
+    columns["rounds"] = [
+        of_planned(r.summary, r.algorithm) + " (diverged)" * (r.algorithm in r.summary.diverged)
+        for r in found
+    ]
+    columns["seeds"] = [_said(r.seeds) for r in found]
+    if NOISE not in keys and any(map(_noise, found)):
+        columns["noise multiplier"] = [_noise(r) or ABSENT for r in found]
+    own = list(dict.fromkeys(s.metric for s in summaries if s.metric))
     for metric in metrics or own:
-        columns[_in_percent(metric)] = [_spread(line, metric, "final") for line in lines]
+        columns[titled(metric)] = [_score(r, "final", metric) for r in found]
         if best:
-            columns[f"best {_in_percent(metric)}"] = [
-                _spread(line, metric, "best") for line in lines
-            ]
+            columns[f"best {titled(metric)}"] = [_score(r, "best", metric) for r in found]
     for which in ("final", *["best"][:best]):
         if any(r.leads for r in found):
             name = f"{'best ' * (which == 'best')}above {_rival(found)} (95 %)"
             columns[name] = [_lead(r, which) for r in found]
-    columns["MB up"] = [_number(line["uplink_mb_per_client"]) for line in lines]
-    if any(line["claimed_epsilon"] is not None for line in lines):
-        columns["ε claimed"] = [_epsilon(line, "claimed", letters) for line in lines]
+    columns["MB up"] = [number(r.summary.uplink_mb_per_client.get(r.algorithm)) for r in found]
+    privacy = [r.summary.privacy.get(r.algorithm) for r in found]
+    if any(of and of.claimed for of in privacy):
+        columns["ε claimed"] = [_epsilon(of and of.claimed, letters) for of in privacy]
     for view in shown:
-        certified = [_epsilon(line, f"certified_{view}", letters) for line in lines]
-        columns[f"ε, {view.replace('_', ' ')}"] = certified
+        certified = [of and of.certified.get(view) for of in privacy]
+        columns[f"ε, {view.replace('_', ' ')}"] = [_epsilon(c, letters) for c in certified]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    return Grid(list(columns), rows, letters, _notes(found, lines, metrics or own, best), len(keys))
+    return Grid(list(columns), rows, letters, _notes(found, metrics or own, best), len(keys))
 
 
 def as_markdown(table: Grid) -> str:
-    said = [f"{letter}: {meaning}" for meaning, letter in table.letters.items()]
-    return markdown([table.head, *table.rows], [*said, *table.notes])
+    return markdown([table.head, *table.rows], table.below)
 
 
 def own_views(summaries: Sequence[Summary]) -> list[str]:
@@ -105,39 +118,20 @@ def _said(value: Any) -> str:
     return ABSENT if value is None else str(value)
 
 
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.4g}"
+def of_planned(summary: Summary, name: str) -> str:
+    """The rounds that an algorithm did, and of how many where these are more."""
+    done, planned = summary.rounds.get(name, 0), summary.rounds_planned.get(name, 0)
+    return f"{done} of {planned}" if done < planned else str(done)
 
 
-def _rounds(line: Mapping[str, Any]) -> str:
-    """ "40", "40 of 180", "0 (diverged)"."""
-    done, planned = line["rounds"], line["rounds_planned"] or 0
-    said = f"{done} of {planned}" if done < planned else str(done)
-    return said + " (diverged)" * (line["diverged"] is not None)
-
-
-def _noise(line: Mapping[str, Any]) -> str:
+def _noise(row: Row) -> str:
     """The noise multiplier; what else was solved for stands after its name."""
-    start = "trained_"
-    found = {k.removeprefix(start): v for k, v in line.items() if k.startswith(start)}
-    there = {field: x for field, x in found.items() if x is not None}
-    return ", ".join(f"{x:.4g}" if f == NOISE else f"{f} {x:.4g}" for f, x in there.items())
+    found = noise(row.summary, row.algorithm)
+    return ", ".join(f"{x:.4g}" if f == NOISE else f"{f} {x:.4g}" for f, x in found.items())
 
 
-def _in_percent(metric: str) -> str:
-    return metric + " (%)" * is_fraction(metric)
-
-
-def _spread(line: Mapping[str, Any], metric: str, which: str) -> str:
-    mean, std = (line[f"{metric}_{which}_{part}"] for part in ("mean", "std"))
-    if mean is None:
-        return ABSENT
-    if not math.isfinite(mean):
-        return "not finite"
-    parts = [x for x in (mean, std) if x is not None]
-    if is_fraction(metric):
-        return " ± ".join(f"{100 * x:.2f}" for x in parts)
-    return " ± ".join(f"{x:.{digits}g}" for x, digits in zip(parts, (4, 2), strict=False))
+def _score(row: Row, which: str, metric: str) -> str:
+    return spread(getattr(row.summary, which).get(row.algorithm, {}).get(metric), metric)
 
 
 def _rival(found: Sequence[Row]) -> str:
@@ -153,33 +147,22 @@ def _lead(row: Row, which: str) -> str:
     return said + f", of {of.seeds} seeds" * (of.low is not None and of.seeds != row.seeds)
 
 
-def _epsilon(line: Mapping[str, Any], kind: str, letters: dict[str, str]) -> str:
+def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str]) -> str:
     """With the letter of what it means."""
-    number = line[f"{kind}_epsilon"]
-    if number is None:  # a run that has not ended has one for a third party alone
+    if epsilon is None:  # a run that has not ended has one for a third party alone
         return ABSENT
-    if number == math.inf:
+    if epsilon.epsilon == math.inf:
         return "not private"
-    delta, unit, view, relation = (
-        line[f"{kind}_{part}"] for part in ("delta", "unit", "view", "relation")
-    )
-    meaning = f"{unit} level, view {view.replace('_', ' ')}, {hyphenated(relation)} adjacency, δ = {delta:.3g}, "
-    if kind != "claimed":
-        meaning += f"certified ({line[f'{kind}_basis']})"
-    else:
-        meaning += f"{line['claimed_status']} by {line['claimed_source']}"
-        meaning += "" if line["claimed_sound"] else ", not proved for this run"
-    doubt = "" if kind != "claimed" or line["claimed_sound"] else " not proved"
-    return f"{number:.4g} [{letters.setdefault(meaning, _letter(len(letters)))}]{doubt}"
+    letter = letters.setdefault(meaning(epsilon), _letter(len(letters)))
+    doubted = isinstance(epsilon, Claim) and not epsilon.sound
+    return f"{epsilon.epsilon:.4g} [{letter}]" + " not proved" * doubted
 
 
 def _letter(number: int) -> str:
     return (_letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
 
 
-def _notes(
-    found: Sequence[Row], lines: Sequence[Mapping[str, Any]], metrics: Sequence[str], best: bool
-) -> list[str]:
+def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str]:
     said = [
         f"{' and '.join(metrics)} on the test set: mean ± standard deviation (n - 1) over the seeds; MB up: what a "
         "client of the population sends on average in the whole run"
@@ -190,9 +173,9 @@ def _notes(
             f"ε budget: what the noise was solved for, certified, view {' or '.join(views)}"
         )
     said += [CHOSEN] if best else []
-    certified = (line["certified_third_party_epsilon"] for line in lines)
-    said += [ALONE] if any(e is not None and e < math.inf for e in certified) else []
-    return [*said, *_on_leads(found), *_on_seeds(found), *_on_rounds(found), *_on_privacy(found)]
+    privacy = [r.summary.privacy.get(r.algorithm) for r in found]
+    said += [ALONE] if any(of and of.is_private for of in privacy) else []
+    return [*said, *_on_leads(found), *_on_seeds(found), *on_rounds(found), *_on_privacy(found)]
 
 
 def _on_leads(found: Sequence[Row]) -> list[str]:
@@ -219,7 +202,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
         if r.below and r.below.keys != r.keys:
             other = _set_otherwise(r, r.below)
             said.append(
-                f"{r.summary.label(r.algorithm)}, {r.title}: compared with {r.below.name} of {r.below.title}"
+                f"{r.who}: compared with {r.below.name} of {r.below.title}"
                 + (f", which has {other}" if other else "")
             )
     if unlike := [r for r in found if r.below and _cost(r) != _cost(r.below)]:
@@ -252,7 +235,17 @@ def _on_seeds(found: Sequence[Row]) -> list[str]:
     ]
 
 
-def _on_rounds(found: Sequence[Row]) -> list[str]:
+def counted(evaluated: int, spent: int) -> str:
+    """Which rounds the epsilon of a run that was stopped counts."""
+    if spent == evaluated:
+        return f"epsilon counts these {evaluated}"
+    return (
+        f"epsilon counts {spent} rounds: the {evaluated} evaluated and up to {spent - evaluated} that may have run "
+        "since"
+    )
+
+
+def on_rounds(found: Sequence[Row]) -> list[str]:
     """Which rows were stopped early, and what that means."""
     said: list[str] = []
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
@@ -265,14 +258,15 @@ def _on_rounds(found: Sequence[Row]) -> list[str]:
             "models chose when to stop"
         )
         if any((r.seeds or 0) > 1 for r in stopped):
-            said.append("the seeds stopped together, which no epsilon here covers")
+            said.append(
+                "the seeds stopped together, so that the round tells of all of them, which no epsilon here covers: "
+                "release a model of a run with one seed"
+            )
     for r in found:
         done, planned = r.summary.rounds.get(r.algorithm), r.summary.rounds_planned.get(r.algorithm)
         if done and planned and done < planned and r.algorithm not in r.summary.stopped:
             of = counted(done, r.summary.privacy[r.algorithm].rounds)
-            said.append(
-                f"{r.summary.label(r.algorithm)}, {r.title}: not trained to the end; its {of}"
-            )
+            said.append(f"{r.who}: not trained to the end; its {of}")
     return said
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from experiments.tables.grid import ABSENT, Grid
+from experiments.base.formats import ABSENT
+from experiments.tables.grid import Grid
 
 TEX = {c: f"\\{c}" for c in "_%&#${}"}
 TEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}

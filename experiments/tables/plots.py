@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.base.command import one_line
-from experiments.base.formats import hyphenated
+from experiments.base.formats import NAMES, meaning, titled
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, names
@@ -67,12 +68,7 @@ def _meaning(curves: Sequence[Curve]) -> str:
     """Of the epsilons that there are: unit, view, adjacency, delta and basis."""
     lines = [line for one in curves for line in one.run.lines.get(one.algorithm, ())]
     found = [line.privacy.certified for line in lines]
-    said = dict.fromkeys(
-        f"{c.unit} level, view {c.view.replace('_', ' ')}, {hyphenated(c.relation)} adjacency, δ = {c.delta:.3g}, "
-        f"certified ({c.basis})"
-        for c in found
-        if math.isfinite(c.epsilon)
-    )
+    said = dict.fromkeys(meaning(c) for c in found if math.isfinite(c.epsilon))
     return f" ε: {'; '.join(said)}, of one model released alone." if said else ""
 
 
@@ -80,7 +76,9 @@ AXES = {
     "round": Axis(lambda line: line.round, "round"),
     "uplink": Axis(lambda line: line.uplink_mb_per_client, "uplink per client (MB)"),
     "epsilon": Axis(lambda line: line.privacy.certified.epsilon, "certified ε"),
-    "budget": Axis(lambda line: line.privacy.certified.epsilon, "certified ε"),  # of `over_budget`
+    "ends": Axis(
+        lambda line: line.privacy.certified.epsilon, "certified ε"
+    ),  # of `ends_by_epsilon`
 }
 
 
@@ -117,6 +115,26 @@ def scale(axes: Any, which: str, log: bool, whole: bool = False) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
+def colours(algorithms: Iterable[str]) -> dict[str, int]:
+    """Algorithm -> number of its colour, from `len(COLOURS)` on with other dashes.
+
+    An algorithm has the same in every figure, but where another one that is drawn with it has it: then the one that
+    stands later in `NAMES` takes the next that is free.
+    """
+    found: dict[str, int] = {}
+    for name in sorted(set(algorithms), key=_place):
+        first = len(found) // len(COLOURS) * len(COLOURS)
+        each = (first + (_place(name) + step) % len(COLOURS) for step in range(len(COLOURS)))
+        found[name] = next(number for number in each if number not in found.values())
+    return found
+
+
+def _place(algorithm: str) -> int:
+    """In `NAMES`; of another's a number behind them that depends on its name alone."""
+    places = {name: place for place, name in enumerate(NAMES)}
+    return places.get(algorithm, len(NAMES) + zlib.crc32(algorithm.encode()))
+
+
 def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
     """Colour, dashes and a marker at no more than a dozen of its points."""
     return {
@@ -130,18 +148,15 @@ def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
 def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]:
     """Title of a column -> its curves: one for each run, or one for all."""
     every = [(r, t, n) for r, t in zip(runs, names(runs), strict=True) for n in r.results.rounds]
-    algorithms = list(dict.fromkeys(name for *_, name in every))
+    own = colours(name for *_, name in every)
     found: dict[str, list[Curve]] = {}
     for run, title, name in every:
-        number = algorithms.index(name)
+        number = own[name]
         label, dash = run.name_of(name), number // len(COLOURS)
-        if together:
+        if together and len(runs) > 1:
             of = next(i for i, other in enumerate(runs) if other is run)
-            label = ", ".join([label, title] if len(runs) > 1 else [label])
-            if len(algorithms) == 1:
-                number, dash = of, of // len(COLOURS)
-            else:
-                dash = of
+            label = f"{label}, {title}"
+            number, dash = (of, of // len(COLOURS)) if len(own) == 1 else (number, of)
         drawn = look(number, dash, len(run.lines.get(name, ())))
         of = found.setdefault("" if together else title, [])
         of.append(Curve(run, name, drawn | {"label": label}))
@@ -185,8 +200,8 @@ def picture(
             row[0].set_ylabel(titled(metric))
         for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
-        if x == "budget":
-            _ticks_at_budgets(panels[-1], columns)
+        if x == "ends":
+            _ticks_at_ends(panels[-1], columns)
         for axes in panels[-1]:
             axes.set_xlabel(AXES[x].label)
             if x in ("round", "uplink"):
@@ -203,10 +218,10 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     configs = ", ".join(dict.fromkeys(Path(one.run.config).stem for one in curves))
     seeds = sorted({of[0].seeds for one in curves if (of := one.run.lines.get(one.algorithm))})
     over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-    named, by = " and ".join(map(titled, metrics)), {"budget": "at the end of runs, by budget"}
+    named, by = " and ".join(map(titled, metrics)), {"ends": "at the end of runs, by certified ε"}
     said = f"{configs}: {named} on the test set {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
-    if x not in ("epsilon", "budget"):
+    if x not in ("epsilon", "ends"):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
     infinite = [one.look["label"] for one in curves if _is_not_private(one)]
     left_out = f" Not private: {', '.join(dict.fromkeys(infinite))}" if infinite else ""
@@ -219,7 +234,7 @@ def _is_not_private(one: Curve) -> bool:
     return not any(math.isfinite(line.privacy.certified.epsilon) for line in lines)
 
 
-def _ticks_at_budgets(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:
+def _ticks_at_ends(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:
     for axes, curves in zip(panels, columns.values(), strict=True):
         ends = [x.privacy.certified.epsilon for c in curves for x in c.run.lines[c.algorithm]]
         finite = [epsilon for epsilon in ends if math.isfinite(epsilon)]
@@ -282,7 +297,7 @@ def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if is_fraction(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)
-    if x == "budget" and found and not points:
+    if x == "ends" and found and not points:
         _level(axes, one, metric)
 
 
@@ -296,11 +311,6 @@ def _level(axes: Any, one: Curve, metric: str) -> None:
         look["label"] = f"{look['label']} (not private)"
         del look["markevery"]
         axes.axhline(factor * float(np.mean(means)), **look)
-
-
-def titled(metric: str) -> str:
-    """With its unit."""
-    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
 
 
 def percent(s: Spread) -> Spread:

@@ -69,7 +69,8 @@ def figure(
 
     Args:
       runs: as for `table`.
-      by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their budget alone, else round.
+      by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their noise or budget alone, else
+        round. Of such runs the curve by epsilon goes through their ends, a point for each run.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
       title: above the panels; by default none, as papers have captions.
@@ -94,7 +95,7 @@ def figure(
 
 def report(
     runs: Any,
-    path: str | Path = "report.html",
+    path: str | Path | None = None,
     *,
     best: bool = False,
     names: Mapping[str, str] | None = None,
@@ -103,17 +104,29 @@ def report(
 
     Args:
       runs: as for `table`; they need not have ended.
+      path: of the page, which is replaced where there is one; by default report.html in the folder of the run or
+        sweep, of several in the current one, as the command has it.
       best: whether the table has the best of each metric over the evaluations, too, which is chosen on the test set.
       names: of algorithms, for people.
+
+    Returns:
+      The page's file.
 
     Raises:
       ValueError: a folder without a run, or a file that cannot be written.
     """
-    suffix = Path(path).suffix
-    require(suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
+    file = _folder(runs) / "report.html" if path is None else Path(path)
+    require(file.suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
     found, remarks = runs_of(runs)
-    write_page(Path(path), with_names(found, names), remarks, best)
-    return Path(path)
+    write_page(file, with_names(found, names), remarks, best)
+    return file
+
+
+def _folder(runs: Any) -> Path:
+    """That of a run or a sweep, the current one for several."""
+    if isinstance(runs, RunFolder):
+        return runs.path
+    return Path(runs if isinstance(runs, str | Path) else getattr(runs, "folder", ""))
 
 
 def _evaluated(runs: Any, names: Mapping[str, str] | None) -> list[RunFolder]:

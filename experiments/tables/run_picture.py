@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from experiments.base.formats import name_of
+from experiments.base.formats import name_of, titled
 from experiments.base.spread import Spread
 from experiments.tables.plots import (
     COLOURS,
     FAR_ENDS,
     WIDTHS,
     below,
+    colours,
     curve,
     far,
     look,
     percent,
     scale,
     sheet,
-    titled,
 )
 from fedpriv.core.files import replacing
 from fedpriv.engine.history import History
@@ -36,12 +36,14 @@ def picture(
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []
-        for i, (name, history) in enumerate(histories.items()):
+        numbers = colours(histories)
+        for name, history in histories.items():
             if not history.evaluations:  # it diverged before the first
                 continue
             values = [Spread.of(each) for each in history.metric(metric)]
             values = [percent(s) for s in values] if is_fraction(metric) else values
-            drawn = look(i, i // len(COLOURS), len(values)) | {"label": name_of(name, names)}
+            drawn = look(numbers[name], numbers[name] // len(COLOURS), len(values))
+            drawn["label"] = name_of(name, names)
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
             sent.append(history.uplink_mb[-1].mean())

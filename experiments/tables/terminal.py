@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from experiments.base.formats import (
     PROSE,
     columns,
     epsilon,
-    epsilon_means,
     heading,
     hyphenated,
-    metric_cell,
+    meaning,
     number,
-    percent,
+    spread,
     wrapped,
 )
 from experiments.runs.contents import Report, Summary
+from experiments.tables.frame import Row
+from experiments.tables.grid import counted, of_planned, on_rounds
 from fedpriv.engine.client_metrics import labelled
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import is_fraction
-from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
+from fedpriv.privacy import SEES, VIEWS, Claim
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
 DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
@@ -50,10 +51,11 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     if not found:
         return []
     metric, names = labelled(next(iter(found.values())))
-    said = percent if is_fraction(metric) else number
     rows = [["algorithm", *names]]
     for algorithm, spreads in found.items():
-        rows.append([summary.label(algorithm), *(said(spreads[name]) for name in names.values())])
+        rows.append(
+            [summary.label(algorithm), *(spread(spreads[name], metric) for name in names.values())]
+        )
     about = (
         f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
         "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
@@ -79,41 +81,20 @@ def _cut_short(summary: Summary) -> bool:
     return any(done < summary.rounds_planned.get(n, 0) for n, done in summary.rounds.items())
 
 
-def of_planned(summary: Summary, name: str) -> str:
-    """The rounds that an algorithm did, and of how many where these are more."""
-    done, planned = summary.rounds[name], summary.rounds_planned.get(name, 0)
-    return f"{done} of {planned}" if done < planned else str(done)
-
-
 def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
-    certified, claim = summary.privacy[name].certified, summary.privacy[name].claimed
-    private = not not_private(certified.values(), claim)
+    certified = summary.privacy[name].certified
+    private = summary.privacy[name].is_private
     solved = list(summary.solved.get(name, {}).values())
     return [
         summary.label(name),
-        metric_cell(summary.metric, summary.final[name]),
-        *[of_planned(summary, name) + " *" * (name in summary.stopped)][: _cut_short(summary)],
+        spread(summary.final[name][summary.metric], summary.metric),
+        *[of_planned(summary, name)][: _cut_short(summary)],
         *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
-        *([f"{solved[0]:.4g}" if solved else "-"] if summary.solved else []),
-        f"{summary.uplink_mb_per_client[name]:.4g}",
-        f"{summary.downlink_mb_per_client[name]:.4g}",
-        f"{summary.rounds_per_second[name]:.3g}",
+        *[number(solved[0] if solved else None)][: len(summary.solved)],
+        number(summary.uplink_mb_per_client[name]),
+        number(summary.downlink_mb_per_client[name]),
+        number(summary.rounds_per_second[name], 3),
     ]
-
-
-def not_private(certified: Iterable[Certificate], claim: Claim | None) -> bool:
-    """Whether nothing is claimed or certified."""
-    epsilons = [c.epsilon for c in certified] + ([claim.epsilon] if claim else [])
-    return all(math.isinf(e) for e in epsilons)
-
-
-def claimed(privacy: Report) -> str:
-    """The claim's epsilon, with its delta where that is another one than the certificates'."""
-    claim = privacy.claimed
-    if claim is None:
-        return "-"
-    same = claim.delta == privacy.certified["third_party"].delta
-    return epsilon(claim.epsilon) + ("" if same else f" at delta {claim.delta:.3g}")
 
 
 def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
@@ -127,7 +108,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     ]
     means: dict[str, list[str]] = {}
     for name, of in reports.items():
-        if not not_private(of.certified.values(), of.claimed):
+        if of.is_private:
             means.setdefault(_certified(of, views), []).append(summary.label(name))
     if means:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
@@ -141,7 +122,8 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         )
     if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
         lines.append("  epsilons of different adjacency do not compare")
-    lines += [*_claims(summary), *_solved(summary), *_unfinished(summary), *_budget(summary)]
+    rows = [Row({"run": ""}, name, summary, "") for name in summary.rounds]
+    lines += [*_claims(summary), *_solved(summary), *on_rounds(rows), *_budget(summary)]
     lines += _not_finite(summary)
     if means:
         lines.append(
@@ -179,8 +161,7 @@ def _claims(summary: Summary) -> list[str]:
             said = f"{summary.label(name)} {epsilon(privacy.claimed.epsilon)}"
             found.setdefault(alike, []).append(said)
     return [
-        f"{claim.status}: {', '.join(names)} ({epsilon_means(claim)}, by {claim.source}), which "
-        + ("holds for this run" if claim.sound else "is not proved for this run")
+        f"{', '.join(names)}: {meaning(claim)}" + ", which holds for this run" * claim.sound
         for claim, names in found.items()
     ]
 
@@ -190,37 +171,6 @@ def _solved(summary: Summary) -> list[str]:
     fields = dict.fromkeys(field for of in summary.solved.values() for field in of)
     target, view = (summary.settings[name] for name in ("target_epsilon", "view"))
     return [f"noise: {', '.join(fields)}, solved for eps {target:g} ({view})"] if fields else []
-
-
-def _unfinished(summary: Summary) -> list[str]:
-    """Which algorithms were not trained to their end, why, and what their epsilons count."""
-    lines = [f"* {summary.label(name)} {why}" for name, why in summary.stopped.items()]
-    if lines:
-        lines.append(
-            "stopped by the test set: its metrics are optimistic, and no epsilon covers its records; epsilon is that "
-            "of all rounds planned, as the models, and so the training records, chose when to stop"
-        )
-        if summary.settings["seeds"] > 1:
-            lines.append(
-                "the seeds stopped together, so that the round tells of all of them, which no epsilon here covers: "
-                "release a model of a run with --seeds 1"
-            )
-    for name, done in summary.rounds.items():
-        planned, spent = summary.rounds_planned[name], summary.privacy[name].rounds
-        if done < planned and name not in summary.stopped:
-            line = f"not to the end: {summary.label(name)} {done} of {planned} rounds"
-            lines.append(f"{line}; its {counted(done, spent)}")
-    return lines
-
-
-def counted(evaluated: int, spent: int) -> str:
-    """Which rounds the epsilon of a run that was stopped counts."""
-    if spent == evaluated:
-        return f"epsilon counts these {evaluated}"
-    return (
-        f"epsilon counts {spent} rounds: the {evaluated} evaluated and up to {spent - evaluated} that may have run "
-        "since"
-    )
 
 
 def _budget(summary: Summary) -> list[str]:

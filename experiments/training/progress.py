@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.base.formats import PROSE, brief, epsilon_means, label, short, width, wrapped
+from experiments.base.formats import PROSE, brief, label, meaning, short, width, wrapped
 from experiments.base.time_left import OFTEN, SHORT, span
-from experiments.tables.terminal import not_private
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.training_loop import Compiler
 from fedpriv.models.score import main_metric
@@ -46,11 +46,11 @@ class Progress:
         self._name = label(algorithm, {algorithm: name})
         self._rounds, self._metric = rounds, metric
         self._others, self.done, self._forecast = others, 0, False
-        self._private = not not_private([certified], claim)
+        self._private = any(x and not math.isinf(x.epsilon) for x in (certified, claim))
         head = ", ".join(
             [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
         )
-        means = f"eps: {epsilon_means(certified)}" if self._private else "not private"
+        means = f"eps: {meaning(certified)}" if self._private else "not private"
         _say(f"{self._name}: {head}; {means}")
         self._bar = _bar(self._name, rounds)
         self._began = time.perf_counter()

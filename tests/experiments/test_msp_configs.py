@@ -62,8 +62,8 @@ def test_every_algorithm_runs(prepared, tmp_path, capsys):
                 assert math.isinf(float(certificate["epsilon"]))
     # An epsilon is not shown without its delta, where that is another one.
     shown = " ".join(shown.split())
-    assert "delta 1," in shown
-    assert "delta 0," in shown
+    assert "δ = 1," in shown
+    assert "δ = 0," in shown
 
 
 @pytest.mark.slow

@@ -12,13 +12,14 @@ from commands import report as command
 from PIL import Image, ImageColor
 from reported import record
 
-from experiments.tables.report.charts import COLOURS
+from experiments.tables.plots import COLOURS, colours
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
     None,
 )
-DARK = ("#4a9fe0", "#f0752a", "#1fc79a", "#dd8fbb")
+DARK = ("#4a9fe0", "#f0752a", "#1fc79a", "#dd8fbb", "#e6a817", "#9bd7ff", "#b9b9b9")
+DRAWN = [*colours(["fed_avg", "dp_fed_avg", "rand_k", "top_k"]).values()]  # the quickstart's
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed"),
@@ -137,14 +138,14 @@ def test_a_box_hides_its_series_in_every_picture(seen):
 
 
 @pytest.mark.parametrize(
-    ("width", "flags", "colours", "background"),
+    ("width", "flags", "palette", "background"),
     [
         (1280, [], COLOURS, "#ffffff"),
         (390, [], COLOURS, "#ffffff"),
         (1280, ["--blink-settings=preferredColorScheme=0"], DARK, "#15171a"),
     ],
 )
-def test_the_curves_are_there_in_their_colours(page, tmp_path, width, flags, colours, background):
+def test_the_curves_are_there_in_their_colours(page, tmp_path, width, flags, palette, background):
     shot = tmp_path / "shot.png"
     browse(page, width, f"--screenshot={shot}", *flags)
     pixels = np.asarray(Image.open(shot).convert("RGB")).astype(int)[:, :width]
@@ -153,7 +154,7 @@ def test_the_curves_are_there_in_their_colours(page, tmp_path, width, flags, col
         return np.abs(pixels - ImageColor.getrgb(colour)).max(-1) <= 12
 
     assert 0.5 < near(background).mean() < 0.98
-    four = [near(colour).sum() for colour in colours[:4]]  # the algorithms'
+    four = [near(palette[number]).sum() for number in DRAWN]
     assert min(four) > 300
-    rows = np.nonzero(near(colours[1]).any(1))[0]
+    rows = np.nonzero(near(palette[DRAWN[1]]).any(1))[0]
     assert np.ptp(rows) > 800  # in pictures all over the page

@@ -1,12 +1,14 @@
 """The report's curves: mean and standard deviation as recorded, and pictures of whatever is recorded."""
 
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from reported import record, with_class
 
 from experiments.runs.run_folder import read
+from experiments.tables.plots import colours
 from experiments.tables.report import charts, tables
 
 
@@ -63,11 +65,11 @@ def figure(s, rows, measure="loss", x_label="round"):
     at = [x for x, *_ in rows]
     one = s._replace(result=s.result._replace(lines=lines))
     chart = charts.Chart("it", measure, [one], lambda line: at[line.round], x_label)
-    return charts._figure(chart, "k")
+    return charts._picture(chart, "k")
 
 
-def texts(made):
-    return [e.text for e in made.iter("text")]
+def texts(picture):
+    return [e.text for e in ElementTree.fromstring(picture.svg).iter("text")]
 
 
 @pytest.mark.parametrize(
@@ -93,12 +95,11 @@ def test_what_is_not_finite_is_a_gap_that_is_said(recorded):
     nan = float("nan")
     rows = [(1, 2.0, 0.1), (2, 3.0, 0.1), (3, nan, nan), (4, 1.0, 0.1), (5, 2.0, None)]
     made = figure(recorded[1]["top_k"], rows)
-    assert "1 values are not finite and left out." in "".join(made.itertext())
-    (line,) = with_class(made, "series")
+    assert any("1 values are not finite" in said for said in made.caption)
+    (line,) = with_class(ElementTree.fromstring(made.svg), "series")
     assert line.find("path").get("d").count("M") == 2
-    assert "nan" not in "".join(made.itertext())
-    nothing = figure(recorded[1]["top_k"], rows[2:3])
-    assert "Nothing to draw." in "".join(nothing.itertext())
+    assert "nan" not in made.svg
+    assert not figure(recorded[1]["top_k"], rows[2:3]).svg
 
 
 def test_series_are_told_apart_by_algorithm_and_run(recorded):
@@ -112,5 +113,18 @@ def test_series_are_told_apart_by_algorithm_and_run(recorded):
         ]
         return [(s.colour, s.dash) for s in charts.series(made)]
 
-    assert looks("abc", "12") == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    first, second = looks("abc", "12")[:3], looks("abc", "12")[3:]
+    assert len(set(first)) == 3
+    assert second == [(colour, 1) for colour, dash in first if dash == 0]
     assert len(set(looks("a", map(str, range(42))))) == 42
+
+
+def test_an_algorithm_has_one_colour_whatever_it_is_drawn_beside():
+    quickstart = colours(["fed_avg", "dp_fed_avg", "rand_k", "top_k"])
+    for names in (["top_k"], ["rand_k", "top_k"], ["top_k", "mine", "fed_avg"]):
+        found = colours(names)
+        assert {n: found[n] for n in names if n in quickstart} == {
+            n: quickstart[n] for n in names if n in quickstart
+        }
+    assert colours(["mine", "yours"]) == colours(["yours", "mine"])
+    assert len(set(colours(map(str, range(20))).values())) == 20

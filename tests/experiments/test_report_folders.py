@@ -7,7 +7,8 @@ import pytest
 from commands import report as command
 from reported import edit, record, tables, text, tree, with_class
 
-from experiments.runs.run_folder import names, read_all
+import experiments
+from experiments.runs.run_folder import names, read, read_all
 
 RESULTS = "The last state of each"
 
@@ -118,6 +119,9 @@ def test_the_page_is_in_the_run_or_where_one_is(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out.split()
     assert said == [str(tmp_path / "a" / "report.html"), "report.html", "given.html"]
     assert {p.name for p in here.iterdir()} == {"report.html", "given.html"}
+    for runs in (tmp_path / "a", read(tmp_path / "a")):
+        assert experiments.report(runs) == tmp_path / "a" / "report.html"
+    assert experiments.report([tmp_path / "a", tmp_path / "b"]) == Path("report.html")
 
 
 def swept(base):

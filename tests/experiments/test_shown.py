@@ -95,7 +95,7 @@ def test_unit_and_delta_once_and_notes_elsewhere(folder):
 def test_a_stop_says_which_rounds_its_epsilon_counts(folder):
     shown = " ".join(table(read(folder)).split())
     assert (
-        "not to the end: DP-FedAvg 40 of 400 rounds; its epsilon counts 45 rounds: the 40 evaluated and up to 5 that "
+        "DP-FedAvg: not trained to the end; its epsilon counts 45 rounds: the 40 evaluated and up to 5 that "
         "may have run since" in shown
     )
     done = read(folder, stop_at_epsilon=2.0)
@@ -142,8 +142,8 @@ def test_without_a_terminal_every_evaluation_is_a_short_line(monkeypatch):
     assert "\r" not in said
     head, rest, compiling, compiled, *lines = said.splitlines()
     assert " ".join(f"{head} {rest}".split()) == (
-        "DP-FedAvg: 60 rounds, noise_multiplier 2.346; eps: client level, third_party, add-or-remove adjacency, "
-        "delta 0.001, constructed"
+        "DP-FedAvg: 60 rounds, noise_multiplier 2.346; eps: client level, view third party, add-or-remove adjacency, "
+        "δ = 0.001, certified (constructed)"
     )
     assert compiling == "DP-FedAvg compiling"
     assert compiled.startswith("DP-FedAvg compiled in ")

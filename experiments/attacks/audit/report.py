@@ -12,7 +12,7 @@ import numpy as np
 from experiments.accounting.cost import claimed
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.attacks.audit.training import Inferred
-from experiments.base.formats import NAMES, columns, epsilon
+from experiments.base.formats import NAMES, columns, epsilon, hyphenated
 from experiments.base.json_values import plain
 
 SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
@@ -145,7 +145,7 @@ def _said(row: Row) -> list[str]:
     return [
         _named(row.names),
         ", ".join(row.views) if len(row.views) < 3 else "all",
-        f"{certificate.unit}, {certificate.relation.replace('_', '-')}",
+        f"{certificate.unit}, {hyphenated(certificate.relation)}",
         claimed(row.claim, row.views),
         epsilon(plain(certificate.epsilon)),
         f">= {row.least:.3g}",

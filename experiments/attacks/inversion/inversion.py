@@ -13,7 +13,7 @@ import numpy as np
 import fedpriv as fp
 from experiments.attacks.inversion.attack import Attacked, attacker, views
 from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, read
-from experiments.base.formats import epsilon
+from experiments.base.formats import epsilon, hyphenated, markdown
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
 
@@ -83,18 +83,13 @@ def text(victims: Victims, found: Sequence[Attacked]) -> str:
         "eps",
         "unit",
     ]
-    rows = [head, ["---"] * len(head), *(_row(victims, one) for one in found)]
-    relations = sorted({c.relation.replace("_", "-") for one in found if (c := one.certificate)})
-    return "\n".join(
-        [
-            *("| " + " | ".join(row) + " |" for row in rows),
-            "",
-            f"medians over {len(victims.labels)} victims, of images clipped to [0, 1]; cosine: of what "
-            "was seen and the client's true update, where it was sent; labels: inferred rightly; eps: "
-            f"certified for this one round, server view, {' / '.join(relations)} adjacency, delta = {DELTA:g}; inf: "
-            "nothing is certified",
-        ]
+    relations = sorted({hyphenated(c.relation) for one in found if (c := one.certificate)})
+    said = (
+        f"medians over {len(victims.labels)} victims, of images clipped to [0, 1]; cosine: of what was seen and the "
+        "client's true update, where it was sent; labels: inferred rightly; eps: certified for this one round, server "
+        f"view, {' / '.join(relations)} adjacency, delta = {DELTA:g}; inf: nothing is certified"
     )
+    return markdown([head, *(_row(victims, one) for one in found)], [said])
 
 
 def _row(victims: Victims, one: Attacked) -> list[str]:

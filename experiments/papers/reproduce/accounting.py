@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from experiments.base.formats import hyphenated
 from experiments.config import Ledger, ledger_of, modules
 from experiments.config.settings import changed
 from experiments.papers.reproduce.item import (
@@ -64,7 +65,7 @@ def _value(number: Claim | Certificate | None) -> Value | str:
 
 def meaning(number: Claim | Certificate) -> str:
     """ "client, third party, add-or-remove, delta 7e-05"."""
-    words = [number.unit, number.view.replace("_", " "), number.relation.replace("_", "-")]
+    words = [number.unit, number.view.replace("_", " "), hyphenated(number.relation)]
     return ", ".join([*words, f"delta {number.delta:.2g}"])
 
 

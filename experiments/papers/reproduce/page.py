@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.base import formats
 from experiments.base.files import write_text
-from experiments.base.formats import NAMES, epsilon
+from experiments.base.formats import ABSENT, NAMES, epsilon, hyphenated
 from experiments.base.json_values import plain
 from experiments.base.provenance import provenance
 from experiments.papers.reproduce import picture, table
 from experiments.papers.reproduce.item import Item, Results, Scale, Training
 from experiments.papers.reproduce.reading import summary
-from experiments.papers.reproduce.table import MISSING, Filled, fill, scaled
+from experiments.papers.reproduce.table import Filled, fill, scaled
 from experiments.papers.reproduce.work import UNFINISHED
 from experiments.runs.contents import Report
 from experiments.runs.run_folder import RunFolder
 from fedpriv.core.files import replacing
-from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy import VIEWS
 
 PRIVACY = ["trained", "rounds", "unit", "delta", "claimed by the paper's formula"]
 PRIVACY += [f"certified, {view.replace('_', ' ')}" for view in VIEWS]
@@ -34,8 +35,7 @@ def write(item: Item, scale: Scale, results: Results, folder: Path, command: str
     text = markdown(item, filled, results, said, command)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "table.md", text)
-    with replacing(folder / "table.csv") as path:
-        table.write_csv(path, filled, said)
+    write_text(folder / "table.csv", table.frame(filled, said).to_csv(index=False))
     with replacing(folder / "picture.png") as path:
         picture.save(item, filled, results, said, path)
     return text
@@ -78,8 +78,8 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
         lines.append(
             "within the spread: a standard deviation more or less would change the verdict"
         )
-    if any(f.said == MISSING for f in filled):
-        lines.append(f"measured {MISSING}: not trained yet")
+    if any(f.said == ABSENT for f in filled):
+        lines.append(f"measured {ABSENT}: not trained yet")
     return lines
 
 
@@ -88,7 +88,7 @@ def privacy(runs: Mapping[Training, RunFolder]) -> str:
     groups: dict[str, tuple[Report, list[Training]]] = {}
     for training, run in runs.items():
         for report in summary(run).privacy.values():
-            if any(n.epsilon < float("inf") for n in _numbers(report)):
+            if report.is_private:
                 groups.setdefault(repr(report), (report, []))[1].append(training)
     if not groups:
         return ""
@@ -99,21 +99,17 @@ def privacy(runs: Mapping[Training, RunFolder]) -> str:
             verdict = "holds" if claim.sound else "not proved"
             said[f"claim by {claim.source}: {verdict} here: {' '.join(claim.reasons)}"] = None
     said |= {note: None for run in runs.values() for note in summary(run).privacy_notes}
-    return "\n".join([table.lined(rows), "", *(f"- {text}" for text in said)])
-
-
-def _numbers(report: Report) -> list[Certificate | Claim]:
-    return [*report.certified.values(), *([report.claimed] if report.claimed else [])]
+    return formats.markdown(rows, said)
 
 
 def _cost(report: Report, trainings: Sequence[Training]) -> list[str]:
-    first, claim, said = report.certified[VIEWS[0]], report.claimed, MISSING
+    first, claim, said = report.certified[VIEWS[0]], report.claimed, ABSENT
     numbers = [report.certified[view] for view in VIEWS]
     if claim:
-        where = [claim.unit, claim.view.replace("_", " "), claim.relation.replace("_", "-")]
+        where = [claim.unit, claim.view.replace("_", " "), hyphenated(claim.relation)]
         where += [f"delta {claim.delta:.3g}"] if claim.delta != first.delta else []
         said = f"{epsilon(claim.epsilon)} ({', '.join(where)})"
-    certified = [f"{epsilon(c.epsilon)} ({c.relation.replace('_', '-')})" for c in numbers]
+    certified = [f"{epsilon(c.epsilon)} ({hyphenated(c.relation)})" for c in numbers]
     of = [_trained(trainings), str(report.rounds), first.unit, f"{first.delta:.3g}"]
     return [*of, said, *certified]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.base import formats
+from experiments.base.formats import ABSENT
 from experiments.papers.reproduce.item import (
     Cell,
     Computed,
@@ -20,9 +20,8 @@ from experiments.papers.reproduce.item import (
 from experiments.papers.reproduce.reading import complete
 from experiments.runs.run_folder import RunFolder
 
-FIELDS = ["row", "column", "published", "published_std", "measured", "measured_std", "difference"]
-FIELDS += ["claim", "verdict", "comparable", "scaled"]
-MISSING = "-"
+if TYPE_CHECKING:
+    import pandas
 
 
 class Filled(NamedTuple):
@@ -74,7 +73,7 @@ def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:
 def _fill(cell: Cell, scale: Scale, results: Results) -> Filled:
     comparable = all(_in_full(work, scale, results) for work in cell.work)
     if any(work not in results for work in cell.work):
-        return Filled(cell, None, MISSING, comparable)
+        return Filled(cell, None, ABSENT, comparable)
     done = [results[work] for work in cell.work]
     diverged = any(isinstance(run, RunFolder) and not complete(run) for run in done)
     read = "diverged" if diverged and not cell.of_diverged else cell.read(*done)
@@ -135,45 +134,39 @@ def markdown(filled: Sequence[Filled]) -> str:
             parts = _parts(found.get((row, column)))
             line += parts if column in printed else parts[1:2]
         rows.append(line)
-    return lined([head, *rows])
-
-
-def lined(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of a table in Markdown; the first one is its head."""
-    head, *others = rows
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *others])
+    return formats.markdown([head, *rows])
 
 
 def _parts(filled: Filled | None) -> list[str]:
     """Published, measured and the difference, in parentheses where rounds are fewer."""
     if filled is None:
         return ["", "", ""]
-    published, difference = filled.cell.published or MISSING, filled.difference
+    published, difference = filled.cell.published or ABSENT, filled.difference
     if filled.verdict is None and difference is None:
-        return [published, filled.measured, MISSING]
+        return [published, filled.measured, ABSENT]
     text = filled.verdict or f"{difference:+z.{filled.cell.decimals}f}"
     return [published, filled.measured, text if filled.comparable else f"({text})"]
 
 
-def write_csv(path: Path, filled: Sequence[Filled], scaled: str) -> None:
-    """A line per cell, numbers unrounded; empty where there is none."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for f in filled:
-            printed, value = f.cell.printed or (None, None), f.value or (f.said, None)
-            writer.writerow(
-                {
-                    "row": f.cell.row,
-                    "column": f.cell.column,
-                    "published": printed[0],
-                    "published_std": printed[1],
-                    "measured": None if value[0] == MISSING else value[0],
-                    "measured_std": value[1],
-                    "difference": f.difference,
-                    "claim": f.cell.published if f.cell.claim else None,
-                    "verdict": f.verdict,
-                    "comparable": "yes" if f.comparable else "no",
-                    "scaled": scaled,
-                }
-            )
+def frame(filled: Sequence[Filled], scaled: str) -> pandas.DataFrame:
+    """A row per cell, numbers unrounded; None where there is none."""
+    import pandas
+
+    return pandas.DataFrame.from_records([_record(f, scaled) for f in filled])
+
+
+def _record(f: Filled, scaled: str) -> dict[str, Any]:
+    printed, value = f.cell.printed or (None, None), f.value or (f.said, None)
+    return {
+        "row": f.cell.row,
+        "column": f.cell.column,
+        "published": printed[0],
+        "published_std": printed[1],
+        "measured": None if value[0] == ABSENT else value[0],
+        "measured_std": value[1],
+        "difference": f.difference,
+        "claim": f.cell.published if f.cell.claim else None,
+        "verdict": f.verdict,
+        "comparable": "yes" if f.comparable else "no",
+        "scaled": scaled,
+    }

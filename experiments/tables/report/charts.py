@@ -5,40 +5,37 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from experiments.base.formats import meaning, titled
 from experiments.runs.contents import Line
-from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, far, scale
-from experiments.tables.report.markup import clean, element, listing
-from experiments.tables.report.tables import Result, measured, named
+from experiments.tables import plots
+from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
+from experiments.tables.report.tables import Result, measured
 from fedpriv.models.score import is_fraction
 
 TEXT, RULE = "#1b1b1b", "#d9d9d9"
 # The page's style sheet has lighter colours, by the same numbers, where it is dark.
 VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(COLOURS)}
 VARIABLES |= {TEXT: "var(--text)", RULE: "var(--rule)"}
-MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "p": "⬟"}
-STYLE = {
+MARKERS = dict(zip(plots.MARKERS, "●■▲◆▼✚✖", strict=True))  # as text
+STYLE = plots.STYLE | {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # what files say is no formula
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 11,
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
     "grid.color": RULE,
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), TEXT),
     **dict.fromkeys(("xtick.color", "ytick.color"), TEXT),
 }
 FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 class Series(NamedTuple):
@@ -48,6 +45,16 @@ class Series(NamedTuple):
     key: str
     colour: int
     dash: int
+
+    @property
+    def marker(self) -> str:
+        """As text, for the legend."""
+        return MARKERS[plots.look(self.colour, self.dash)["marker"]]
+
+    @property
+    def dash_array(self) -> str:
+        """For a line of the legend."""
+        return " ".join(f"{2 * part:g}" for part in DASHES[self.dash]) or "none"
 
 
 class Chart(NamedTuple):
@@ -61,71 +68,62 @@ class Chart(NamedTuple):
     caption: Sequence[str] = ()
 
 
+class Picture(NamedTuple):
+    """A chart as the page has it.
+
+    Attributes:
+      key: unique on the page.
+      svg: "" where there is nothing to draw.
+    """
+
+    key: str
+    title: str
+    svg: str
+    caption: list[str]
+
+
+def without_controls(text: str) -> str:
+    """Without the characters that neither a page nor a picture may have."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def series(found: Sequence[Result], key: str = "s") -> list[Series]:
     """Those that were evaluated: an algorithm keeps its colour and a run its dashes, where there are enough of both."""
     drawn = [result for result in found if result.lines]
-    algorithms = list(dict.fromkeys(result.algorithm for result in drawn))
+    own = colours(result.algorithm for result in drawn)
     runs = list(dict.fromkeys(result.run.path for result in drawn))
-    crossed = 1 < len(algorithms) <= len(COLOURS) and 1 < len(runs) <= len(DASHES)
+    crossed = 1 < len(own) <= len(COLOURS) and 1 < len(runs) <= len(DASHES)
     made = []
     for number, result in enumerate(drawn):
-        colour, dash = number % len(COLOURS), number // len(COLOURS) % len(DASHES)
+        place = own[result.algorithm] if len(runs) == 1 else number
+        colour, dash = place % len(COLOURS), place // len(COLOURS) % len(DASHES)
         if crossed:
-            colour, dash = algorithms.index(result.algorithm), runs.index(result.run.path)
+            colour, dash = own[result.algorithm], runs.index(result.run.path)
         made.append(Series(result, f"{key}{number}", colour, dash))
     return made
 
 
-def legend(drawn: Sequence[Series], bands: bool) -> Element:
-    """Checkboxes that hide a series, and all bands, in every picture; without support for :has they do nothing."""
-    entries = [(s.key, [_sample(s), s.result.label]) for s in drawn]
-    entries += [("bands", ["bands"])] if bands else []
-    boxes = [
-        element(
-            "label",
-            element("input", type="checkbox", id=f"show-{key}", checked=""),
-            content,
-            for_=f"show-{key}",
-        )
-        for key, content in entries
-    ]
-    return element("fieldset", element("legend", "Series (untick to hide)"), boxes, class_="legend")
-
-
-def hiding(drawn: Sequence[Series]) -> str:
-    """The rules of the style sheet that the checkboxes need."""
-    keys = {s.key: f".chart .{s.key}" for s in drawn} | {"bands": ".band"}
-    return "\n".join(
-        f":root:has(#show-{key}:not(:checked)) {what}{{display:none}}" for key, what in keys.items()
-    )
-
-
-def _sample(s: Series) -> Element:
-    dash = " ".join(f"{2 * part:g}" for part in DASHES[s.dash]) or None
-    line = element("path", d="M1 7H31", stroke_dasharray=dash)
-    drawn = element("svg", line, viewBox="0 0 32 14", width=32, height=14)
-    marker = list(MARKERS.values())[s.colour]
-    return element("span", drawn, marker, class_=f"sample c{s.colour}", aria_hidden="true")
-
-
-def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[Element]:
-    """Rows of figures: metrics by round, uplink and epsilon; everything else that was recorded by round.
+def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[Picture]]:
+    """Rows of them: metrics by round, uplink and epsilon; everything else that was recorded by round.
 
     Args:
-      budgets: of the ends of runs against their budget, which are then drawn by epsilon instead.
+      ends: of runs, where these differ in their noise or budget alone: what is drawn by epsilon instead.
     """
     metrics = measured([s.result for s in drawn])
-    ends = budgets or drawn
-    said = ["Each point is the end of a run with that budget."] if budgets else []
+    said = ["Each point is the end of a run."] if ends else []
     rows = [
-        [_by_round(drawn, measure), _by_uplink(drawn, measure), *_by_epsilon(ends, measure, said)]
+        [
+            _by_round(drawn, measure),
+            _by_uplink(drawn, measure),
+            *_by_epsilon(ends or drawn, measure, said),
+        ]
         for measure in metrics
     ]
     lines = [line for s in drawn for line in s.result.lines]
     own = dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
     rows.append([_by_round(drawn, name, own=True) for name in own if name not in metrics])
     return [
-        element("div", [_figure(c, f"chart-{i}-{j}") for j, c in enumerate(row)], class_="row")
+        [_picture(chart, f"chart-{i}-{j}") for j, chart in enumerate(row)]
         for i, row in enumerate(rows)
         if row
     ]
@@ -133,13 +131,13 @@ def pictures(drawn: Sequence[Series], budgets: Sequence[Series] = ()) -> list[El
 
 def _by_round(drawn: Sequence[Series], measure: str, own: bool = False) -> Chart:
     caption = ("A diagnostic for you; not private, not released.",) if own else ()
-    title = f"{measure if own else f'Test {named(measure)}'} by round"
+    title = f"{measure if own else f'Test {titled(measure)}'} by round"
     return Chart(title, measure, drawn, lambda line: line.round, "round", caption)
 
 
 def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
     label = "uplink per client of the population (MB)"
-    title = f"Test {named(measure)} by uplink"
+    title = f"Test {titled(measure)} by uplink"
     return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
 
 
@@ -147,18 +145,14 @@ def _by_epsilon(
     drawn: Sequence[Series], measure: str, caption: Sequence[str] = ()
 ) -> Iterator[Chart]:
     """One picture for each meaning that an epsilon has: numbers of different meaning do not compare."""
-    meanings: dict[str, list[Series]] = {}
+    kinds: dict[str, list[Series]] = {}
     reasons: dict[tuple[str, str], list[str]] = {}
     for s in drawn:
         certified = [line.privacy.certified for line in s.result.lines]
         last = certified[-1]
         view = last.view.replace("_", " ")
         if any(math.isfinite(c.epsilon) for c in certified):
-            adjacency = last.relation.replace("_", "-")
-            meaning = (
-                f"{view}\n{last.unit} level, {adjacency}, delta {last.delta:.3g}, {last.basis}"
-            )
-            meanings.setdefault(meaning, []).append(s)
+            kinds.setdefault(meaning(last), []).append(s)
         else:
             why = "; ".join(last.assumptions) or "no finite bound"
             reasons.setdefault((view, why), []).append(s.result.label)
@@ -166,28 +160,26 @@ def _by_epsilon(
         f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."
         for (view, why), names in reasons.items()
     ]
-    title = f"Test {named(measure)} by certified epsilon"
-    for number, (meaning, having) in enumerate(meanings.items(), 1):
-        label = f"certified epsilon, {meaning}"
-        said = [*caption, *(without if number == len(meanings) else ())]
+    title = f"Test {titled(measure)} by certified epsilon"
+    for number, (kind, having) in enumerate(kinds.items(), 1):
+        label = textwrap.fill(f"epsilon: {kind}", 58)
+        said = [*caption, *(without if number == len(kinds) else ())]
         yield Chart(title, measure, having, lambda x: x.privacy.certified.epsilon, label, said)
-    if without and not meanings:
+    if without and not kinds:
         yield Chart(title, measure, (), lambda x: x.round, "", without)
 
 
-def _figure(chart: Chart, key: str) -> Element:
-    """`chart` with its title and caption; `key` is unique on the page."""
+def _picture(chart: Chart, key: str) -> Picture:
     curves = [(s, *_points(chart, s)) for s in chart.series]
     curves = [curve for curve in curves if np.isfinite(curve[1]).any()]
     lost = sum(int(np.isnan(x).sum()) for _, x, *_ in curves)
     caption = [*chart.caption, *([f"{lost} values are not finite and left out."] if lost else [])]
-    heading = element("h3", chart.title, id=f"{key}-title")
-    drawn = element("p", "Nothing to draw.", class_="nothing")
+    svg = ""
     if curves:
         ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
-        drawn = _inline(_drawn(chart, curves, key), key, said)
-    return element("figure", heading, drawn, element("figcaption", listing(caption)))
+        svg = _inline(_drawn(chart, curves, key), key, said)
+    return Picture(key, chart.title, svg, caption)
 
 
 def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -228,8 +220,9 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
         if percent:
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, 0), min(high, 100))
-        label = clean(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
-        axes.set_xlabel(label)
+        axes.set_xlabel(
+            without_controls(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
+        )
         axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()
@@ -242,28 +235,15 @@ def _log(axis: Any) -> bool:
 def _curve(
     axes: Any, s: Series, x: np.ndarray, mean: np.ndarray, std: np.ndarray, floor: float
 ) -> None:
-    colour = COLOURS[s.colour]
+    drawn = plots.look(s.colour, s.dash, len(x))
     if np.isfinite(std).any():
         lower, upper = np.maximum(mean - std, floor), mean + std
-        band = axes.fill_between(x, lower, upper, color=colour, alpha=0.16, linewidth=0)
+        band = axes.fill_between(x, lower, upper, color=drawn["color"], alpha=0.16, linewidth=0)
         band.set_gid(f"band {s.key}")
-    dash = (0, DASHES[s.dash]) if DASHES[s.dash] else "-"
-    marker = list(MARKERS)[s.colour]
-    every = max(1, math.ceil(len(x) / 40))
-    axes.plot(
-        x,
-        mean,
-        color=colour,
-        linestyle=dash,
-        marker=marker,
-        markersize=4,
-        markevery=every,
-        linewidth=1.8,
-        gid=f"series {s.key}",
-    )
+    axes.plot(x, mean, markersize=4, linewidth=1.8, gid=f"series {s.key}", **drawn)
 
 
-def _inline(svg: str, key: str, said: str) -> Element:
+def _inline(svg: str, key: str, said: str) -> str:
     """matplotlib's document as an element of the page: named for who cannot see it, in the page's colours."""
     root = ElementTree.fromstring(svg)
     referred = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
@@ -283,8 +263,10 @@ def _inline(svg: str, key: str, said: str) -> Element:
             parent.remove(child)
     root.attrib = {"viewBox": root.attrib["viewBox"], "class": "chart", "role": "img"}
     root.attrib |= {"aria-labelledby": f"{key}-title", "aria-describedby": f"{key}-desc"}
-    root.insert(0, element("desc", said, id=f"{key}-desc"))
-    return root
+    desc = ElementTree.Element("desc", id=f"{key}-desc")
+    desc.text = said
+    root.insert(0, desc)
+    return ElementTree.tostring(root, encoding="unicode", method="html")
 
 
 def _variable(found: re.Match[str]) -> str:

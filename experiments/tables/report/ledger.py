@@ -3,115 +3,97 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from experiments.base.formats import assumptions, hyphenated
 from experiments.runs.contents import Report
-from experiments.tables.report.markup import Content, Element, element, folded, listing, table
-from experiments.tables.report.tables import Result, shown
+from experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
-NOTES = (
-    "Every epsilon is of one model (one algorithm, one seed) released alone; the others of this page saw the same "
-    "records, and choosing among them by their accuracy is not covered.",
-    "Certified: proved for exactly the sampling that was run; constructed: what is released was read off the program "
-    "of a round; declared: somebody wrote it down. Claimed: a paper's own formula, with the reasons where it does not "
-    "hold.",
-    "Adjacency: a unit is added or removed, replaced, or zeroed out. Replacing moves a sum by up to 2 C, the others by "
-    "C: epsilons of different adjacency do not compare.",
-)
+HEAD = ("view", "status", "epsilon", "delta", "unit", "adjacency", "by")
 
 
-def ledger(found: Sequence[Result]) -> list[Element | None]:
-    """A block for each group of algorithms with the same epsilons for the same reasons, private ones first."""
+class Account(NamedTuple):
+    """Epsilons of the algorithms that have the same for the same reasons.
+
+    Attributes:
+      names: of the algorithms.
+      missing: views that are not certified yet.
+      verdict: on the claim; "" without one.
+      bounds: what was composed and which side of the truth the bound is on, by view; none where nothing is private.
+      assumptions: each once.
+    """
+
+    names: list[str]
+    table: Table
+    missing: list[str]
+    claim: Claim | None
+    verdict: str
+    bounds: list[str]
+    assumptions: list[str]
+
+
+def ledger(results: Sequence[Result]) -> list[Account]:
+    """Private ones first."""
     groups: dict[str, tuple[Report, list[str]]] = {}
-    for result in found:
+    for result in results:
         if report := result.summary.privacy.get(result.algorithm):
             groups.setdefault(repr(report), (report, []))[1].append(result.label)
-    private = sorted(groups.values(), key=lambda group: not _private(group[0]))
-    notes = dict.fromkeys(note for r in found for note in r.summary.privacy_notes)
-    said = listing([*NOTES, *(f"Note: {note}" for note in notes)])
-    return [said, *(_account(report, names) for report, names in private)]
+    ordered = sorted(groups.values(), key=lambda group: not _private(group[0]))
+    return [_account(report, names) for report, names in ordered]
 
 
 def _private(report: Report) -> bool:
     return any(math.isfinite(c.epsilon) for c in report.certified.values())
 
 
-def _account(report: Report, names: Sequence[str]) -> Element:
+def _account(report: Report, names: list[str]) -> Account:
     views = sorted(report.certified, key=VIEWS.index)
-    head = ["view", "status", "epsilon", "delta", "unit", "adjacency", "by"]
-    rows = [_certified(report.certified[view]) for view in views]
-    if claim := report.claimed:  # below the certificate of its view
+    certificates = [report.certified[view] for view in views]
+    rows = [_certified(c) for c in certificates]
+    claim = report.claimed
+    if claim:  # below the certificate of its view
         at = views.index(claim.view) + 1 if claim.view in views else len(rows)
         rows.insert(at, _claimed(claim))
-    missing = " and ".join(view for view in VIEWS if view not in views)
-    later = f"{missing}: certified when the run ends; python -m experiments.privacy tells before"
-    return element(
-        "article",
-        element("h3", "; ".join(names)),
-        table(f"Epsilons of {report.rounds} rounds", head, rows),
-        element("p", later) if missing else None,
-        _verdict(claim) if claim else None,
-        _basis([report.certified[view] for view in views]),
-        class_="account",
+    return Account(
+        names=names,
+        table=Table(f"Epsilons of {report.rounds} rounds", HEAD, rows),
+        missing=[view for view in VIEWS if view not in views],
+        claim=claim,
+        verdict=_verdict(claim) if claim else "",
+        bounds=[_bound(c) for c in certificates] if _private(report) else [],
+        assumptions=assumptions(certificates),
     )
 
 
-def _number(c: Certificate | Claim, status: Content, epsilon: Content, by: str) -> list[Content]:
-    name = [[part, element("wbr")] for part in re.split("(?<=_)", c.view)]
-    view = [name, " ", element("br"), element("span", SEES[c.view], class_="quiet")]
-    return [view, status, epsilon, f"{c.delta:.3g}", c.unit, c.relation.replace("_", "-"), by]
+def _row(c: Certificate | Claim, status: str | Cell, number: Cell, by: str) -> list[str | Cell]:
+    view = Cell(c.view, below=[SEES[c.view]])
+    return [view, status, number, f"{c.delta:.3g}", c.unit, hyphenated(c.relation), by]
 
 
-def _certified(c: Certificate) -> list[Content]:
-    by = ", ".join(f"{name} {shown(value)}" for name, value in c.epsilons.items())
-    strong = element("strong", shown(c.epsilon))
-    return _number(c, f"certified, {c.basis}", strong, by or "nothing is certified")
+def _certified(c: Certificate) -> list[str | Cell]:
+    by = ", ".join(f"{name} {epsilon(value)}" for name, value in c.epsilons.items())
+    number = Cell(epsilon(c.epsilon), "strong")
+    return _row(c, f"certified, {c.basis}", number, by or "nothing is certified")
 
 
-def _claimed(c: Claim) -> list[Content]:
-    doubt = [f"{c.status}, ", element("span", "not proved for this run", class_="warn")]
-    return _number(c, "claimed" if c.sound else doubt, shown(c.epsilon), "the paper's formula")
+def _claimed(c: Claim) -> list[str | Cell]:
+    doubted = Cell(f"{c.status}, not proved for this run", "warn")
+    status = "claimed" if c.sound else doubted
+    return _row(c, status, Cell(epsilon(c.epsilon)), "the paper's formula")
 
 
-def _verdict(c: Claim) -> Element:
-    verdict = "holds for this run" if c.sound else "is not proved for this run"
-    printed = "gives" if c.reproduced else "does not give"
-    compared = f"; as computed here the formula {printed} the epsilons that the paper prints"
+def _verdict(c: Claim) -> str:
     claimed = c.status == "claimed"
-    return element(
-        "div",
-        element(
-            "p",
-            f"The {'claim' if claimed else c.status} is by {c.source}. It {verdict}{compared * claimed}.",
-            class_=None if c.sound else "warn",
-        ),
-        listing(c.reasons),
-    )
+    verdict = "holds for this run" if c.sound else "is not proved for this run"
+    said = f"The {'claim' if claimed else c.status} is by {c.source}. It {verdict}"
+    if claimed:
+        printed = "gives" if c.reproduced else "does not give"
+        said += f"; as computed here the formula {printed} the epsilons that the paper prints"
+    return f"{said}."
 
 
-def _basis(certificates: Sequence[Certificate]) -> list[Element]:
-    """What was composed and which side of the truth the bound is on, by view; each assumption once."""
-    if not certificates:
-        return []
-    bounds = [
-        f"{c.view}: {c.accountant} ({c.bound}); composed: {c.event}"
-        if c.epsilons
-        else f"{c.view}: {c.bound}; composed: {c.event}"
-        for c in certificates
-    ]
-    views: dict[str, list[str]] = {}
-    for c in certificates:
-        for text in c.assumptions:
-            views.setdefault(text, []).append(c.view)
-    assumed = [
-        text if len(of) == len(certificates) else f"{text} ({', '.join(of)})"
-        for text, of in views.items()
-    ]
-    if not any(math.isfinite(c.epsilon) for c in certificates):
-        return [element("p", "Nothing is certified: ", "; ".join(assumed), ".", class_="warn")]
-    return [
-        folded("Accountants and bounds", listing(bounds)),
-        folded(f"Assumptions of the certificates ({len(assumed)})", listing(assumed)),
-    ]
+def _bound(c: Certificate) -> str:
+    bound = f"{c.accountant} ({c.bound})" if c.epsilons else c.bound
+    return f"{c.view}: {bound}; composed: {c.event}"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from string import Template
 
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.ledger import ledger
-from experiments.tables.report.markup import Element, clean, element, listing, written
-from experiments.tables.swept_budget import over_budget
+from experiments.tables.swept_privacy import ends_by_epsilon
 
 
 def write_page(
@@ -29,47 +26,66 @@ def write_page(
 
 
 def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = False) -> str:
-    """HTML of everything that `runs` have recorded.
+    """HTML of everything that `runs` have recorded; what they say is escaped.
 
     Args:
       remarks: on what could not be read.
       best: whether the table has the best of the metric over the evaluations, too.
     """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     named = names(runs)
-    found = tables.results(runs, named)
-    drawn = charts.series(found)
+    results = tables.results(runs, named)
+    series = charts.series(results)
     ends = charts.series(_ends(runs), "b")
+    one_seed = [s.result.label for s in series if s.result.lines[0].seeds == 1]
     configs = ", ".join(dict.fromkeys(Path(run.config).stem for run in runs))
-    template = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=html.escape(clean(f"fedpriv: {configs}")),
-        hiding=charts.hiding([*drawn, *ends]),
-        summary=written(_summary(runs, found, configs), _remarks(runs, named, remarks)),
-        curves=written(*_curves(drawn, ends)),
-        results=written(*tables.results_table(found, best), tables.numbers(found)),
-        ledger=written(*ledger(found)),
-        settings=written(*tables.settings(runs, named)),
-        provenance=written(*tables.provenance(runs, named)),
+    table, notes = tables.last_states(results, best)
+    environment = Environment(
+        autoescape=True,
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        undefined=StrictUndefined,
     )
+    written = environment.get_template("page.html").render(
+        title=f"fedpriv: {configs}",
+        summary=_summary(runs, results, configs),
+        remarks=_remarks(runs, named, remarks),
+        series=[*series, *ends],
+        one_seed=one_seed,
+        bands=len(one_seed) < len(series),
+        pictures=charts.pictures(series, ends),
+        results=table,
+        notes=notes,
+        clients=tables.single_clients(results),
+        evaluations=tables.evaluations(results),
+        privacy_notes=list(dict.fromkeys(x for run in runs for x in run.results.privacy_notes)),
+        ledger=ledger(results),
+        settings=tables.settings(runs, named),
+        runs=tables.commands(runs, named),
+        versions=tables.versions(runs, named),
+        unended=any(run.environment is None for run in runs),
+    )
+    return charts.without_controls(written)
 
 
 def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
-    """Of runs that differ in their budget alone, the ends."""
-    merged = over_budget(runs)
+    """Of runs that differ in their noise or budget alone."""
+    merged = ends_by_epsilon(runs)
     found = tables.results(merged, names(merged))
-    return [result._replace(label=f"{result.label}, by budget") for result in found]
+    return [result._replace(label=f"{result.label}, ends of runs") for result in found]
 
 
-def _summary(runs: Sequence[RunFolder], found: Sequence[tables.Result], configs: str) -> Element:
+def _summary(runs: Sequence[RunFolder], results: Sequence[tables.Result], configs: str) -> str:
     """What was run, in one sentence or two."""
-    algorithms = list(dict.fromkeys(r.run.name_of(r.algorithm) for r in found))
+    algorithms = list(dict.fromkeys(r.run.name_of(r.algorithm) for r in results))
     finals = [s for run in runs for of in run.results.final.values() for s in of.values()]
     seeds = _range([len(final.per_seed) for final in finals], "seed")
     rounds = _range([done for run in runs for done in run.results.rounds.values()], "round")
     status = Counter(run.results.status.split(":")[0] for run in runs)
     ends = ", ".join(s if len(runs) == 1 else f"{n} {s}" for s, n in status.items())
     said = f"{_range([len(runs)], 'run')} of {configs}; {_range([len(algorithms)], 'algorithm')}: "
-    return element("p", said + f"{', '.join(algorithms)}; {seeds}, {rounds}. Status: {ends}.")
+    return said + f"{', '.join(algorithms)}; {seeds}, {rounds}. Status: {ends}."
 
 
 def _range(values: Sequence[int], what: str) -> str:
@@ -78,9 +94,7 @@ def _range(values: Sequence[int], what: str) -> str:
     return f"{number} {what}" + ("" if low == high == 1 else "s")
 
 
-def _remarks(
-    runs: Sequence[RunFolder], named: Sequence[str], remarks: Sequence[str]
-) -> Element | None:
+def _remarks(runs: Sequence[RunFolder], named: Sequence[str], remarks: Sequence[str]) -> list[str]:
     """What a reader has to know before believing the rest."""
     said = list(remarks)
     for run, name in zip(runs, named, strict=True):
@@ -90,21 +104,4 @@ def _remarks(
             elsewhere = f", elsewhere: {'; '.join(again.differs)}" if again.differs else ""
             said.append(f"{name}: went on after a stop ({again.time}){elsewhere}")
         said += [f"{name}: {remark}" for remark in run.remarks]
-    return listing(said, "warn")
-
-
-def _curves(drawn: Sequence[charts.Series], ends: Sequence[charts.Series]) -> list[Element]:
-    if not drawn:
-        return [element("p", "Nothing was evaluated yet.")]
-    alone = [s.result.label for s in drawn if s.result.lines[0].seeds == 1]
-    bands = len(alone) < len(drawn)
-    said = "Lines: mean over the seeds."
-    if bands:
-        said += " Bands: mean ± one standard deviation (n - 1) over the seeds."
-    if alone:
-        said += f" No band, as there is a single seed: {'; '.join(alone)}."
-    return [
-        element("p", said),
-        charts.legend([*drawn, *ends], bands),
-        *charts.pictures(drawn, ends),
-    ]
+    return said

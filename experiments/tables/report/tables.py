@@ -8,29 +8,53 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from experiments.base.formats import ABSENT, hyphenated, number, spread, titled
 from experiments.base.json_values import flat, plain
-from experiments.base.spread import Spread
 from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row
-from experiments.tables.grid import ABSENT, grid
-from experiments.tables.report.markup import (
-    Content,
-    Element,
-    element,
-    folded,
-    listing,
-    table,
-    words,
-)
+from experiments.tables.grid import grid
 from fedpriv.engine.client_metrics import PREFIX, labelled
-from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate
 
-NBSP = "\N{NO-BREAK SPACE}"
 PLACES = ("output", "data_dir")  # where things are does not change what is found
+
+
+class Cell(NamedTuple):
+    """A cell of a table.
+
+    Attributes:
+      style: a class of the page's style sheet, "free" where text may be broken without a blank.
+      below: lines in small print.
+    """
+
+    text: str
+    style: str = ""
+    below: Sequence[str] = ()
+
+
+class Table(NamedTuple):
+    """Rows are headed by their first cell."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+
+
+class Compared(NamedTuple):
+    """What differs between runs and what is common to them, None where there is nothing.
+
+    Attributes:
+      what: is compared.
+      several: whether there are several runs.
+    """
+
+    what: str
+    several: bool
+    differing: Table | None
+    common: Table | None
 
 
 class Result(NamedTuple):
@@ -88,28 +112,30 @@ def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
     ]
 
 
-def results_table(found: Sequence[Result], best: bool = False) -> list[Element | None]:
-    """Args: best: whether also the best of the metric over the evaluations."""
+def last_states(found: Sequence[Result], best: bool = False) -> tuple[Table, list[str]]:
+    """Each algorithm after its last evaluation, and what one has to know to read it.
+
+    Args:
+      best: whether also the best of the metric over the evaluations.
+    """
     made = grid([_row(r) for r in found], metrics=measured(found), best=best)
     head = ["algorithm", *made.head[2:], "status", "MB down", "seconds", "compiled (s)", "rounds/s"]
     rows = [[r.label, *cells[2:], *_further(r)] for r, cells in zip(found, made.rows, strict=True)]
-    said = [f"{letter}: {meaning}" for meaning, letter in made.letters.items()]
     explained = (
         "MB: 10^6 bytes in the whole run, per client of the population. Seconds: training and evaluation, all seeds "
         "together, without compilation."
     )
-    drawn = table("The last state of each", head, rows)
-    return [drawn, listing([*said, *made.notes, explained]), *_per_client(found)]
+    return Table("The last state of each", head, rows), [*made.below, explained]
 
 
 def _row(r: Result) -> Row:
     return Row({"run": r.run.path.name}, r.algorithm, r.summary, str(r.run.path))
 
 
-def _further(r: Result) -> list[Content]:
+def _further(r: Result) -> list[str | Cell]:
     name, of = r.algorithm, r.summary
     return [
-        words(r.status, "" if r.status.startswith("complete") else "warn"),
+        Cell(r.status, "free" if r.status.startswith("complete") else "free warn"),
         number(of.downlink_mb_per_client.get(name)),
         number(sum(line.seconds for line in r.lines), 3) if r.lines else ABSENT,
         number(of.compile_seconds.get(name), 3),
@@ -117,23 +143,16 @@ def _further(r: Result) -> list[Content]:
     ]
 
 
-def _per_client(found: Sequence[Result]) -> list[Element]:
-    """What was found of single clients, where that was measured."""
+def single_clients(found: Sequence[Result]) -> Table | None:
+    """What was measured on single clients, where anything was."""
     each = {r.label: r.summary.per_client_not_private.get(r.algorithm, {}) for r in found}
     kinds = dict.fromkeys(tuple(spreads) for spreads in each.values() if spreads)
     names = list(dict.fromkeys(name for kind in kinds for name in labelled(kind)[1].values()))
     if not names:
-        return []
-    rows: list[list[Content]] = [
-        [label, *(spread(spreads.get(name)) for name in names)] for label, spreads in each.items()
-    ]
-    explained = (
-        "Single clients on their own training records, each counting equally. Worst decile: the mean over the tenth of "
-        "the clients that fare worst. Not private: no epsilon covers publishing these numbers."
-    )
+        return None
+    rows = [[label, *(spread(of.get(name)) for name in names)] for label, of in each.items()]
     head = ["algorithm", *(name.removeprefix(PREFIX).replace("_", " ") for name in names)]
-    drawn = table("Single clients, after the last round", head, rows)
-    return [element("p", explained, class_="quiet"), drawn]
+    return Table("Single clients, after the last round", head, rows)
 
 
 def measured(found: Sequence[Result]) -> list[str]:
@@ -143,57 +162,39 @@ def measured(found: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys([*shown, *others]))
 
 
-def named(metric: str) -> str:
-    """With its unit."""
-    return metric + " (%)" * is_fraction(metric)
+def epsilon(value: float) -> str:
+    return "∞" if value == float("inf") else f"{value:.4g}"
 
 
-def spread(s: Spread | None, percent: bool = False) -> str:
-    if s is None:
-        return ABSENT
-    if percent:
-        return f"{100 * s.mean:.2f}" + ("" if s.std is None else f"{NBSP}±{NBSP}{100 * s.std:.2f}")
-    return f"{s.mean:.4g}" + ("" if s.std is None else f"{NBSP}±{NBSP}{s.std:.2g}")
-
-
-def number(x: float | None, digits: int = 4) -> str:
-    return ABSENT if x is None else f"{x:.{digits}g}"
-
-
-def shown(epsilon: float) -> str:
-    return "∞" if epsilon == float("inf") else f"{epsilon:.4g}"
-
-
-def _meant(c: Certificate) -> list[Content]:
+def _with_meaning(c: Certificate) -> Cell:
     """An epsilon with its unit, adjacency and delta; its view is said in the column's head."""
-    about = f"{c.unit}, {c.relation.replace('_', '-')},", f"delta {c.delta:.3g}, {c.basis}"
-    lines = [[" ", element("br"), element("span", x, class_="quiet unbroken")] for x in about]
-    return [shown(c.epsilon), *lines]
+    about = f"{c.unit}, {hyphenated(c.relation)},", f"delta {c.delta:.3g}, {c.basis}"
+    return Cell(epsilon(c.epsilon), below=about)
 
 
-def numbers(found: Sequence[Result]) -> Element:
-    """Every evaluation, folded: the curves for those who cannot see them."""
+def evaluations(found: Sequence[Result]) -> Table:
+    """Every one: the numbers behind the curves."""
     lines = [(result.label, line) for result in found for line in result.lines]
     own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
     metrics = measured(found)
-    head = ["algorithm", "round", *map(named, metrics), "MB up", "MB down"]
+    head = ["algorithm", "round", *map(titled, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *own]
     rows = [
         [
             label,
             str(line.round),
-            *(spread(line.metrics.get(metric), is_fraction(metric)) for metric in metrics),
+            *(spread(line.metrics.get(metric), metric) for metric in metrics),
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
-            _meant(line.privacy.certified),
+            _with_meaning(line.privacy.certified),
             *(spread(line.diagnostics_not_private.get(name)) for name in own),
         ]
         for label, line in lines
     ]
-    return folded("The numbers behind the curves", table("Every evaluation.", head, rows))
+    return Table("Every evaluation.", head, rows)
 
 
-def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Element]:
+def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared:
     """The configs' fields, and what single algorithms got in place of a default."""
     fields = {}
     for run, name in zip(runs, names, strict=True):
@@ -204,26 +205,26 @@ def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Element]:
     return compared(fields, "Settings")
 
 
-def provenance(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Element]:
-    rows: list[list[Content]] = []
-    about: dict[str, dict[str, Any]] = {}
+def versions(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared | None:
+    """Of the code, packages and the device; None where no run has recorded them yet."""
+    fields: dict[str, dict[str, Any]] = {}
     for run, name in zip(runs, names, strict=True):
-        again = command(run)
-        code = (
-            element("code", again) if again else "no command of this version gives these settings"
-        )
-        rows.append([name, words(str(run.path)), words(run.results.status), code])
         if of := run.environment:
             device = {f"device {k}": v for k, v in of.device.items()}
             random = {"prng": of.prng} if of.prng else {}
-            about[name] = {"code revision": of.git_revision, **device, **random, **of.versions}
-    said = "Commands: rebuilt from config.json, for the launcher of this version; the folder (--output) is left out."
-    parts = [element("p", said, class_="quiet")]
-    parts.append(table("Runs", ["run", "folder", "status", "command"], rows))
-    parts += compared(about, "Versions and device") if about else []
-    if len(about) < len(runs):
-        parts.append(element("p", "Versions and device are recorded when a run ends."))
-    return parts
+            fields[name] = {"code revision": of.git_revision, **device, **random, **of.versions}
+    return compared(fields, "Versions and device") if fields else None
+
+
+def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
+    """What trains the runs again."""
+    rows: list[list[str | Cell]] = []
+    for run, name in zip(runs, names, strict=True):
+        again = command(run)
+        code = Cell(again, "code") if again else "no command of this version gives these settings"
+        folder, status = Cell(str(run.path), "free"), Cell(run.results.status, "free")
+        rows.append([name, folder, status, code])
+    return Table("Runs", ["run", "folder", "status", "command"], rows)
 
 
 def command(run: RunFolder) -> str | None:
@@ -245,37 +246,34 @@ def command(run: RunFolder) -> str | None:
     return shlex.join(["python", "-m", "experiments.run", run.config, *given])
 
 
-def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> list[Element]:
-    """What differs as a table, what is common folded."""
+def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:
+    """Fields of runs; the longer side goes down the page."""
     every = dict.fromkeys(name for fields in of_runs.values() for name in fields)
     said = {
-        run: {name: _said(fields[name]) if name in fields else None for name in every}
-        for run, fields in of_runs.items()
+        name: [_said(fields[name]) if name in fields else ABSENT for fields in of_runs.values()]
+        for name in every
     }
-    names = [name for name in every if len({fields[name] for fields in said.values()}) > 1]
-    first = next(iter(said.values()))
-    common = [[name, words(str(text))] for name, text in first.items() if name not in names]
-    parts: list[Element] = []
-    if names:
-        parts.append(element("p", f"{ABSENT}: a run has no such field.", class_="quiet"))
-        parts.append(_differences(said, names, f"{what} in which the runs differ"))
-    elif len(of_runs) > 1:
-        parts.append(element("p", f"{what}: the runs do not differ."))
-    if common:
-        heading = f"{what} common to all runs ({len(common)})" if len(of_runs) > 1 else what
-        parts.append(folded(heading, table(heading, ["field", "value"], common)))
-    return parts
+    differing = [[name, *of] for name, of in said.items() if len({*of}) > 1]
+    common = [[name, of[0]] for name, of in said.items() if len({*of}) == 1]
+    lines = [["field", *of_runs], *differing]
+    if len(differing) <= len(of_runs):
+        lines = [["run", *(name for name, *_ in differing)]]
+        lines += [[run, *(of[i] for _, *of in differing)] for i, run in enumerate(of_runs)]
+    several = len(of_runs) > 1
+    heading = f"{what} common to all runs ({len(common)})" if several else what
+    return Compared(
+        what,
+        several,
+        _words(f"{what} in which the runs differ", lines) if differing else None,
+        _words(heading, [["field", "value"], *common]) if common else None,
+    )
 
 
-def _differences(
-    said: Mapping[str, Mapping[str, str | None]], names: Sequence[str], caption: str
-) -> Element:
-    """The longer side goes down the page."""
-    if len(names) > len(said):
-        rows = [[name, *(words(of[name] or ABSENT) for of in said.values())] for name in names]
-        return table(caption, ["field", *said], rows)
-    rows = [[run, *(words(of[name] or ABSENT) for name in names)] for run, of in said.items()]
-    return table(caption, ["run", *names], rows)
+def _words(caption: str, lines: Sequence[Sequence[str]]) -> Table:
+    """Of texts of any length."""
+    head, *rows = lines
+    free = [[first, *(Cell(text, "free") for text in of)] for first, *of in rows]
+    return Table(caption, head, free)
 
 
 def _said(value: Any) -> str:

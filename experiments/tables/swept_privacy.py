@@ -1,4 +1,4 @@
-"""Runs that differ in their budget alone, as one whose evaluations are their ends: metrics against epsilon."""
+"""Runs that differ in their noise or budget alone, as one whose evaluations are their ends: metrics against epsilon."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from dataclasses import replace
 
 from experiments.runs.contents import Begun, Epsilons, Line
 from experiments.runs.run_folder import RunFolder, interesting
+from experiments.tables.frame import NOISE
 
-BUDGETS = ("target_epsilon", "stop_at_epsilon")
+SETTING_EPSILON = (NOISE, "target_epsilon", "stop_at_epsilon")
 
 
-def over_budget(runs: Sequence[RunFolder]) -> list[RunFolder]:
-    """A run for each group of runs that have another budget each and are alike otherwise; none if any stands alone.
+def ends_by_epsilon(runs: Sequence[RunFolder]) -> list[RunFolder]:
+    """A run for each group of runs that differ in their noise or budget alone; none if any run is in no such group.
 
     An evaluation is what one of them ended with, its epsilon that of its summary, towards the view it was run for.
     """
     groups: dict[str, list[RunFolder]] = {}
     for run in runs:
-        alike = {k: v for k, v in interesting(run.settings).items() if k not in BUDGETS}
+        alike = {k: v for k, v in interesting(run.settings).items() if k not in SETTING_EPSILON}
         groups.setdefault(json.dumps([run.config, alike], sort_keys=True), []).append(run)
     return (
         [_merged(group) for group in groups.values()] if all(map(_swept, groups.values())) else []
@@ -28,13 +29,13 @@ def over_budget(runs: Sequence[RunFolder]) -> list[RunFolder]:
 
 
 def _swept(group: Sequence[RunFolder]) -> bool:
-    given = {json.dumps([run.settings.get(budget) for budget in BUDGETS]) for run in group}
+    given = {json.dumps([run.settings.get(field) for field in SETTING_EPSILON]) for run in group}
     return len(given) == len(group) > 1
 
 
 def _merged(group: Sequence[RunFolder]) -> RunFolder:
     first = group[0]
-    settings = {k: v for k, v in first.settings.items() if k not in BUDGETS}
+    settings = {k: v for k, v in first.settings.items() if k not in SETTING_EPSILON}
     found: dict[str, list[Line]] = {}
     for run in group:
         for name, lines in run.lines.items():

@@ -1,15 +1,16 @@
-"""Runs that differ in their budget alone: their ends against epsilon, in one panel."""
+"""Runs that differ in their noise or budget alone: their ends against epsilon, in one panel."""
 
 import numpy as np
 import pytest
 from commands import report
 from reported import edit, record, tables, tree, with_class
 
+import experiments
 from experiments import compare
 from experiments.runs.run_folder import read
 from experiments.tables import compare as drawing
 from experiments.tables import plots
-from experiments.tables.swept_budget import over_budget
+from experiments.tables.swept_privacy import ends_by_epsilon
 
 TARGETS = (4.0, 1.0, 2.0)
 
@@ -50,11 +51,32 @@ def test_one_curve_through_the_ends(swept, monkeypatch):
     assert "view third party" in caption
 
 
+def test_a_sweep_of_noise_is_one_curve_by_epsilon(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
+    for noise in (1.0, 4.0, 2.0):
+        given = {"noise_multiplier": noise, "algorithms": ("top_k",)}
+        record(tmp_path / f"{noise}", rounds=(5, 10), seeds=2, seed=int(noise), **given)
+    folders = [tmp_path / f"{noise}" for noise in (1.0, 4.0, 2.0)]
+    experiments.figure(folders, tmp_path / "accuracy.pdf", by="epsilon")
+    (axes,) = drawn["figure"].axes
+    (curve,) = axes.lines
+    ends = [read(folder).summary for folder in folders]
+    points = [
+        (
+            of.privacy["top_k"].certified["third_party"].epsilon,
+            100 * of.final["top_k"]["accuracy"].mean,
+        )
+        for of in ends
+    ]
+    np.testing.assert_allclose(curve.get_xydata(), sorted(points))
+
+
 def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
     record(tmp_path / "other", rounds=(5,), seeds=1, p=0.3)
     runs = [read(path) for path in (*swept, tmp_path / "other")]
-    assert len(over_budget(runs[:3])) == 1
-    assert over_budget(runs) == over_budget(runs[:1]) == []
+    assert len(ends_by_epsilon(runs[:3])) == 1
+    assert ends_by_epsilon(runs) == ends_by_epsilon(runs[:1]) == []
 
 
 def test_compare_and_report_draw_it(swept, tmp_path, monkeypatch):
@@ -65,9 +87,9 @@ def test_compare_and_report_draw_it(swept, tmp_path, monkeypatch):
     assert compare.main([*folders, "--by", "uplink", "--output", str(tmp_path / "p.pdf")]) == 0
     page = tmp_path / "r.html"
     assert report.main([*folders, "--paper", str(tmp_path / "d"), "--output", str(page)]) == 0
-    assert asked == ["budget", "uplink", "round", "uplink", "budget"]
+    assert asked == ["ends", "uplink", "round", "uplink", "ends"]
     root = tree(page)
-    assert "Fed-SMP top_k, by budget" in page.read_text()
+    assert "Fed-SMP top_k, ends of runs" in page.read_text()
     points = [e for e in with_class(root, "series") if "b1" in e.get("class").split()]
     assert len(points) == 2  # accuracy and loss, by epsilon alone
     assert len(tables(root)["Runs"]) == 4
