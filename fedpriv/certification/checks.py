@@ -12,7 +12,8 @@ from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
 from fedpriv.certification.certificate import Looked, check_twice, looked_at
-from fedpriv.certification.information_flow import HEARD, as_compiled
+from fedpriv.certification.compiled import compiled
+from fedpriv.certification.information_flow import as_compiled
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.measurements import (
     check_codec,
@@ -20,6 +21,7 @@ from fedpriv.certification.measurements import (
     check_mechanism,
     check_sampler,
 )
+from fedpriv.certification.noise_keys import noise_keys
 from fedpriv.certification.record_measurements import check_gradients
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import Seed, checked
@@ -35,11 +37,6 @@ from fedpriv.rounds.samplers import parts_of
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
-_QUICK: dict[str, str | bool] = {
-    "xla_backend_optimization_level": "0",
-    "xla_llvm_disable_expensive_passes": True,
-}
-"""Programs that are run once or twice need not be fast."""
 
 
 @names_user_code
@@ -107,22 +104,23 @@ def check_algorithm(
     check_values(params)
     looked = check_launch(algorithm, params, federation)
     init, private = unreadable(algorithm, federation)
-    state = _compiled(init, params, private)(params, private)
+    state = compiled(init, params, private)(params, private)
     _require(_identical(state.params, params), "init: `params` is not the model that was given")
     _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
     key = jax.random.key(seed)
-    run = _compiled(one_round(algorithm), key, state, federation)
+    run = compiled(one_round(algorithm), key, state, federation)
     after, metrics = run(key, state, federation)
     _require(
         _identical((after, metrics), _without_the_host(run, key, state, federation)),
         "round: the same key gives another result; draw everything from the key",
     )
     _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
-    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
+    leaves = map(np.asarray, jax.tree.leaves(after.params))
+    finite = all(np.isfinite(leaf).all() for leaf in leaves)
     _require(finite, "round: the model is NaN or infinite after it")
     for what, share in metrics["not_finite"].items():
         _require(
-            not share > 0,
+            not float(share) > 0,
             f"round: {100 * float(share):.3g} % of its {what} are NaN or infinite at the given model, and count as 0 "
             "where they are clipped; look for a log, root or division in the loss, or lower the learning rate",
         )
@@ -138,10 +136,6 @@ def check_algorithm(
         check_gradients(note, params, federation, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, looked, state, federation)
-
-
-def _compiled(fn: Callable[..., Any], *args: Any) -> jax.stages.Compiled:
-    return jax.jit(fn).lower(*args).compile(compiler_options=_QUICK)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -218,18 +212,11 @@ def _without_the_host(run: Any, *args: Any) -> Any:
 
 
 def _check_keys(looked: Looked, state: State, seed: int) -> None:
-    """Runs the round as it was traced, in which one client stands for all, and collects the keys of its noises."""
-    root, leaves = jax.random.key(seed), jax.tree.leaves(state)
-    for stage in looked.stages:
-        run = _compiled(jaxpr_as_fun(stage.program), root, *leaves, jnp.int32(0))
-        HEARD.clear()
-        for t in range(2):
-            out = run(jax.random.fold_in(root, t), *leaves, jnp.int32(t))
-            leaves = out[: len(leaves)]
-        jax.block_until_ready(leaves)
-        jax.effects_barrier()
+    rounds = [stage.program for stage in looked.stages]
+    root = jax.random.key(seed)
+    for keys in noise_keys(rounds, root, jax.tree.leaves(state), _ROUNDS):
         _require(
-            len(set(HEARD)) == len(HEARD),
+            len(set(keys)) == len(keys),
             "round: two of its noises are drawn from one key, so that their difference has none; derive a key for each "
             "(fold_in(key, i + j) is the same for many i and j)",
         )

@@ -15,15 +15,14 @@ from itertools import count, takewhile
 from typing import Any, Protocol, TypeAlias
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
 
 from fedpriv.core.code_places import is_users_file, place
-from fedpriv.core.jaxprs import scan_operands
+from fedpriv.core.fixed_points import fixed_point
+from fedpriv.core.jaxprs import programs, scan_operands
 
 _TRACE, _DEEP = "fedpriv/certification/trace.py", 50
 """What calls the round, and how far from there its equations may be."""
@@ -88,20 +87,9 @@ MARK = Primitive("fedpriv_mark")
 """The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
 MARK.multiple_results = True
 MARK.def_abstract_eval(lambda *avals, note: list(avals))
-HEARD: list[bytes] = []
-"""The noise keys of marks that were run, in no order; for `fedpriv.certification.checks`."""
-
-
-def _heard(*arrays: Any, note: int) -> list[Any]:
-    last = arrays[-1]
-    if len(arrays) > 1 and jnp.issubdtype(last.dtype, jax.dtypes.prng_key):
-        jax.debug.callback(
-            lambda k: HEARD.append(np.asarray(k).tobytes()), jax.random.key_data(last)
-        )
-    return list(arrays)
-
-
-mlir.register_lowering(MARK, mlir.lower_fun(_heard, multiple_results=True))
+mlir.register_lowering(
+    MARK, mlir.lower_fun(lambda *arrays, note: list(arrays), multiple_results=True)
+)
 # Tangents pass unmarked: what a derivative brings past a release is as private as it was.
 ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
 
@@ -177,7 +165,7 @@ class _Follow:
         of_loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if eqn.primitive.name in of_loops:
             return of_loops[eqn.primitive.name](eqn, labels, place)
-        inner = programs(eqn)
+        inner = [program.jaxpr for program in programs(eqn)]
         if len(inner) == 1 and len(inner[0].invars) == len(labels):
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
@@ -191,7 +179,7 @@ class _Follow:
         return [self._step(eqn, labels)] * len(eqn.outvars)
 
     def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
-        jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]
+        jaxpr, length = eqn.params["jaxpr"].jaxpr, eqn.params["length"]
         consts, carry, xs = scan_operands(eqn, labels)
         loop, carried = Loop(next(self._numbers)), len(carry)
         each_turn = self._rules.each_turn
@@ -207,14 +195,16 @@ class _Follow:
 
         times = None if place.times is None else place.times * length
         inside = replace(place, times=times, loops=(*place.loops, loop))
-        carry = self._settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
+        carry = self._after_turns(
+            lambda c: turn(c, replace(inside, counted=False))[:carried], carry
+        )
         out = turn(carry, inside)
         return [self._rules.after_loop(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
             self._rules.after_loop(loop, self._step(eqn, [y])) for y in out[carried:]
         ]
 
     def _while(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
-        condition, body = _open(eqn.params["cond_jaxpr"]), _open(eqn.params["body_jaxpr"])
+        condition, body = (eqn.params[name].jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
         asked, done = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         first, consts = labels[:asked], labels[asked : asked + done]
         carry = labels[asked + done :]
@@ -226,26 +216,25 @@ class _Follow:
             out = self.program(body, [*consts, *carry], place)
             return [self._step(eqn, [again, o]) for o in out]
 
-        carry = self._settled(lambda c: turn(c, replace(inside, counted=False)), carry)
+        carry = self._after_turns(lambda c: turn(c, replace(inside, counted=False)), carry)
         out = turn(carry, inside)
         return [c | o for c, o in zip(carry, out, strict=True)]
 
     def _cond(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
         index, given = labels[0], labels[1:]
         inside = replace(place, condition=place.condition | index)
-        branches = [self.program(_open(b), given, inside) for b in eqn.params["branches"]]
+        branches = [self.program(b.jaxpr, given, inside) for b in eqn.params["branches"]]
         return [self._step(eqn, [index, *out]) for out in zip(*branches, strict=True)]
 
-    def _settled(
-        self, turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]
+    def _after_turns(
+        self, turn: Callable[[list[Labels]], list[Labels]], carry: list[Labels]
     ) -> list[Labels]:
         """The labels of what a loop carries, after any number of turns."""
-        now = list(carry)
-        while True:
-            after = [self._rules.widened(c | o) for c, o in zip(now, turn(now), strict=True)]
-            if after == now:
-                return now
-            now = after
+
+        def one_more(carry: list[Labels]) -> list[Labels]:
+            return [self._rules.widened(c | o) for c, o in zip(carry, turn(carry), strict=True)]
+
+        return fixed_point(one_more, carry)
 
 
 def _unstack(array: jax.Array, axis: int) -> list[jax.Array]:
@@ -264,25 +253,6 @@ def _one_by_one(eqn: JaxprEqn) -> Jaxpr:
     several = partial(_SEVERAL_AT_ONCE[eqn.primitive.name], **eqn.params)
     with source_info_util.user_context(eqn.source_info.traceback):
         return jax.make_jaxpr(several)(*(atom.aval for atom in eqn.invars)).jaxpr
-
-
-def programs(eqn: JaxprEqn) -> list[Jaxpr]:
-    """The programs that an equation calls."""
-    return [jaxpr for value in eqn.params.values() for jaxpr in _programs_in(value)]
-
-
-def holds_program(value: Any) -> bool:
-    """Whether a parameter of an equation is a program, or has some."""
-    return bool(_programs_in(value))
-
-
-def _programs_in(value: Any) -> list[Jaxpr]:
-    opened = map(_open, value if isinstance(value, tuple | list) else (value,))
-    return [item for item in opened if isinstance(item, Jaxpr)]
-
-
-def _open(closed: Any) -> Any:
-    return getattr(closed, "jaxpr", closed)
 
 
 def _goes_up(jaxpr: Jaxpr, before: Any, after: Any) -> bool:
