@@ -6,7 +6,6 @@ its condition. So a label that does not arrive is proof that there is no path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,17 +16,13 @@ from typing import Any, Protocol, TypeAlias
 import jax
 from jax import lax
 from jax.extend import source_info_util
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
 
-from fedpriv.core.code_places import is_users_file, place
+from fedpriv.core.code_places import is_jax_file, is_users_file, place
 from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.jaxprs import programs, scan_operands
 
-_TRACE, _DEEP = "fedpriv/certification/trace.py", 50
-"""What calls the round, and how far from there its equations may be."""
-_FRAME = re.compile(r"(.+?):(\d+)(?::\d+)? \(.*\)$")
-"""A frame as JAX writes it: file, line, column, function."""
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 NOWHERE = ":?"
@@ -84,30 +79,36 @@ class Following(Protocol):
 
 
 MARK = Primitive("fedpriv_mark")
-"""The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
+"""The identity on its arguments; rules know by its `number` what it means. For programs that are traced, not run."""
 MARK.multiple_results = True
-MARK.def_abstract_eval(lambda *avals, note: list(avals))
+MARK.def_abstract_eval(lambda *avals, number: list(avals))
 mlir.register_lowering(
-    MARK, mlir.lower_fun(lambda *arrays, note: list(arrays), multiple_results=True)
+    MARK, mlir.lower_fun(lambda *arrays, number: list(arrays), multiple_results=True)
 )
 # Tangents pass unmarked: what a derivative brings past a release is as private as it was.
-ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
+ad.primitive_jvps[MARK] = lambda primals, tangents, number: (mark(number, *primals), tangents)
 
 
 @contextmanager
 def as_compiled() -> Iterator[None]:
     """Inside, programs are traced as a run compiles them, whatever JAX's flags for debugging say.
 
-    Without jit no loop would be there to follow. A key would count as used up where it is marked, and what a note keeps
+    Without jit no loop would be there to follow. A key would count as used up where it is marked, and what a mark keeps
     of a mechanism as a leak.
     """
     with jax.disable_jit(False), jax.debug_key_reuse(False), jax.check_tracer_leaks(False):
         yield
 
 
-def mark(note: int, *arrays: Any) -> list[Any]:
+def trace_program(fn: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]:
+    """(`fn` of arguments like these, as a run compiles it; what it gives back, in shapes)."""
+    with as_compiled():
+        return jax.make_jaxpr(fn, return_shape=True)(*args)
+
+
+def mark(number: int, *arrays: Any) -> list[Any]:
     """The arrays, marked."""
-    return list(MARK.bind(*arrays, note=note))
+    return list(MARK.bind(*arrays, number=number))
 
 
 def follow(jaxpr: Jaxpr, given: Sequence[Labels], rules: Following) -> list[Labels]:
@@ -126,10 +127,14 @@ def users_line(eqn: JaxprEqn) -> str | None:
 
 
 def _frames(eqn: JaxprEqn) -> list[tuple[str, int]]:
-    """(file, line), from what made an equation up to the round, where JAX has them."""
-    lines = str(source_info_util.summarize(eqn.source_info, num_frames=_DEEP)).splitlines()
-    found = [(f[1], int(f[2])) for line in reversed(lines) if (f := _FRAME.match(line))]
-    return list(takewhile(lambda frame: not frame[0].endswith(_TRACE), found))
+    """(file, line), from what made an equation up to what is traced, where JAX has them; JAX's own are left out."""
+    traceback = eqn.source_info.traceback
+    if traceback is None:
+        return []
+    codes, _ = traceback.raw_frames()
+    inside = takewhile(lambda code: code is not trace_program.__code__, codes)
+    frames = [frame for frame, _ in zip(traceback.frames, inside, strict=False)]
+    return [(f.file_name, f.line_num) for f in frames if not is_jax_file(f.file_name)]
 
 
 def made_by_checkify(eqn: JaxprEqn) -> bool:

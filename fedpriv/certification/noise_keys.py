@@ -42,7 +42,8 @@ def noise_keys(
         used = [_pruned(program, len(state), needed)[1] for program in with_keys]
         return needed.union(i for each in used for i in range(len(state)) if each[1 + i])
 
-    needed = fixed_point(inputs, frozenset())
+    nothing: frozenset[int] = frozenset()
+    needed = fixed_point(inputs, nothing)
     leaves, found = list(state), []
     for program in with_keys:
         small, _ = _pruned(program, len(state), needed)
