@@ -14,7 +14,7 @@ from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
-from fedpriv.certification.certificate import certify, looked_at
+from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
@@ -139,7 +139,6 @@ __all__ = [
     "laplace",
     "ldp_fed_avg",
     "load_model",
-    "looked_at",
     "mean_grad",
     "measures",
     "mechanism",
@@ -167,6 +166,7 @@ __all__ = [
     "splitting",
     "start",
     "steps",
+    "trace_round",
     "train",
     "unprotected",
     "wavelet",

@@ -135,7 +135,7 @@ def certified(algorithm: fp.Algorithm, rounds: int, delta: float, records: int =
 
 def released(algorithm: fp.Algorithm, rounds: int, records: int = 4) -> dict[str, list[fp.Release]]:
     """View -> what it sees of an algorithm of `squared`."""
-    found = fp.looked_at(algorithm, start(), blank(algorithm, records)).releases(rounds)
+    found = fp.trace_round(algorithm, start(), blank(algorithm, records)).releases(rounds)
     return {view: [r for r in found if r.view == view] for view in fp.VIEWS}
 
 

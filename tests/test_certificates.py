@@ -241,11 +241,11 @@ def test_it_is_constructed_unless_somebody_s_word_is_in_it():
         (GAUSSIAN._replace(clip=lambda update: (update, jnp.zeros(()))), "declared"),
     ):
         algorithm = fp.fed_avg(squared, mechanism=used, **options)
-        looked = fp.looked_at(algorithm, start(), blank(algorithm))
-        assert looked.basis == basis
+        traced = fp.trace_round(algorithm, start(), blank(algorithm))
+        assert traced.basis == basis
         steps = local(used=used)
         by_record = fp.dp_sgd(steps, sampler=options["sampler"])
-        assert fp.looked_at(by_record, start(), blank(by_record)).basis == basis
+        assert fp.trace_round(by_record, start(), blank(by_record)).basis == basis
 
 
 def closing_over(value):

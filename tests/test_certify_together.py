@@ -174,7 +174,7 @@ def test_several_models():
 
 
 def _of(algorithm, rounds):
-    return fp.looked_at(algorithm, start(), blank(algorithm)).releases(rounds)
+    return fp.trace_round(algorithm, start(), blank(algorithm)).releases(rounds)
 
 
 def test_what_several_runs_assume():

@@ -148,7 +148,7 @@ def built(loss, optimizer):
 def test_arrays_of_a_built_in_algorithm_are_named_by_the_users_line(name):
     """That of the function which uses one, or of the call that an optimiser with one was handed to."""
     make = built(weighed, lambda t: KEPT)[name]
-    texts = fp.looked_at(make(), PARAMS, FEDERATION).assumed()
+    texts = fp.trace_round(make(), PARAMS, FEDERATION).assumed()
     (said,) = [text for text in texts if "closes over" in text]
     lines = {int(line) for line in re.findall(r"in test_code_places\.py:(\d+)", said)}
     of_loss, of_call = weighed.__code__.co_firstlineno + 1, make.__code__.co_firstlineno

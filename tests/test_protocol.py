@@ -126,16 +126,16 @@ def test_what_is_hidden(name):
     """By the releases and the certificate of every view; the server itself adds noise to rounded messages."""
     algorithm = ALGORITHMS[name]
     assert algorithm.releases is None  # nothing that is shipped declares them
-    looked = fp.looked_at(algorithm, PARAMS, FEDERATION)
-    assert looked.basis == "constructed"
-    releases = looked.releases(9)
+    traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
+    assert traced.basis == "constructed"
+    releases = traced.releases(9)
     assert {release.steps for release in releases} == {9}
     for release in releases:
         by_server = name == "dp_fed_avg qsgd" and release.view != "third_party"
         noisy = name in CLAIMED | UNCLAIMED and not by_server
         assert (release.multiplier > 0) == noisy
         assert bool(release.reason) == (not noisy)
-        certificate = looked.certify(2, 1e-3, view=release.view)
+        certificate = traced.certify(2, 1e-3, view=release.view)
         assert (certificate.view, certificate.delta) == (release.view, 1e-3)
         assert (0 < certificate.epsilon < math.inf) == noisy
 

@@ -144,9 +144,9 @@ def test_one_client_moves_what_is_perturbed_by_the_bound(order, replaced):
 
 
 def views(algorithm):
-    looked = fp.looked_at(algorithm, PARAMS, FEDERATION)
-    assert looked.basis == "constructed"
-    return {release.view: release for release in looked.releases(9)}
+    traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
+    assert traced.basis == "constructed"
+    return {release.view: release for release in traced.releases(9)}
 
 
 @pytest.mark.parametrize("sampler", [POISSON, fp.fixed_size(N, 3), fp.everyone(N)])

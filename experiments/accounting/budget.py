@@ -61,7 +61,7 @@ def solved(module: Config, config: Run, known: list[Solved] | None = None) -> di
 def _seen(ledger_of: LedgerOf, config: Run, name: str, noise: float) -> Solved:
     ledger = ledger_of(config.with_noise(name, noise))
     target = (config.target_epsilon, config.view, ledger.delta)
-    return Solved(noise, target, ledger.looked(name).releases(config.rounds))
+    return Solved(noise, target, ledger.trace(name).releases(config.rounds))
 
 
 def _algorithms(module: Config, config: Run) -> Iterable[str]:

@@ -62,8 +62,8 @@ def accounts(
     views = views or (VIEWS if best_of == 1 else ("third_party",))
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
-        looked = ledger.looked(name)
-        said = (looked.releases(rounds), looked.basis, ledger.claim(name, rounds))
+        traced = ledger.trace(name)
+        said = (traced.releases(rounds), traced.basis, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
     for (*_, claim), names in groups.items():

@@ -64,7 +64,7 @@ def _first_private(ledger_of: Any, config: Run, solve: str) -> str:
     ledger = ledger_of(config)
     for name in ledger.entries:
         own = ledger_of(config.with_noise(name, 1.0)) if solve == "noise" else ledger
-        if any(release.multiplier > 0 for release in own.looked(name).releases(1)):
+        if any(release.multiplier > 0 for release in own.trace(name).releases(1)):
             return name
     raise ValueError(
         f"algorithms: none of {', '.join(ledger.entries)} adds noise; name one that does"

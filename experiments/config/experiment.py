@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.config.fields import Number, check_each
 from experiments.config.stopping import Stopping, target
-from fedpriv.certification.certificate import Looked
+from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.types import Example
@@ -182,14 +182,14 @@ class Ledger:
     delta: float
     params: Any
     notes: tuple[str, ...] = ()
-    traced: dict[str, Looked] = field(default_factory=dict, compare=False, repr=False)
+    traced: dict[str, TracedRound] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, name: str) -> tuple[Algorithm, Any, Federation]:
-        """What `fp.certify`, `fp.looked_at` and `fp.calibrate_rounds` begin with."""
+        """What `fp.certify`, `fp.trace_round` and `fp.calibrate_rounds` begin with."""
         entry = self.entries[name]
         return entry.algorithm, self.params, entry.federations[0]
 
-    def looked(self, name: str) -> Looked:
+    def trace(self, name: str) -> TracedRound:
         """What is read off the algorithm's round, which is traced once.
 
         Raises:
@@ -209,8 +209,8 @@ class Ledger:
         best_of: float = 1.0,
     ) -> Certificate:
         """The certificate of so many rounds."""
-        looked = self.looked(name)
-        return looked.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
+        traced = self.trace(name)
+        return traced.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds."""

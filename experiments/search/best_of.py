@@ -164,7 +164,7 @@ def choice(points: Sequence[Prepared], mean: float) -> Choice:
                 f"--best-of: {_algorithm(prepared)} has no finite epsilon ({certificate.assumptions[0]}); leave it out "
                 f"(at {prepared.point.title})"
             )
-    releases = [of.looked(name).releases(rounds) for of, name, rounds in ledgers]
+    releases = [of.trace(name).releases(rounds) for of, name, rounds in ledgers]
     found = replace(
         certify_choice(releases, points[0].experiment.delta, mean),
         basis=max(c.basis for c in own),  # declared, if one of them is

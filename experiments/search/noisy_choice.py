@@ -128,7 +128,7 @@ def certified(
     # One record moves the number of those that a model is right about by one at most.
     multiplier, given = noise * held, {"noise_is_split": False, "server_adds_noise": True}
     score = Release("third_party", "record", multiplier, Everyone(held), 1, **given)
-    settings = [(*e.ledger.looked(name).releases(config.rounds), score) for e in made]
+    settings = [(*e.ledger.trace(name).releases(config.rounds), score) for e in made]
     found = certify_choice(settings, delta, mean)
     if not np.isfinite(found.epsilon):
         raise ValueError(f"--score-noise: {noise:g} of {held} records hides none; give more")

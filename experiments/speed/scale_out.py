@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import Jaxpr
 
 from experiments import config as configuration
 from experiments.base.command import Parser, command
@@ -31,6 +31,7 @@ from experiments.speed.rivals.child import Settings
 from experiments.speed.rivals.rival import Rival
 from experiments.speed.timing import machine, ratios, show, spread
 from experiments.speed.workloads import WORKLOADS, parameters
+from fedpriv.core.jaxprs import equations
 from fedpriv.devices.layout import Strategy, cores, split_cpu, spmd, use
 from fedpriv.rounds.one_round import one_round
 
@@ -100,29 +101,20 @@ def traffic(algorithm: Any, params: Any, federation: Any) -> dict[str, int]:
     state = jax.eval_shape(lambda model: algorithm.init(model, federation), model)
     with use(Strategy("map", 2)):
         program = jax.make_jaxpr(spmd(one_round(algorithm)))(key, state, federation)
-    added = sum(n * size for kind, n, size in _exchanged(program.jaxpr, 1) if kind == "psum")
-    gathered = sum(
-        n * size for kind, n, size in _exchanged(program.jaxpr, 1) if kind == "all_gather"
-    )
+    added = sum(n * size for kind, n, size in _exchanged(program.jaxpr) if kind == "psum")
+    gathered = sum(n * size for kind, n, size in _exchanged(program.jaxpr) if kind == "all_gather")
     return {"added": added, "gathered": gathered}
 
 
-def _exchanged(jaxpr: Jaxpr, times: int) -> Iterator[tuple[str, int, int]]:
+def _exchanged(jaxpr: Jaxpr) -> Iterator[tuple[str, int, int]]:
     """(primitive, how often, bytes of its outputs) in a program and all that it calls."""
-    for eqn in jaxpr.eqns:
-        name = eqn.primitive.name
+    for eqn, callers in equations(jaxpr):
+        scans = [caller for caller in callers if caller.primitive.name == "scan"]
+        times = math.prod(scan.params["length"] for scan in scans)
         for kind in ("psum", "all_gather"):
-            if name.startswith(kind):
+            if eqn.primitive.name.startswith(kind):
                 outs = (v.aval for v in eqn.outvars)
                 yield kind, times, sum(math.prod(a.shape) * a.dtype.itemsize for a in outs)
-        repeated = eqn.params.get("length", 1) if name == "scan" else 1
-        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_program):
-            if _program(inner):
-                yield from _exchanged(getattr(inner, "jaxpr", inner), times * repeated)
-
-
-def _program(x: Any) -> bool:
-    return isinstance(x, ClosedJaxpr | Jaxpr)
 
 
 def measured(clients: int, repeats: int) -> dict[str, Any]:

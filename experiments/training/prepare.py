@@ -195,6 +195,6 @@ def check(experiment: Experiment, config: Run) -> None:
     """
     for name in experiment.entries:
         model_folder("", name, 0)
-        experiment.ledger.looked(name)
+        experiment.ledger.trace(name)
     main_metric(experiment.metrics, config.metric)
     experiment.stopping(config)

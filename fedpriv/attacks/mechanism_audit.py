@@ -67,7 +67,7 @@ def draw_scores(
       ValueError: a release of the view that brings no mechanism, or one without noise.
     """
     fits = isinstance(releases, Sequence) and all(isinstance(r, Release) for r in releases)
-    require(fits, "releases", releases, "give those of fp.looked_at(...).releases(rounds)")
+    require(fits, "releases", releases, "give those of fp.trace_round(...).releases(rounds)")
     view = checked("view", view, View)
     draws = checked("draws", draws, Count)
     seed = checked("seed", seed, Seed)

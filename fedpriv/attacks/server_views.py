@@ -26,10 +26,10 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Given, Protocol, agreed
+from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
 from fedpriv.rounds.one_round import keys_of
 from fedpriv.rounds.optimizers import check_optimizer
-from fedpriv.rounds.samplers import Draw, drawn_from, parts_of
+from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, parts_of
 
 
 class View(NamedTuple):
@@ -94,8 +94,10 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
 class Listening(Cohort):
     """A cohort whose messages are heard, each with its share of the noise; its sums get the trees `added`."""
 
-    def __init__(self, added: list[PyTree], *given: Any):
-        super().__init__(*given)
+    def __init__(
+        self, added: list[PyTree], round: jax.Array, federation: Any, drawn: Draw, sampler: Sampler
+    ):
+        super().__init__(round, federation, drawn, sampler, self._hear)
         self._added = added
         self.messages: list[PyTree] = []
         self.transcript: jax.Array | None = None
@@ -109,9 +111,9 @@ class Listening(Cohort):
         self.messages.append(messages)
         return total, kept
 
-    def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
-        used = given.mechanism.in_round(self.round)
-        if used.noise == "gaussian" and not given.by_server and not given.local:
+    def _hear(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
+        used = options.mechanism.in_round(self.round)
+        if used.noise == "gaussian" and not options.by_server and not options.local:
             own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
             self.messages[-1] = _with_shares(own_key, self.messages[-1], self._drawn, used.perturb)
         if not self._added:

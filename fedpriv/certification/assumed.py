@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fedpriv.certification.closed_over import closed_over
-from fedpriv.certification.privacy_labels import Note, noisy
+from fedpriv.certification.marks import Mean, Sum, is_noisy
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
@@ -25,13 +25,13 @@ def assumed(
       init_arrays: that `init` closes over, with the line that uses each.
       made: as `closed_over`.
     """
-    notes = [note for stage in stages for note in (*stage.sums, *stage.means)]
+    releases = [release for stage in stages for release in stage.releases]
     texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
-    if generators := sorted({note.generator for note in notes if noisy(note)}):
+    if generators := sorted({release.generator for release in releases if is_noisy(release)}):
         texts.append(
             f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"
         )
-    if arrays := _arrays(stages, init_arrays, notes, made):
+    if arrays := _arrays(stages, init_arrays, releases, made):
         texts.append(
             f"the arrays that the algorithm closes over ({', '.join(arrays)}) do not depend on data"
         )
@@ -41,24 +41,25 @@ def assumed(
 
 
 def _arrays(
-    stages: Sequence[Stage], init_arrays: Any, notes: Sequence[Note], made: str | None
+    stages: Sequence[Stage], init_arrays: Any, releases: Sequence[Sum | Mean], made: str | None
 ) -> list[str]:
     """Those that `init` or a round closes over, but for the tables of sealed samplers and schedules."""
-    held = [*init_arrays, *(pair for stage in stages for pair in closed_over(stage.program, made))]
-    own = list(_tables(notes)) if held else []
-    shown = [
-        f"{c.dtype} {np.shape(c)} in {line}"
-        for c, line in held
-        if not any(same_array(c, table) for table in own)
-    ]
-    return sorted(set(shown))
+    by_rounds = (pair for stage in stages for pair in closed_over(stage.program, made))
+    arrays = [*init_arrays, *by_rounds]
+    tables = list(_tables(releases)) if arrays else []
+    names = {
+        f"{array.dtype} {np.shape(array)} in {line}"
+        for array, line in arrays
+        if not any(same_array(array, table) for table in tables)
+    }
+    return sorted(names)
 
 
-def _tables(notes: Sequence[Note]) -> Iterator[Any]:
+def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
     """The arrays that sealed samplers of records and schedules close over by themselves."""
-    for note in notes:
-        if note.records is not None and constructed(note.records):
-            program = jax.make_jaxpr(note.records.draw)(jax.eval_shape(jax.random.key, 0))
+    for release in releases:
+        if isinstance(release, Mean) and constructed(release.records):
+            program = jax.make_jaxpr(release.records.draw)(jax.eval_shape(jax.random.key, 0))
             yield from (value for value, _ in closed_over(program))
-        if type(note.mechanism) is Dynamic and constructed(note.mechanism):
-            yield note.mechanism.ends
+        if type(release.mechanism) is Dynamic and constructed(release.mechanism):
+            yield release.mechanism.ends

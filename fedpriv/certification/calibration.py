@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fedpriv.certification.certificate import Looked, looked_at
+from fedpriv.certification.certificate import TracedRound, trace_round
 from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require, shown
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
@@ -169,13 +169,13 @@ def _priced(
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
     claimed = checked("claimed", claimed, bool)
-    last: list[Looked] = []
+    last: list[TracedRound] = []
 
     def epsilon(algorithm: Algorithm, rounds: int) -> float:
         require_algorithm(algorithm)
         if not claimed:
             if not last or last[0].algorithm is not algorithm:
-                last[:] = [looked_at(algorithm, params, federation)]
+                last[:] = [trace_round(algorithm, params, federation)]
             return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
         claim = asked("claim", algorithm.claim, "(rounds, delta)", rounds, delta)
         if claim is None:

@@ -12,12 +12,15 @@ import numpy as np
 
 from fedpriv.certification.assumed import assumed
 from fedpriv.certification.closed_over import check_closed_over, closed_over
-from fedpriv.certification.initial_state import INIT_CLOSED_OVER, look_at_start
-from fedpriv.certification.privacy_labels import Holding
-from fedpriv.certification.releases import is_proved, pieces, seen
+from fedpriv.certification.information_flow import Labels
+from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
+from fedpriv.certification.keys import of_constant
+from fedpriv.certification.marked_cohort import FederationShape
+from fedpriv.certification.releases import is_proved, pieces, stage_releases
 from fedpriv.certification.second_trace import check_same
-from fedpriv.certification.trace import Stage, look, program_of
+from fedpriv.certification.trace import Stage, stage_of, traced_program
 from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
+from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import check_arrays
@@ -38,12 +41,12 @@ _CLOSED_OVER = (
 )
 
 
-class Looked(NamedTuple):
+class TracedRound(NamedTuple):
     """What was read off an algorithm's round.
 
     Attributes:
       algorithm: whose.
-      holding: what it was traced for.
+      shape: of the federation that it was traced for.
       stages: the releases with each of its samplers.
       before: shapes of the state that a round is given.
       after: shapes of (state, metrics) that it gives back.
@@ -51,7 +54,7 @@ class Looked(NamedTuple):
     """
 
     algorithm: Algorithm
-    holding: Holding
+    shape: FederationShape
     stages: tuple[Stage, ...]
     before: Any
     after: Any
@@ -71,12 +74,12 @@ class Looked(NamedTuple):
             gives(several, "releases", declare, declared, "give back a tuple of fp.Release")
             return tuple(declared)
         parts = parts_of(self.algorithm.sampler, rounds)
-        found, begun = [], 0
+        releases, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
             for steps, first in pieces(stage, begun, begun + length):
-                found += seen(stage, sampler, self.algorithm.unit, steps, first)
+                releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first)
             begun += length
-        return tuple(r for r in found if r.steps) or tuple(found)
+        return tuple(release for release in releases if release.steps) or tuple(releases)
 
     def certify(
         self,
@@ -98,8 +101,8 @@ class Looked(NamedTuple):
         """
         rounds = checked("rounds", rounds, CountOrZero)
         options: Any = {"honest": honest, "best_of": best_of}
-        found = certify_releases(self.releases(rounds), delta, view, **options)
-        return with_basis(found, [self])
+        certificate = certify_releases(self.releases(rounds), delta, view, **options)
+        return with_basis(certificate, [self])
 
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show; nothing where releases are declared."""
@@ -112,26 +115,27 @@ class Looked(NamedTuple):
         """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
         if self.algorithm.releases is not None:
             return "declared"
-        notes = [n for s in self.stages for n in (*s.sums, *s.means)]
-        samplers = [s for _, s in parts_of(self.algorithm.sampler, 2)]
-        samplers += [n.records for n in notes if n.records is not None]
-        proved = all(map(is_proved, notes)) and all(map(constructed, samplers))
+        samplers = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
+        samplers += [mean.records for stage in self.stages for mean in stage.means]
+        releases = (release for stage in self.stages for release in stage.releases)
+        proved = all(map(is_proved, releases)) and all(map(constructed, samplers))
         return "constructed" if proved else "declared"
 
 
-def with_basis(found: Certificate, looked: Sequence[Looked]) -> Certificate:
+def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certificate:
     """The certificate of what these rounds release, with its basis and what their traces do not show."""
-    texts = [text for each in looked for text in each.assumed() if math.isfinite(found.epsilon)]
-    proved = all(each.basis == "constructed" for each in looked)
+    finite = math.isfinite(certificate.epsilon)
+    texts = [text for traced in rounds for text in traced.assumed() if finite]
+    proved = all(traced.basis == "constructed" for traced in rounds)
     return replace(
-        found,
+        certificate,
         basis="constructed" if proved else "declared",
-        assumptions=tuple(dict.fromkeys((*found.assumptions, *texts))),
+        assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
     )
 
 
 @names_user_code
-def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRound:
     """Traces the algorithm's round.
 
     Args:
@@ -150,46 +154,47 @@ def looked_at(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
         federation = federation.empty()
     check_default_generator()
     _check_samplers(algorithm)
-    holding = Holding(
+    shape = FederationShape(
         federation.num_clients, federation.capacity, _like(federation), federation.public.shape[-1]
     )
     for _, sampler in parts_of(algorithm.sampler, 2):
         population = sampler.accounting.population
-        if population != holding.num_clients:
+        if population != shape.num_clients:
             raise ValueError(
-                f"sampler: made for {population} clients, but the federation has {holding.num_clients}; give both the "
+                f"sampler: made for {population} clients, but the federation has {shape.num_clients}; give both the "
                 "same number"
             )
     model = _model(params)
-    state, init_arrays = look_at_start(algorithm, model, federation)
-    found = _traced(algorithm, holding, state)._replace(init_arrays=tuple(init_arrays))
-    check_data(found, federation)
-    return found
+    state, init_arrays = trace_init(algorithm, model, federation)
+    stages, after = _stages(algorithm, shape, state)
+    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays))
+    check_data(traced, federation)
+    return traced
 
 
 def _model(params: Any) -> Params:
     """The parameters, or their shapes where a function of a key makes them."""
 
-    def made(key: Key) -> Params:
-        found = asked("params", params, "(key)", key)
-        check_arrays(found)
-        return found
+    def model(key: Key) -> Params:
+        made = asked("params", params, "(key)", key)
+        check_arrays(made)
+        return made
 
     if callable(params):
-        return jax.eval_shape(made, jax.random.key(0))
+        return jax.eval_shape(model, jax.random.key(0))
     check_arrays(params)
     return params
 
 
-def check_data(looked: Looked, federation: Any) -> None:
+def check_data(traced: TracedRound, federation: Any) -> None:
     """The checks of a round that look at a federation's own arrays.
 
     Raises:
       ValueError: clients hold another number of records than is drawn among.
       LeakError: the round closes over the federation's arrays.
     """
-    check_closed_over(looked.init_arrays, federation, INIT_CLOSED_OVER)
-    for stage in looked.stages:
+    check_closed_over(traced.init_arrays, federation, INIT_CLOSED_OVER)
+    for stage in traced.stages:
         _check_records(stage, np.asarray(federation.size))
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
 
@@ -200,48 +205,50 @@ def _check_samplers(algorithm: Algorithm) -> None:
         require(isinstance(sampler, Sampler), "sampler", sampler, remedy)
 
 
-def _traced(algorithm: Algorithm, holding: Holding, state: Any) -> Looked:
-    stages: list[Stage] = []
-    out: Any = None
-    held: Any = None
-    before: Any = ()
-    while held != before:  # what clients keep in the first rounds is there in the later ones
-        stages, before = [], held
-        for _, sampler in parts_of(algorithm.sampler, 2):
-            stage, out, held = look(algorithm, sampler, holding, state, held)
-            stages.append(stage)
-        if len(stages) == 1:
-            break
-    return Looked(algorithm, holding, tuple(stages), state, out)
+def _stages(
+    algorithm: Algorithm, shape: FederationShape, state: Any
+) -> tuple[tuple[Stage, ...], Any]:
+    """(the releases with each of the algorithm's samplers, shapes of (state, metrics)), for a state in shapes."""
+    samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
+    programs = [traced_program(algorithm, sampler, shape, state) for sampler in samplers]
+
+    def a_round_later(kept: list[Labels]) -> list[Labels]:
+        for traced in programs:
+            kept = traced.kept_after(kept)
+        return kept
+
+    # What clients keep in one round is there in all later ones.
+    leaves = programs[0].program.jaxpr.invars[1:-1]
+    kept = fixed_point(a_round_later, list(map(of_constant, leaves)))
+    stages = tuple(stage_of(traced, kept) for traced in programs)
+    return stages, programs[-1].out
 
 
-def check_twice(looked: Looked) -> None:
+def check_twice(traced: TracedRound) -> None:
     """Traces the round once more.
 
     Raises:
       ValueError: it is another program then, because it counts or draws on the host; and in which line.
     """
-    algorithm, holding, state = looked.algorithm, looked.holding, looked.before
-    for stage, (_, sampler) in zip(looked.stages, parts_of(algorithm.sampler, 2), strict=True):
-        again, _, _ = program_of(algorithm, sampler, holding, state)
-        check_same(stage.program, again, made_at(algorithm))
+    algorithm, shape, state = traced.algorithm, traced.shape, traced.before
+    for stage, (_, sampler) in zip(traced.stages, parts_of(algorithm.sampler, 2), strict=True):
+        again = traced_program(algorithm, sampler, shape, state)
+        check_same(stage.program, again.program, made_at(algorithm))
 
 
 def _like(federation: Any) -> Any:
     """A client's records, in shapes."""
     held = getattr(federation, "held", None)
     cut = 2 if held is not None else 1
-    room = (federation.capacity,)
     return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((*room, *leaf.shape[cut:]), leaf.dtype),
+        lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[cut:]), leaf.dtype),
         federation.examples if held is None else held,
     )
 
 
 def _check_records(stage: Stage, sizes: np.ndarray) -> None:
-    for note in stage.means:
-        assert note.records is not None
-        expected = note.records.accounting.population
+    for mean in stage.means:
+        expected = mean.records.accounting.population
         if (sizes != expected).any():
             odd = int(np.argmax((sizes != expected).reshape(-1)))
             raise ValueError(
@@ -282,8 +289,8 @@ def certify(
             this mean; 1 is a single run.
 
     Raises:
-        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `looked_at`; a round that counts or
-            draws on the host.
+        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `trace_round`; a round that counts
+            or draws on the host.
         LeakError: something private gets past the releases of a round: what, and in which line.
     """
     rounds = checked("rounds", rounds, CountOrZero)
@@ -291,6 +298,6 @@ def certify(
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
     best_of = checked("best_of", best_of, MeanRuns)
-    looked = looked_at(algorithm, params, federation)
-    check_twice(looked)
-    return looked.certify(rounds, delta, view=view, honest=honest, best_of=best_of)
+    traced = trace_round(algorithm, params, federation)
+    check_twice(traced)
+    return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of)

@@ -11,8 +11,9 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
-from fedpriv.certification.certificate import Looked, check_twice, looked_at
-from fedpriv.certification.information_flow import HEARD, as_compiled
+from fedpriv.certification.certificate import TracedRound, check_twice, trace_round
+from fedpriv.certification.compiled import compiled
+from fedpriv.certification.information_flow import as_compiled
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.measurements import (
     check_codec,
@@ -20,6 +21,7 @@ from fedpriv.certification.measurements import (
     check_mechanism,
     check_sampler,
 )
+from fedpriv.certification.noise_keys import noise_keys
 from fedpriv.certification.record_measurements import check_gradients
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import Seed, checked
@@ -35,15 +37,10 @@ from fedpriv.rounds.samplers import parts_of
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
-_QUICK: dict[str, str | bool] = {
-    "xla_backend_optimization_level": "0",
-    "xla_llvm_disable_expensive_passes": True,
-}
-"""Programs that are run once or twice need not be fast."""
 
 
 @names_user_code
-def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> TracedRound:
     """The checks that `simulate` makes before the first round; they trace the round, and run nothing of it.
 
     Checked: the state begins with the model and round 0, keeps its shapes and types, and counts its rounds; metrics
@@ -51,19 +48,19 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
     same program.
 
     Args:
-      params, federation: as `looked_at`.
+      params, federation: as `trace_round`.
 
     Raises:
       ValueError: what does not hold, in one line.
       LeakError: something private gets past the releases of a round: what, and in which line.
     """
-    looked = looked_at(algorithm, params, federation)
+    traced = trace_round(algorithm, params, federation)
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
-    same = _kinds(looked.before.params) == _kinds(model)
+    same = _kinds(traced.before.params) == _kinds(model)
     _require(same, "init: `params` is not the model that was given")
-    after, metrics = looked.after
+    after, metrics = traced.after
     for (path, was), became in zip(
-        jax.tree.leaves_with_path(looked.before), jax.tree.leaves(after), strict=True
+        jax.tree.leaves_with_path(traced.before), jax.tree.leaves(after), strict=True
     ):
         _require(
             _kind(became) == _kind(was),
@@ -71,9 +68,9 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> Looked:
             "give back what `init` gave",
         )
     _check_metrics(metrics)
-    _check_counter(looked)
-    check_twice(looked)
-    return looked
+    _check_counter(traced)
+    check_twice(traced)
+    return traced
 
 
 @names_user_code
@@ -105,43 +102,43 @@ def check_algorithm(
     if callable(params):
         params = params(jax.random.key(seed))
     check_values(params)
-    looked = check_launch(algorithm, params, federation)
+    traced = check_launch(algorithm, params, federation)
     init, private = unreadable(algorithm, federation)
-    state = _compiled(init, params, private)(params, private)
+    state = compiled(init, params, private)(params, private)
     _require(_identical(state.params, params), "init: `params` is not the model that was given")
     _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
     key = jax.random.key(seed)
-    run = _compiled(one_round(algorithm), key, state, federation)
+    run = compiled(one_round(algorithm), key, state, federation)
     after, metrics = run(key, state, federation)
     _require(
         _identical((after, metrics), _without_the_host(run, key, state, federation)),
         "round: the same key gives another result; draw everything from the key",
     )
     _require(int(after.round) == int(state.round) + 1, "round: the state's `round` must go up by 1")
-    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(after.params))
+    leaves = map(np.asarray, jax.tree.leaves(after.params))
+    finite = all(np.isfinite(leaf).all() for leaf in leaves)
     _require(finite, "round: the model is NaN or infinite after it")
     for what, share in metrics["not_finite"].items():
         _require(
-            not share > 0,
+            not float(share) > 0,
             f"round: {100 * float(share):.3g} % of its {what} are NaN or infinite at the given model, and count as 0 "
             "where they are clipped; look for a log, root or division in the loss, or lower the learning rate",
         )
-    _check_keys(looked, state, seed)
-    _check_privacy(looked)
-    notes = [note for stage in looked.stages for note in (*stage.sums, *stage.means)]
+    _check_keys(traced, state, seed)
+    _check_privacy(traced)
+    means = [mean for stage in traced.stages for mean in stage.means]
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
-    for sampler in (*samplers, *(note.records for note in notes if note.records)):
+    for sampler in (*samplers, *(mean.records for mean in means)):
         check_sampler(sampler, seed)
-    for note in notes:
-        check_mechanism(note, seed)
-        check_codec(note, seed)
-        check_gradients(note, params, federation, seed)
+    for stage in traced.stages:
+        for release in stage.releases:
+            check_mechanism(release, seed)
+        for release in stage.sums:
+            check_codec(release, seed)
+    for mean in means:
+        check_gradients(mean, params, federation, seed)
     if algorithm.releases is not None:
-        check_declared(algorithm, looked, state, federation)
-
-
-def _compiled(fn: Callable[..., Any], *args: Any) -> jax.stages.Compiled:
-    return jax.jit(fn).lower(*args).compile(compiler_options=_QUICK)
+        check_declared(algorithm, traced, state, federation)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -186,9 +183,9 @@ def _check_metrics(metrics: Any) -> None:
         _require(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
 
 
-def _check_counter(looked: Looked) -> None:
+def _check_counter(traced: TracedRound) -> None:
     """Computes the counter alone, where that takes a few equations."""
-    leaves, program = jax.tree.leaves_with_path(looked.before), looked.stages[-1].program
+    leaves, program = jax.tree.leaves_with_path(traced.before), traced.stages[-1].program
     name = jax.tree_util.keystr
     (place,) = [i for i, (path, _) in enumerate(leaves) if name(path) == ".round"]
     used = [i == place for i in range(len(program.jaxpr.outvars))]
@@ -217,36 +214,30 @@ def _without_the_host(run: Any, *args: Any) -> Any:
             ) from None
 
 
-def _check_keys(looked: Looked, state: State, seed: int) -> None:
-    """Runs the round as it was traced, in which one client stands for all, and collects the keys of its noises."""
-    root, leaves = jax.random.key(seed), jax.tree.leaves(state)
-    for stage in looked.stages:
-        run = _compiled(jaxpr_as_fun(stage.program), root, *leaves, jnp.int32(0))
-        HEARD.clear()
-        for t in range(2):
-            out = run(jax.random.fold_in(root, t), *leaves, jnp.int32(t))
-            leaves = out[: len(leaves)]
-        jax.block_until_ready(leaves)
-        jax.effects_barrier()
+def _check_keys(traced: TracedRound, state: State, seed: int) -> None:
+    rounds = [stage.program for stage in traced.stages]
+    root = jax.random.key(seed)
+    for keys in noise_keys(rounds, root, jax.tree.leaves(state), _ROUNDS):
         _require(
-            len(set(HEARD)) == len(HEARD),
+            len(set(keys)) == len(keys),
             "round: two of its noises are drawn from one key, so that their difference has none; derive a key for each "
             "(fold_in(key, i + j) is the same for many i and j)",
         )
 
 
-def _check_privacy(looked: Looked) -> None:
-    releases = looked.releases(_ROUNDS)
+def _check_privacy(traced: TracedRound) -> None:
+    releases = traced.releases(_ROUNDS)
     _require(all(isinstance(r, Release) for r in releases), "releases: not a tuple of `Release`")
     _require(
-        looked.releases(_ROUNDS) == releases,
+        traced.releases(_ROUNDS) == releases,
         "releases: they changed when they were asked for again; they must not depend on the data",
     )
     for view in VIEWS:
-        seen = sum(release.steps for release in releases if release.view == view)
+        declared = sum(release.steps for release in releases if release.view == view)
         _require(
-            seen >= _ROUNDS,
-            f"releases: they declare {seen} of {_ROUNDS} rounds for {view}; declare all rounds for each of `fp.VIEWS`",
+            declared >= _ROUNDS,
+            f"releases: they declare {declared} of {_ROUNDS} rounds for {view}; declare all rounds for each of "
+            "`fp.VIEWS`",
         )
     for release in releases:
         _require(
@@ -254,8 +245,8 @@ def _check_privacy(looked: Looked) -> None:
             f"releases: the multiplier towards {release.view} is 0 without a reason",
         )
     for view in VIEWS:
-        nothing = looked.certify(0, _DELTA, view=view).epsilon
+        nothing = traced.certify(0, _DELTA, view=view).epsilon
         _require(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
-        looked.certify(_ROUNDS, _DELTA, view=view)
-    claim = asked("claim", looked.algorithm.claim, "(rounds, delta)", _ROUNDS, _DELTA)
+        traced.certify(_ROUNDS, _DELTA, view=view)
+    claim = asked("claim", traced.algorithm.claim, "(rounds, delta)", _ROUNDS, _DELTA)
     _require(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import Jaxpr
 
-from fedpriv.certification.information_flow import programs, users_line, where
+from fedpriv.certification.information_flow import users_line, where
 from fedpriv.certification.privacy_labels import LeakError
+from fedpriv.core.jaxprs import equations, programs
 
 
 def closed_over(program: Any, made: str | None = None) -> list[tuple[Any, str]]:
@@ -21,15 +22,12 @@ def closed_over(program: Any, made: str | None = None) -> list[tuple[Any, str]]:
     Args:
       made: the line to name where the user's code uses an array nowhere itself, having handed it over.
     """
-    found = [
-        (value, _first_use(program.jaxpr, var) or made or _any_use(program.jaxpr, var))
-        for var, value in zip(program.jaxpr.constvars, program.consts, strict=True)
+    called = (inner for eqn, _ in equations(program.jaxpr) for inner in programs(eqn))
+    return [
+        (value, _first_use(each.jaxpr, var) or made or _any_use(each.jaxpr, var))
+        for each in (program, *called)
+        for var, value in zip(each.jaxpr.constvars, each.consts, strict=True)
     ]
-    for eqn in program.jaxpr.eqns:
-        for value in jax.tree.leaves(list(eqn.params.values())):
-            if isinstance(value, ClosedJaxpr):
-                found += closed_over(value, made)
-    return found
 
 
 def _any_use(jaxpr: Jaxpr, var: Any) -> str:
@@ -39,7 +37,7 @@ def _any_use(jaxpr: Jaxpr, var: Any) -> str:
 def _first_use(jaxpr: Jaxpr, var: Any) -> str | None:
     """The line of the user's code that first uses a variable, in this program or one that it calls."""
     for eqn in (eqn for eqn in jaxpr.eqns if var in eqn.invars):
-        for inner in programs(eqn):
+        for inner in (program.jaxpr for program in programs(eqn)):
             place = eqn.invars.index(var) - (len(eqn.invars) - len(inner.invars))
             if place >= 0 and (line := _first_use(inner, inner.invars[place])):
                 return line

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from jax.extend.core import Jaxpr, JaxprEqn
 
-from fedpriv.certification.information_flow import NOWHERE, programs, where
+from fedpriv.certification.information_flow import NOWHERE, where
+from fedpriv.core.jaxprs import equations
 
 _CALLS = frozenset(("pure_callback", "io_callback"))
-_PRINTS = frozenset(("debug_callback", "debug_print"))
+PRINTS = frozenset(("debug_callback", "debug_print"))
 _REFS = frozenset(("new_ref", "empty_ref", "swap", "addupdate", "run_state"))
 
 
-def lines_that_print(jaxpr: Jaxpr, callers: tuple[JaxprEqn, ...] = ()) -> tuple[str, ...]:
+def lines_that_print(jaxpr: Jaxpr) -> tuple[str, ...]:
     """The lines that print something of a round (`jax.debug`), which changes nothing of it.
-
-    Args:
-      callers: the equations that call the program, the last one first.
 
     Raises:
       ValueError: it asks the host for values, writes to a mutable array, or has a check that cannot be compiled.
     """
-    found: dict[str, None] = {}
-    for eqn in jaxpr.eqns:
+    lines: dict[str, None] = {}
+    for eqn, callers in equations(jaxpr):
         name, chain = eqn.primitive.name, (eqn, *callers)
         if name in _CALLS:
             raise ValueError(
@@ -36,11 +34,9 @@ def lines_that_print(jaxpr: Jaxpr, callers: tuple[JaxprEqn, ...] = ()) -> tuple[
                 f"round: checkify.check ({_line(chain)}) does not compile alone; use checkify.debug_check, or wrap "
                 "the function that it is in in checkify.checkify"
             )
-        if name in _PRINTS:
-            found[_line(chain)] = None
-        for inner in programs(eqn):
-            found |= dict.fromkeys(lines_that_print(inner, chain))
-    return tuple(found)
+        if name in PRINTS:
+            lines[_line(chain)] = None
+    return tuple(lines)
 
 
 def _line(chain: tuple[JaxprEqn, ...]) -> str:

@@ -6,7 +6,6 @@ its condition. So a label that does not arrive is proof that there is no path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,20 +14,15 @@ from itertools import count, takewhile
 from typing import Any, Protocol, TypeAlias
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.extend import source_info_util
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 from jax.interpreters import ad, mlir
 
-from fedpriv.core.code_places import is_users_file, place
-from fedpriv.core.jaxprs import scan_operands
+from fedpriv.core.code_places import is_jax_file, is_users_file, place
+from fedpriv.core.fixed_points import fixed_point
+from fedpriv.core.jaxprs import programs, scan_operands
 
-_TRACE, _DEEP = "fedpriv/certification/trace.py", 50
-"""What calls the round, and how far from there its equations may be."""
-_FRAME = re.compile(r"(.+?):(\d+)(?::\d+)? \(.*\)$")
-"""A frame as JAX writes it: file, line, column, function."""
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
 NOWHERE = ":?"
@@ -85,41 +79,36 @@ class Following(Protocol):
 
 
 MARK = Primitive("fedpriv_mark")
-"""The identity on its arguments; `note` says what a rule makes of it. For programs that are looked at, not run."""
+"""The identity on its arguments; rules know by its `number` what it means. For programs that are traced, not run."""
 MARK.multiple_results = True
-MARK.def_abstract_eval(lambda *avals, note: list(avals))
-HEARD: list[bytes] = []
-"""The noise keys of marks that were run, in no order; for `fedpriv.certification.checks`."""
-
-
-def _heard(*arrays: Any, note: int) -> list[Any]:
-    last = arrays[-1]
-    if len(arrays) > 1 and jnp.issubdtype(last.dtype, jax.dtypes.prng_key):
-        jax.debug.callback(
-            lambda k: HEARD.append(np.asarray(k).tobytes()), jax.random.key_data(last)
-        )
-    return list(arrays)
-
-
-mlir.register_lowering(MARK, mlir.lower_fun(_heard, multiple_results=True))
+MARK.def_abstract_eval(lambda *avals, number: list(avals))
+mlir.register_lowering(
+    MARK, mlir.lower_fun(lambda *arrays, number: list(arrays), multiple_results=True)
+)
 # Tangents pass unmarked: what a derivative brings past a release is as private as it was.
-ad.primitive_jvps[MARK] = lambda given, tangents, note: (mark(note, *given), tangents)
+ad.primitive_jvps[MARK] = lambda primals, tangents, number: (mark(number, *primals), tangents)
 
 
 @contextmanager
 def as_compiled() -> Iterator[None]:
     """Inside, programs are traced as a run compiles them, whatever JAX's flags for debugging say.
 
-    Without jit no loop would be there to follow. A key would count as used up where it is marked, and what a note keeps
+    Without jit no loop would be there to follow. A key would count as used up where it is marked, and what a mark keeps
     of a mechanism as a leak.
     """
     with jax.disable_jit(False), jax.debug_key_reuse(False), jax.check_tracer_leaks(False):
         yield
 
 
-def mark(note: int, *arrays: Any) -> list[Any]:
+def trace_program(fn: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]:
+    """(`fn` of arguments like these, as a run compiles it; what it gives back, in shapes)."""
+    with as_compiled():
+        return jax.make_jaxpr(fn, return_shape=True)(*args)
+
+
+def mark(number: int, *arrays: Any) -> list[Any]:
     """The arrays, marked."""
-    return list(MARK.bind(*arrays, note=note))
+    return list(MARK.bind(*arrays, number=number))
 
 
 def follow(jaxpr: Jaxpr, given: Sequence[Labels], rules: Following) -> list[Labels]:
@@ -138,10 +127,14 @@ def users_line(eqn: JaxprEqn) -> str | None:
 
 
 def _frames(eqn: JaxprEqn) -> list[tuple[str, int]]:
-    """(file, line), from what made an equation up to the round, where JAX has them."""
-    lines = str(source_info_util.summarize(eqn.source_info, num_frames=_DEEP)).splitlines()
-    found = [(f[1], int(f[2])) for line in reversed(lines) if (f := _FRAME.match(line))]
-    return list(takewhile(lambda frame: not frame[0].endswith(_TRACE), found))
+    """(file, line), from what made an equation up to what is traced, where JAX has them; JAX's own are left out."""
+    traceback = eqn.source_info.traceback
+    if traceback is None:
+        return []
+    codes, _ = traceback.raw_frames()
+    inside = takewhile(lambda code: code is not trace_program.__code__, codes)
+    frames = [frame for frame, _ in zip(traceback.frames, inside, strict=False)]
+    return [(f.file_name, f.line_num) for f in frames if not is_jax_file(f.file_name)]
 
 
 def made_by_checkify(eqn: JaxprEqn) -> bool:
@@ -177,7 +170,7 @@ class _Follow:
         of_loops = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if eqn.primitive.name in of_loops:
             return of_loops[eqn.primitive.name](eqn, labels, place)
-        inner = programs(eqn)
+        inner = [program.jaxpr for program in programs(eqn)]
         if len(inner) == 1 and len(inner[0].invars) == len(labels):
             out = self.program(inner[0], labels, place)
             if len(out) == len(eqn.outvars):
@@ -191,7 +184,7 @@ class _Follow:
         return [self._step(eqn, labels)] * len(eqn.outvars)
 
     def _scan(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
-        jaxpr, length = _open(eqn.params["jaxpr"]), eqn.params["length"]
+        jaxpr, length = eqn.params["jaxpr"].jaxpr, eqn.params["length"]
         consts, carry, xs = scan_operands(eqn, labels)
         loop, carried = Loop(next(self._numbers)), len(carry)
         each_turn = self._rules.each_turn
@@ -207,14 +200,16 @@ class _Follow:
 
         times = None if place.times is None else place.times * length
         inside = replace(place, times=times, loops=(*place.loops, loop))
-        carry = self._settled(lambda c: turn(c, replace(inside, counted=False))[:carried], carry)
+        carry = self._after_turns(
+            lambda c: turn(c, replace(inside, counted=False))[:carried], carry
+        )
         out = turn(carry, inside)
         return [self._rules.after_loop(loop, c | o) for c, o in zip(carry, out, strict=False)] + [
             self._rules.after_loop(loop, self._step(eqn, [y])) for y in out[carried:]
         ]
 
     def _while(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
-        condition, body = _open(eqn.params["cond_jaxpr"]), _open(eqn.params["body_jaxpr"])
+        condition, body = (eqn.params[name].jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
         asked, done = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         first, consts = labels[:asked], labels[asked : asked + done]
         carry = labels[asked + done :]
@@ -226,26 +221,25 @@ class _Follow:
             out = self.program(body, [*consts, *carry], place)
             return [self._step(eqn, [again, o]) for o in out]
 
-        carry = self._settled(lambda c: turn(c, replace(inside, counted=False)), carry)
+        carry = self._after_turns(lambda c: turn(c, replace(inside, counted=False)), carry)
         out = turn(carry, inside)
         return [c | o for c, o in zip(carry, out, strict=True)]
 
     def _cond(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
         index, given = labels[0], labels[1:]
         inside = replace(place, condition=place.condition | index)
-        branches = [self.program(_open(b), given, inside) for b in eqn.params["branches"]]
+        branches = [self.program(b.jaxpr, given, inside) for b in eqn.params["branches"]]
         return [self._step(eqn, [index, *out]) for out in zip(*branches, strict=True)]
 
-    def _settled(
-        self, turn: Callable[[list[Labels]], list[Labels]], carry: Sequence[Labels]
+    def _after_turns(
+        self, turn: Callable[[list[Labels]], list[Labels]], carry: list[Labels]
     ) -> list[Labels]:
         """The labels of what a loop carries, after any number of turns."""
-        now = list(carry)
-        while True:
-            after = [self._rules.widened(c | o) for c, o in zip(now, turn(now), strict=True)]
-            if after == now:
-                return now
-            now = after
+
+        def one_more(carry: list[Labels]) -> list[Labels]:
+            return [self._rules.widened(c | o) for c, o in zip(carry, turn(carry), strict=True)]
+
+        return fixed_point(one_more, carry)
 
 
 def _unstack(array: jax.Array, axis: int) -> list[jax.Array]:
@@ -264,25 +258,6 @@ def _one_by_one(eqn: JaxprEqn) -> Jaxpr:
     several = partial(_SEVERAL_AT_ONCE[eqn.primitive.name], **eqn.params)
     with source_info_util.user_context(eqn.source_info.traceback):
         return jax.make_jaxpr(several)(*(atom.aval for atom in eqn.invars)).jaxpr
-
-
-def programs(eqn: JaxprEqn) -> list[Jaxpr]:
-    """The programs that an equation calls."""
-    return [jaxpr for value in eqn.params.values() for jaxpr in _programs_in(value)]
-
-
-def holds_program(value: Any) -> bool:
-    """Whether a parameter of an equation is a program, or has some."""
-    return bool(_programs_in(value))
-
-
-def _programs_in(value: Any) -> list[Jaxpr]:
-    opened = map(_open, value if isinstance(value, tuple | list) else (value,))
-    return [item for item in opened if isinstance(item, Jaxpr)]
-
-
-def _open(closed: Any) -> Any:
-    return getattr(closed, "jaxpr", closed)
 
 
 def _goes_up(jaxpr: Jaxpr, before: Any, after: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fedpriv.certification.closed_over import closed_over, private_names
-from fedpriv.certification.information_flow import NONE, as_compiled, follow
+from fedpriv.certification.information_flow import NONE, follow, trace_program
 from fedpriv.certification.leaks import Rules
 from fedpriv.certification.privacy_labels import LeakError, Private
 from fedpriv.core.array_arguments import check_leaves
@@ -25,7 +25,7 @@ _NOT_CONCRETE = (
 INIT_CLOSED_OVER = "init: it closes over {}; begin without it"
 
 
-def look_at_start(
+def trace_init(
     algorithm: Algorithm, model: Params, federation: Any
 ) -> tuple[State, list[tuple[Any, str]]]:
     """Traces `init` with a federation whose arrays nothing can be read from.
@@ -40,8 +40,7 @@ def look_at_start(
     check_leaves("params", model)
     init, private = unreadable(algorithm, federation)
     try:
-        with as_compiled():
-            program, state = jax.make_jaxpr(init, return_shape=True)(model, private)
+        program, state = trace_program(init, model, private)
     except _NOT_CONCRETE as error:
         line = user_line(error)
         raise LeakError(
@@ -52,8 +51,8 @@ def look_at_start(
     models = len(jax.tree.leaves(model))
     label = frozenset({Private("the clients' records or sizes", -1, "init")})
     given = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]
-    found = follow(program.jaxpr, given, rules)
-    for (path, _), labels in zip(jax.tree_util.tree_leaves_with_path(state), found, strict=True):
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    for (path, _), labels in zip(leaves, follow(program.jaxpr, given, rules), strict=True):
         if rules.private(labels):
             name = "state" + jax.tree_util.keystr(path)
             raise LeakError(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
-from fedpriv.certification.information_flow import NONE, NOWHERE, Labels, Loop, programs, where
+from fedpriv.certification.information_flow import NONE, NOWHERE, Labels, Loop, where
 from fedpriv.certification.key_paths import (
     COUNTED,
     Path,
@@ -27,6 +27,7 @@ from fedpriv.certification.key_paths import (
     moved,
     of_a_turn,
 )
+from fedpriv.core.jaxprs import programs
 
 CLIENTS = "clients"
 """Among what a key varies with: each client has another."""

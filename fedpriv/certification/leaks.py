@@ -11,18 +11,29 @@ from jax.extend.core import JaxprEqn
 from fedpriv.certification import keys
 from fedpriv.certification.information_flow import NONE, Labels, Place
 from fedpriv.certification.key_paths import may_reveal
+from fedpriv.certification.marks import (
+    ChangedRecords,
+    ClientKey,
+    ClientNumber,
+    Diagnostics,
+    Marks,
+    Mean,
+    NoiseKey,
+    OwnState,
+    Source,
+    Stored,
+    Sum,
+    is_noisy,
+)
 from fedpriv.certification.privacy_labels import (
     OF_CLIENT,
     OF_OWN,
     TAKING_PART,
-    Bent,
-    Held,
+    ClientState,
     LeakError,
-    Noisy,
-    Note,
-    Notes,
+    LinearUse,
+    NonlinearUse,
     Private,
-    noisy,
     of,
 )
 from fedpriv.core.generators import THREEFRY, is_known
@@ -54,21 +65,22 @@ _AS_THEY_ARE = frozenset(["copy", "copy_p", "select_n", "convert_element_type", 
 class Rules:
     """How labels pass through marks and equations."""
 
-    def __init__(self, notes: Notes, unit: str, secret: bool):
-        self._notes, self._unit, self._secret = notes, unit, secret
+    def __init__(self, marks: Marks, unit: str, secret: bool):
+        self._marks, self._unit, self._secret = marks, unit, secret
 
     def private(self, labels: Labels) -> Labels:
         """Those of what is protected."""
-        found = of(Private, labels)
-        return found if self._secret else frozenset(x for x in found if x.what != TAKING_PART)
+        every = of(Private, labels)
+        return every if self._secret else frozenset(x for x in every if x.what != TAKING_PART)
 
-    def alone(self, sums: tuple[Note, ...], means: tuple[Note, ...]) -> bool:
+    def alone(self, sums: tuple[Sum, ...], means: tuple[Mean, ...]) -> bool:
         """See `Stage`."""
         if len(sums) != 1 or len(means) != 1 or sums[0].times != 1 or means[0].times != 1:
             return False
-        i = next(i for i, note in enumerate(self._notes) if note is means[0])
-        stored = [n for n in self._notes if n.kind == "store" and {Noisy(i), Bent(i)} & n.found]
-        return not stored and Noisy(i) in sums[0].found and Bent(i) not in sums[0].found
+        linear, nonlinear = LinearUse(means[0].number), NonlinearUse(means[0].number)
+        kept = NONE.union(*(mark.labels for mark in self._marks if isinstance(mark, Stored)))
+        shows = kept | sums[0].labels
+        return nonlinear not in shows and linear not in kept and linear in sums[0].labels
 
     def keep_keys(self, name: str, labels: Labels) -> None:
         """Raises LeakError: what is called `name` is a key, or has words of one."""
@@ -84,15 +96,14 @@ class Rules:
         Args:
           reserved: see `may_reveal`.
         """
-        noises = [
-            (n, k) for n in self._notes for k in of(keys.KeyLabel, n.keys) if k.path is not None
-        ]
+        noises = [mark for mark in self._marks if isinstance(mark, NoiseKey | Mean)]
+        roots = [(noise, key) for noise in noises for key in of(keys.KeyLabel, noise.keys)]
         for drawn in sorted(of(keys.DrawnLabel, labels), key=str):
-            for note, key in noises:
-                if may_reveal(drawn.path, key.path, reserved=reserved):
+            for noise, key in roots:
+                if key.path is not None and may_reveal(drawn.path, key.path, reserved=reserved):
                     raise LeakError(
                         f"round: {name} has random numbers ({drawn.line}) drawn from the key that the noise in "
-                        f"{note.line} descends from, so that they tell of it; draw them from another part of "
+                        f"{noise.line} descends from, so that they tell of it; draw them from another part of "
                         "jax.random.split(key) than the noise"
                     )
 
@@ -101,166 +112,182 @@ class Rules:
         every = keys.through(eqn, labels)
         name = eqn.primitive.name
         by_rows = name in _AS_THEY_ARE or (name in _BY_ENTRIES and not of(Private, every))
-        if (held := of(Held, every)) and not by_rows:
-            mixed = {Private("clients' own state", -1, h.line) for h in held}
-            every = (every - held) | mixed
-        noisy = of(Noisy, every)
-        linear = _linear(eqn, labels)
-        return every if linear else (every - noisy) | {Bent(n.note) for n in noisy}
+        if (kept := of(ClientState, every)) and not by_rows:
+            mixed = {Private("clients' own state", -1, state.line) for state in kept}
+            every = (every - kept) | mixed
+        if _linear(eqn, labels):
+            return every
+        uses = of(LinearUse, every)
+        return (every - uses) | {NonlinearUse(use.mean) for use in uses}
 
     constant, widened = staticmethod(keys.of_constant), staticmethod(keys.widened)
     leaving, each_turn = staticmethod(keys.with_line), staticmethod(keys.each_turn)
     after_loop = staticmethod(keys.after_loop)
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
-        """A mark, by the note that it stands for.
+        """A mark, by what it means.
 
         Raises:
           LeakError: a release depends on what it does not bound, its noise is not fresh, or it cannot be counted.
           ValueError: it protects another unit than the algorithm says.
         """
-        note = self._notes[eqn.params["note"]]
         every = NONE.union(*labels)
-        if note.kind == "source":
-            return [x | {note.label} for x in labels]
-        if note.kind == "number":  # which client it is may be known where its records are protected
-            return [x | {note.label if self._unit == "client" else OF_CLIENT} for x in labels]
-        if note.kind == "seen":  # of all clients together, whoever takes part
-            return [frozenset(map(_of_all, x)) | {note.label} for x in labels]
-        if note.kind == "client":
-            return [keys.as_every_client(x) | {OF_CLIENT} for x in labels]
-        if note.kind == "changed":
-            if self.private(every):
-                raise LeakError(
-                    f"round: records were changed before private_mean ({note.line}) draws among them, so that one may "
-                    "depend on others; change each in the loss"
-                )
-            return [*labels]
-        if note.kind == "noise":
-            note.keys = every if noisy(note) else NONE
-            return [keys.without_keys(x) for x in labels]
-        if note.kind in ("own", "store"):
-            return self._own(note, labels, every)
-        if note.kind == "sum":
-            _check_noise(note, labels[-1])
-            return self._sum(note, labels, place)
-        _check_noise(note, labels[-1])
-        return self._mean(note, eqn.params["note"], labels, place)
+        mark = self._marks[eqn.params["number"]]
+        match mark:
+            case Source(label=label):
+                return [x | {label} for x in labels]
+            case ClientNumber(label=label):  # may be known where the client's records are protected
+                return [x | {label if self._unit == "client" else OF_CLIENT} for x in labels]
+            case Diagnostics(label=label):
+                return [frozenset(map(_of_all, x)) | {label} for x in labels]
+            case ClientKey():
+                return [keys.as_every_client(x) | {OF_CLIENT} for x in labels]
+            case ChangedRecords(line=line):
+                if self.private(every):
+                    raise LeakError(
+                        f"round: records were changed before private_mean ({line}) draws among them, so that one may "
+                        "depend on others; change each in the loss"
+                    )
+                return [*labels]
+            case NoiseKey() as noise:
+                noise.keys = every if is_noisy(noise) else NONE
+                return [keys.without_keys(x) for x in labels]
+            case OwnState(line=line, label=label):
+                self._keep_apart(line, every, None)
+                return [_row(x, label) for x in labels]
+            case Stored() as stored:
+                return [self._stored(stored, every)] * len(labels)
+            case Sum() as release:
+                return [self._sum(release, labels, place)] * len(labels)
+        assert isinstance(mark, Mean)
+        return [self._mean(mark, labels, place)] * len(labels)
 
-    def _own(self, note: Note, labels: Any, every: Labels) -> list[Labels]:
-        allowed = note.call
-        for label in sorted(self.private(every), key=str):
-            if note.kind == "own" or label.call != allowed:
+    def _keep_apart(self, line: str, labels: Labels, call: int | None) -> None:
+        """Raises LeakError: what a client keeps depends on private data of others than the client of this call."""
+        for label in sorted(self.private(labels), key=str):
+            if call is None or label.call != call:
                 raise LeakError(
-                    f"round: what a client keeps for itself ({note.line}) depends on {label.what} ({label.line}); give "
+                    f"round: what a client keeps for itself ({line}) depends on {label.what} ({label.line}); give "
                     "each client its own row alone"
                 )
-        self.keep_keys(f"what a client keeps for itself ({note.line})", every)
-        note.found = every
-        if note.kind == "own":
-            return [
-                (x - of(Held, x)) | {OF_OWN} | ({note.label} if of(Held, x) else NONE)
-                for x in labels
-            ]
-        # Whose row was replaced says who took part.
-        own = self._secret or self.private(every) or of(Held, every)
-        return [frozenset({Held(note.line)}) if own else NONE] * len(labels)
+        self.keep_keys(f"what a client keeps for itself ({line})", labels)
 
-    def _sum(self, note: Note, labels: Any, place: Place) -> list[Labels]:
-        *message, key = labels
-        note.found = NONE.union(*message)
-        self.keep_keys(f"a client's message ({note.line})", note.found)
-        found = self.private(note.found)
-        if note.mechanism is ALREADY_PRIVATE:
-            if leaked := found | of(Held, note.found):
-                raise LeakError(leak(f"a client's message ({note.line})", leaked))
-            taking_part = Private(TAKING_PART, -1, note.line)
-            kept = {taking_part} if self._secret else set()
-            self._count(note, place)
-            return [frozenset(kept)] * len(labels)
-        if noisy(note):
+    def _stored(self, stored: Stored, labels: Labels) -> Labels:
+        self._keep_apart(stored.line, labels, stored.call)
+        stored.labels = labels
+        # Whose row was replaced says who took part.
+        own = self._secret or self.private(labels) or of(ClientState, labels)
+        return frozenset({ClientState(stored.line)}) if own else NONE
+
+    def _sum(self, release: Sum, labels: Any, place: Place) -> Labels:
+        *messages, key = labels
+        _check_generator(release, key, by_client=release.local)
+        release.labels = NONE.union(*messages)
+        self.keep_keys(f"a client's message ({release.line})", release.labels)
+        private, kept = self.private(release.labels), of(ClientState, release.labels)
+        if release.mechanism is ALREADY_PRIVATE:
+            if leaked := private | kept:
+                raise LeakError(leak(f"a client's message ({release.line})", leaked))
+            self._count(release, place)
+            return frozenset({Private(TAKING_PART, -1, release.line)}) if self._secret else NONE
+        if is_noisy(release):
             if self._unit == "record":
                 raise ValueError(
-                    f"unit: 'record', but cohort.sum ({note.line}) protects whole clients; leave out the unit, or give "
-                    "ALREADY_PRIVATE"
+                    f"unit: 'record', but cohort.sum ({release.line}) protects whole clients; leave out the unit, or "
+                    "give ALREADY_PRIVATE"
                 )
-            self._released(note, found | of(Held, note.found), {note.call}, key, place)
-        self._count(note, place)
-        return [NONE] * len(labels)
+            self._check_release(release, private | kept, {release.call}, key, place)
+        self._count(release, place)
+        return NONE
 
-    def _mean(self, note: Note, number: int, labels: Any, place: Place) -> list[Labels]:
-        *mean, bound, key = labels
-        note.keys, note.found = key if noisy(note) else NONE, NONE.union(*mean)
-        allowed = {note.label.call} | ({note.call} if self._unit == "client" else set())
-        if noisy(note):
-            found = NONE.union(*mean)
-            self._released(note, self.private(found) | of(Held, found), allowed, key, place)
+    def _mean(self, release: Mean, labels: Any, place: Place) -> Labels:
+        *means, bound, key = labels
+        _check_generator(release, key, by_client=False)
+        release.labels = NONE.union(*means)
+        release.keys = key if is_noisy(release) else NONE
+        if is_noisy(release):
+            private, kept = self.private(release.labels), of(ClientState, release.labels)
+            calls = {release.label.call} | ({release.call} if self._unit == "client" else set())
+            self._check_release(release, private | kept, calls, key, place)
             for label in sorted(self.private(bound), key=str):
                 raise LeakError(
-                    f"round: the clip norm in {note.line} depends on {label.what} ({label.line}); release that first"
+                    f"round: the clip norm in {release.line} depends on {label.what} ({label.line}); release that first"
                 )
             if not keys.varies(key, keys.CLIENTS):
                 raise LeakError(
-                    f"round: the noise of private_mean ({note.line}) is the same for all clients; take its key from "
+                    f"round: the noise of private_mean ({release.line}) is the same for all clients; take its key from "
                     "the client's"
                 )
-        self._count(note, place)
-        kind = Noisy if _same_for_all([bound]) else Bent
-        return [frozenset({kind(number)})] * len(labels)
+        self._count(release, place)
+        use = LinearUse if _same_for_all([bound]) else NonlinearUse
+        return frozenset({use(release.number)})
 
-    def _released(
-        self, note: Note, found: Labels, allowed: set[int], key: Labels, place: Place
+    def _check_release(
+        self, release: Sum | Mean, labels: Labels, calls: set[int], key: Labels, place: Place
     ) -> None:
-        """Raises LeakError: the release depends on what it does not bound, or its noise is not fresh."""
+        """Raises LeakError: the release depends on what it does not bound, or its noise is not fresh.
+
+        Args:
+          labels: of private data in what is released.
+          calls: of the cohort, whose clients' data it bounds.
+        """
         if place.times is None:
-            self._uncounted(note)
-        for label in sorted(found, key=str):
-            if getattr(label, "call", -1) not in allowed:
+            raise _uncounted(release)
+        for label in sorted(labels, key=str):
+            if getattr(label, "call", -1) not in calls:
                 what = getattr(label, "what", "what clients keep for themselves")
                 raise LeakError(
-                    f"round: the release in {note.line} depends on {what} ({label.line}) that it does not bound; "
+                    f"round: the release in {release.line} depends on {what} ({label.line}) that it does not bound; "
                     "release that first"
                 )
         if self.private(place.condition):
-            raise LeakError(f"round: whether {note.line} releases depends on private data")
+            raise LeakError(f"round: whether {release.line} releases depends on private data")
         if self.private(key):
             raise LeakError(
-                f"round: the key of the noise in {note.line} depends on private data; derive it from `key` by what is "
-                "public"
+                f"round: the key of the noise in {release.line} depends on private data; derive it from `key` by what "
+                "is public"
             )
         if fault := keys.fault_of(key):
             raise LeakError(
-                f"round: the noise in {note.line} is {fault}; derive its key from `key` by split and fold_in alone"
+                f"round: the noise in {release.line} is {fault}; derive its key from `key` by split and fold_in alone"
             )
         if not all(keys.varies(key, loop) for loop in place.loops):
             raise LeakError(
-                f"round: the noise in {note.line} is the same in every turn of a loop; fold the turn into its key"
+                f"round: the noise in {release.line} is the same in every turn of a loop; fold the turn into its key"
             )
 
-    def _count(self, note: Note, place: Place) -> None:
+    def _count(self, release: Sum | Mean, place: Place) -> None:
         if place.times is None:
-            self._uncounted(note)
-        elif place.counted:
-            if note.times and noisy(note):
+            raise _uncounted(release)
+        if place.counted:
+            if release.times and is_noisy(release):
                 raise LeakError(
-                    f"round: {note.line} is traced once and computed twice, which may repeat its noise; write the "
+                    f"round: {release.line} is traced once and computed twice, which may repeat its noise; write the "
                     "jitted function, or the body of the loop, twice, or leave out jax.jit"
                 )
-            note.times += place.times
-
-    def _uncounted(self, note: Note) -> None:
-        raise LeakError(
-            f"round: it cannot be counted how often {note.line} releases, in a loop of unknown length; use lax.scan, "
-            "or a fori_loop of fixed bounds"
-        )
+            release.times += place.times
 
 
-def _check_noise(note: Note, key: Labels) -> None:
+def _uncounted(release: Sum | Mean) -> LeakError:
+    return LeakError(
+        f"round: it cannot be counted how often {release.line} releases, in a loop of unknown length; use lax.scan, or "
+        "a fori_loop of fixed bounds"
+    )
+
+
+def _row(labels: Labels, private: Private) -> Labels:
+    """Of a client's own row, for those of what all clients keep."""
+    kept = of(ClientState, labels)
+    return (labels - kept) | {OF_OWN} | ({private} if kept else NONE)
+
+
+def _check_generator(release: Sum | Mean, key: Labels, *, by_client: bool) -> None:
     """Raises ValueError: the noise's key is of a generator that can give several clients, or steps, the same noise."""
-    by_client = note.local or OF_CLIENT in key
-    if noisy(note) and (not is_known(note.generator) or (note.generator == "rbg" and by_client)):
+    by_client = by_client or OF_CLIENT in key
+    generator = release.generator
+    if is_noisy(release) and (not is_known(generator) or (generator == "rbg" and by_client)):
         raise ValueError(
-            f"round: the noise in {note.line} is drawn by {note.generator!r}, which can give different clients the "
+            f"round: the noise in {release.line} is drawn by {generator!r}, which can give different clients the "
             f"same noise; make keys of {THREEFRY}, JAX's default"
         )
 
@@ -275,7 +302,7 @@ def _linear(eqn: JaxprEqn, labels: Any) -> bool:
         return _same_for_all(labels[slice(*_CHOICES[name])])
     if name not in _BILINEAR:
         return name in _LINEAR
-    noisy = [bool(of(Noisy, x) | of(Bent, x)) for x in labels]
+    noisy = [bool(of(LinearUse, x) | of(NonlinearUse, x)) for x in labels]
     if sum(noisy) != 1 or (name == "div" and noisy[1]):
         return not any(noisy)
     return _same_for_all([x for x, n in zip(labels, noisy, strict=True) if not n])
@@ -292,7 +319,10 @@ def _holds(new: Any, was: Any) -> bool:
 def _same_for_all(labels: Any) -> bool:
     every = NONE.union(*labels)
     return not (
-        of(Noisy, every) | of(Bent, every) | of(Private, every) | ({OF_CLIENT, OF_OWN} & every)
+        of(LinearUse, every)
+        | of(NonlinearUse, every)
+        | of(Private, every)
+        | ({OF_CLIENT, OF_OWN} & every)
     )
 
 

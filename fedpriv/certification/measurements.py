@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.certification.certificate import Looked
-from fedpriv.certification.privacy_labels import Note
+from fedpriv.certification.certificate import TracedRound
+from fedpriv.certification.marks import Mean, Sum
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, PyTree, State
@@ -23,7 +23,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
-from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.cohort import Cohort, Observer, unobserved
 from fedpriv.rounds.one_round import keys_of
 from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, parts_of
 
@@ -71,35 +71,35 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
         )
 
 
-def check_codec(note: Note, seed: int) -> None:
+def check_codec(release: Sum, seed: int) -> None:
     """Raises ValueError: a codec that says it is not lossy changes messages."""
-    if note.codec.lossy or constructed(note.codec):
+    if release.codec.lossy or constructed(release.codec):
         return
     keys = jax.random.split(jax.random.key(seed), 2)
-    z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(note.like)),))
+    z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(release.like)),))
     for scale in (0.0, 1e-3, 1.0, 1e3):
-        message = unflatten(scale * z, note.like)
-        decoded = note.codec.code(keys[1], message).message
+        message = unflatten(scale * z, release.like)
+        decoded = release.codec.code(keys[1], message).message
         if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
             raise ValueError(
-                f"codec ({note.line}): what is decoded is not what was sent, but it says lossy=False; say True"
+                f"codec ({release.line}): what is decoded is not what was sent, but it says lossy=False; say True"
             )
 
 
-def check_mechanism(note: Note, seed: int) -> None:
+def check_mechanism(release: Sum | Mean, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round."""
-    used: Any = note.mechanism
+    used: Any = release.mechanism
     known = type(used) in (Mechanism, Dynamic) and constructed(used)
     if known and (type(used) is Mechanism or constructed(used.start)):
         return
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), note.like)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), release.like)
     measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, seed))
     for t in _rounds(used):
-        told, what = float(used.multipliers(t + 1)[-1][1]), f"mechanism ({note.line}), round {t}"
+        told, what = float(used.multipliers(t + 1)[-1][1]), f"mechanism ({release.line}), round {t}"
         if not told > 0:
             continue
         by_batch = getattr(type(used.in_round(t)), "for_batch", None)
-        if note.records is not None and by_batch is not Mechanism.for_batch:
+        if isinstance(release, Mean) and by_batch is not Mechanism.for_batch:
             raise ValueError(
                 f"{what}: `for_batch` looks at the gradients that it bounds; leave it out, and fix the bound beforehand"
             )
@@ -179,15 +179,17 @@ def _check_noise(
         )
 
 
-def check_declared(algorithm: Algorithm, looked: Looked, state: State, federation: Any) -> None:
+def check_declared(
+    algorithm: Algorithm, traced: TracedRound, state: State, federation: Any
+) -> None:
     """Raises ValueError: what releases declare by hand is not what the round draws and perturbs.
 
     Whole clients are measured: how far one moves the model, and how far noise does where nobody takes part.
     """
     drawn = parts_of(algorithm.sampler, 2)[-1][1]
     own = algorithm._replace(releases=None)
-    derived = {r.view: r for r in looked._replace(algorithm=own).releases(1)}
-    for release in looked.releases(1):
+    derived = {r.view: r for r in traced._replace(algorithm=own).releases(1)}
+    for release in traced.releases(1):
         told = release.participation or release.sampling
         if release.unit != algorithm.unit or told != drawn.accounting:
             raise ValueError(
@@ -207,15 +209,6 @@ def check_declared(algorithm: Algorithm, looked: Looked, state: State, federatio
             _measure(algorithm, drawn, state, federation, release)
 
 
-class _Pushed(Cohort):
-    """A cohort with `extra` added to the sum of its messages."""
-
-    extra: PyTree = None
-
-    def _shown(self, total: PyTree, *_: Any) -> PyTree:
-        return total if self.extra is None else jax.tree.map(jnp.add, total, self.extra(total))
-
-
 def _measure(
     algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, release: Release
 ) -> None:
@@ -225,9 +218,9 @@ def _measure(
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 
-    def moved(key: Key, state: State, mask: jax.Array, extra: Any = None) -> jax.Array:
-        cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
-        cohort.extra = extra
+    def moved(key: Key, state: State, mask: jax.Array, observe: Observer = unobserved) -> jax.Array:
+        among = drawn._replace(mask=mask)
+        cohort = Cohort(state.round, federation, among, sampler, observe)
         after, _ = after_round(algorithm, key, state, cohort)
         return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
 
@@ -246,9 +239,10 @@ def _measure(
     else:
         bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
 
-        def at_the_bound(total: PyTree) -> PyTree:
+        def at_the_bound(total: PyTree, *_: Any) -> PyTree:
+            """The sum, and a message as long as the bound."""
             d = dimension(total)
-            return unflatten(jnp.full(d, bound / math.sqrt(d)), total)
+            return unflatten(flatten(total) + bound / math.sqrt(d), total)
 
         pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
         far.append(pushed)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.privacy_labels import Note
+from fedpriv.certification.marks import Mean
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.mechanisms.per_example import PerExample, RecordGradients
@@ -17,38 +17,37 @@ _RECORDS = 4
 _CLOSE = 1e-3  # relative, of two ways to compute one gradient
 
 
-def check_gradients(note: Note, params: Params, federation: Any, seed: int) -> None:
+def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> None:
     """Raises ValueError: gradients made by hand mix records of a batch, or are longer than their norms say.
 
     Args:
       params: a model.
       federation: whose records are tried, in memory.
     """
-    made = note.gradients
-    if made is None or type(made) is RecordGradients:
+    gradients = mean.gradients
+    if type(gradients) is RecordGradients:
         return
-    if str(jax.tree.structure(params)) != str(
-        jax.tree.structure(note.like)
-    ):  # of a part of the model
-        params = jax.tree.map(lambda s: jnp.full(s.shape, 0.1, s.dtype), note.like)
+    structures = (str(jax.tree.structure(tree)) for tree in (params, mean.like))
+    if len(set(structures)) > 1:  # of a part of the model
+        params = jax.tree.map(lambda s: jnp.full(s.shape, 0.1, s.dtype), mean.like)
     key = jax.random.key(seed)
     rows = jnp.unique(federation.rows)[: _RECORDS + 1]
     if len(rows) < 3:
         raise ValueError(
-            f"gradients ({note.line}): {len(rows)} records are too few to measure them by; give a federation of 3 or "
+            f"gradients ({mean.line}): {len(rows)} records are too few to measure them by; give a federation of 3 or "
             "more"
         )
 
     def of(rows: jax.Array) -> tuple[PyTree, PyTree]:
         """(the norms that are said, the gradients of each record) of a batch."""
-        found = made(params, _batch(rows))
+        of_batch = gradients(params, _batch(rows))
         ones = jnp.eye(len(rows))
-        alone = [found.weighted(jax.tree.map(lambda n, w=w: w, found.norms)) for w in ones]
-        return found.norms, jax.tree.map(lambda *g: jnp.stack(g), *alone)
+        alone = [of_batch.weighted(jax.tree.map(lambda n, w=w: w, of_batch.norms)) for w in ones]
+        return of_batch.norms, jax.tree.map(lambda *g: jnp.stack(g), *alone)
 
     def _batch(rows: jax.Array) -> Any:
         batch = jax.tree.map(lambda leaf: leaf[rows], federation.examples)
-        return with_keys(key, batch) if needs_keys(made) else batch
+        return with_keys(key, batch) if needs_keys(gradients) else batch
 
     measured = jax.jit(of)
     before = measured(rows[:-1])
@@ -58,32 +57,34 @@ def check_gradients(note: Note, params: Params, federation: Any, seed: int) -> N
         for was, became in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
             if not _close(was[others], became[others]):
                 raise ValueError(
-                    f"gradients ({note.line}): those of a record change with another record of its batch; compute "
+                    f"gradients ({mean.line}): those of a record change with another record of its batch; compute "
                     "each from its own, as fp.per_example(loss) does"
                 )
-    _check_sums(note, made(params, _batch(rows[:-1])), before[1], key)
+    _check_sums(mean, gradients(params, _batch(rows[:-1])), before[1], key)
     for said, g in zip(*map(jax.tree.leaves, before), strict=True):
         lengths = jnp.linalg.norm(g.reshape(len(g), -1), axis=1)
         worst = int(jnp.argmax(lengths - said))
         if lengths[worst] > said[worst] * (1 + _CLOSE) + 1e-30:
             raise ValueError(
-                f"gradients ({note.line}): they are longer than they say, {lengths[worst]:.3g} for "
+                f"gradients ({mean.line}): they are longer than they say, {lengths[worst]:.3g} for "
                 f"{said[worst]:.3g}; give true norms, as fp.per_example(loss) does"
             )
 
 
-def _check_sums(note: Note, found: PerExample, each: PyTree, key: Key) -> None:
+def _check_sums(mean: Mean, of_batch: PerExample, each: PyTree, key: Key) -> None:
     """Raises ValueError: gradients, or weighted sums of them, are not those that one record at a time has."""
     leaves = jax.tree.leaves(each)
     given = jax.random.uniform(key, (len(leaves), len(leaves[0]))).at[:, 0].set(0.0)
-    weights = jax.tree.unflatten(jax.tree.structure(found.norms), list(given))
+    weights = jax.tree.unflatten(jax.tree.structure(of_batch.norms), list(given))
     sums = [jnp.tensordot(w, g.astype(w.dtype), 1) for w, g in zip(given, leaves, strict=True)]
     together = zip(
-        [*sums, *leaves], jax.tree.leaves((found.weighted(weights), found.each())), strict=True
+        [*sums, *leaves],
+        jax.tree.leaves((of_batch.weighted(weights), of_batch.each())),
+        strict=True,
     )
     if not all(_close(one, other) for one, other in together):
         raise ValueError(
-            f"gradients ({note.line}): `weighted` and `each` are not of the same gradients; give fp.per_example(loss)"
+            f"gradients ({mean.line}): `weighted` and `each` are not of the same gradients; give fp.per_example(loss)"
         )
 
 

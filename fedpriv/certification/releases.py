@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.certification.privacy_labels import Note
+from fedpriv.certification.marks import Mean, Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
@@ -24,54 +24,52 @@ from fedpriv.privacy.release import Unit, View
 from fedpriv.rounds.samplers import Sampler
 
 
-def is_proved(note: Note) -> bool:
+def is_proved(release: Sum | Mean) -> bool:
     """Whether nothing in a release is somebody's word: not its mechanism, gradients or codec."""
-    used: Any = note.mechanism
+    used: Any = release.mechanism
     start = used.start if type(used) is Dynamic else used
     if type(start) is MedianClipping or (
         type(start) is Mechanism and start.certified_multiplier == 0
     ):
         return True
-    told = note.codec.lossy or constructed(note.codec)
     scheduled = type(used) is not Dynamic or constructed(used)
     known = type(start) is Mechanism and constructed(start) and scheduled
-    return known and told and (note.gradients is None or type(note.gradients) is RecordGradients)
+    if isinstance(release, Mean):
+        return known and type(release.gradients) is RecordGradients
+    return known and (release.codec.lossy or constructed(release.codec))
 
 
 def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
     """(number of rounds, the first of them) of each part of [begin, end) in which no mechanism changes."""
     cuts = {begin, end}
-    for note in (*stage.sums, *stage.means):
-        ends = np.cumsum([steps for steps, _ in _parts(note, end)])
+    for release in stage.releases:
+        ends = np.cumsum([steps for steps, _ in release.mechanism.multipliers(end)])
         cuts |= {int(cut) for cut in ends if begin < cut < end}
     marks = sorted(cuts)
     return list(zip(np.diff(marks).tolist(), marks, strict=False)) or [(0, begin)]
 
 
-def _parts(note: Note, rounds: int) -> tuple[tuple[int, float], ...]:
-    assert note.mechanism is not None
-    return note.mechanism.multipliers(rounds)
-
-
-def _multiplier(note: Note, t: int) -> float:
+def _multiplier(release: Sum | Mean, t: int) -> float:
     """Of a single release in round t."""
     try:
-        return float(_parts(note, t + 1)[-1][1])
+        return float(release.mechanism.multipliers(t + 1)[-1][1])
     except jax.errors.ConcretizationTypeError:
         raise ValueError(
-            f"mechanism: its multiplier is computed in the round ({note.line}), so that nothing can be certified; give "
-            "a number, or `fp.dynamic` for one that changes"
+            f"mechanism: its multiplier is computed in the round ({release.line}), so that nothing can be certified; "
+            "give a number, or `fp.dynamic` for one that changes"
         ) from None
 
 
-def seen(stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int) -> list[Release]:
+def stage_releases(
+    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int
+) -> list[Release]:
     """What each view sees of rounds that are alike.
 
     Raises:
       ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
     """
-    sums = [note for note in stage.sums if note.mechanism is not ALREADY_PRIVATE]
-    if sums and stage.means and any(_multiplier(n, first) > 0 for n in sums):
+    sums = [release for release in stage.sums if release.mechanism is not ALREADY_PRIVATE]
+    if sums and stage.means and any(_multiplier(release, first) > 0 for release in sums):
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
         )
@@ -83,7 +81,7 @@ def seen(stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int) -> 
 
 
 def _of_clients(
-    notes: Sequence[Note], sampler: Sampler, unit: Unit, steps: int, first: int
+    sums: Sequence[Sum], sampler: Sampler, unit: Unit, steps: int, first: int
 ) -> list[Release]:
     """Perturbed sums of the messages of one cohort, all together one release.
 
@@ -95,19 +93,19 @@ def _of_clients(
     messages, each with a share of its own: as many releases as the round has draws, each of which may hold the client.
     With all of the noise of its own, it sends one message, and the same again.
     """
-    drawn, reason = sampler.accounting, _reason(notes, first)
-    kinds = {note.mechanism.noise for note in notes if _multiplier(note, first) > 0}  # type: ignore[union-attr]
-    if len({note.local for note in notes}) > 1 or len(kinds) > 1:
+    drawn, reason = sampler.accounting, _reason(sums, first)
+    kinds = {each.mechanism.noise for each in sums if _multiplier(each, first) > 0}
+    if len({each.local for each in sums}) > 1 or len(kinds) > 1:
         raise ValueError(
-            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({notes[0].line}, "
-            f"{notes[-1].line}); give all the same"
+            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
+            f"{sums[-1].line}); give all the same"
         )
     noise = kinds.pop() if kinds else "gaussian"
     power = 2 if noise == "gaussian" else 1
-    multiplier = _together([(_multiplier(n, first), n.times) for n in notes], power)
-    lossy = any(note.codec.lossy for note in notes)
-    divided = any(note.weighting.by_server for note in notes)
-    common = {"noise": noise, "mechanism": _drawable(notes, first)}
+    multiplier = _together([(_multiplier(each, first), each.times) for each in sums], power)
+    lossy = any(each.codec.lossy for each in sums)
+    divided = any(each.weighting.by_server for each in sums)
+    common = {"noise": noise, "mechanism": _drawable(sums, first)}
 
     def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
         given: dict[str, Any] = (
@@ -115,11 +113,10 @@ def _of_clients(
         )
         return Release(view, unit, m, steps=steps, **given)
 
-    if notes[0].local and multiplier > 0:
-        shown = isinstance(drawn, Poisson | WithReplacement)  # as if the view knew who takes part
+    if sums[0].local and multiplier > 0:
         full = isinstance(drawn, FixedSize | Everyone)
         hidden: dict[str, Any] = {}
-        if shown:
+        if isinstance(drawn, Poisson | WithReplacement):  # as if the view knew who takes part
             hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
         summed = noise == "gaussian" and full and not lossy
         loud = math.sqrt(drawn.most) if summed else 1.0
@@ -174,22 +171,20 @@ def _of_records(
     keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of
     all its members towards a third party, or a server that sees sums. No sampling of records hides a whole client.
     """
-    groups: dict[Any, list[Note]] = {}
-    for note in stage.means:
-        assert note.records is not None
-        kind = note.records.accounting, id(note.mechanism)
-        groups.setdefault(kind, []).append(note)
+    groups: dict[Any, list[Mean]] = {}
+    for mean in stage.means:
+        groups.setdefault((mean.records.accounting, id(mean.mechanism)), []).append(mean)
     if len(groups) > 1 and sampler.accounting.rate < 1:
         raise ValueError(
             f"round: private means of two kinds in one round ({stage.means[0].line}, {stage.means[-1].line}); with "
             "sampled clients give one sampler of records and one mechanism"
         )
-    found = []
+    releases = []
     fixed = isinstance(sampler.accounting, FixedSize | Everyone)
-    for (records, _), notes in groups.items():
-        used: RecordMechanism = notes[0].mechanism  # type: ignore[assignment]
+    for (records, _), means in groups.items():
+        used: RecordMechanism = means[0].mechanism
         whole = unit == "client"
-        own = _multiplier(notes[0], first) / (records.most if whole else 1)
+        own = _multiplier(means[0], first) / (records.most if whole else 1)
         for view in VIEWS:
             shared = (
                 stage.alone
@@ -198,7 +193,7 @@ def _of_records(
                 and view != "server"
                 and used.noise == "gaussian"
             )
-            found.append(
+            releases.append(
                 Release(
                     view,
                     unit,
@@ -207,24 +202,24 @@ def _of_records(
                     steps,
                     noise=used.noise,  # type: ignore[arg-type]
                     noise_is_split=shared,
-                    local_steps=sum(note.times for note in notes),
+                    local_steps=sum(mean.times for mean in means),
                     participation=sampler.accounting,
                     reason="" if own > 0 else used.reason,
-                    mechanism=_drawable(notes[:1], first),
+                    mechanism=_drawable(means[:1], first),
                 )
             )
-    return found
+    return releases
 
 
-def _reason(notes: Sequence[Note], first: int) -> str:
+def _reason(sums: Sequence[Sum], first: int) -> str:
     """Why nothing is hidden, if nothing is."""
-    bare = [note.mechanism.reason for note in notes if _multiplier(note, first) == 0]  # type: ignore[union-attr]
+    bare = [each.mechanism.reason for each in sums if _multiplier(each, first) == 0]
     return "; ".join(dict.fromkeys(bare))
 
 
-def _drawable(notes: Sequence[Note], first: int) -> Mechanism | None:
+def _drawable(releases: Sequence[Sum | Mean], first: int) -> Mechanism | None:
     """The mechanism for audits, where there is one."""
-    used = notes[0].mechanism.in_round(first) if len(notes) == 1 else None  # type: ignore[union-attr]
+    used = releases[0].mechanism.in_round(first) if len(releases) == 1 else None
     return _static(used) if isinstance(used, Mechanism) else None
 
 

@@ -12,12 +12,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedpriv.certification.closed_over import closed_over
-from fedpriv.certification.information_flow import (
-    holds_program,
-    made_by_checkify,
-    programs,
-    where,
-)
+from fedpriv.certification.information_flow import made_by_checkify, where
+from fedpriv.core.jaxprs import programs, programs_in
 
 
 def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) -> None:
@@ -39,7 +35,9 @@ def _first_changed_equation(one: Jaxpr, other: Jaxpr) -> str | None:
     of_one, of_other = (_numbered(jaxpr) for jaxpr in (one, other))
     for a, b in zip(one.eqns, other.eqns, strict=False):
         inner = zip(programs(a), programs(b), strict=False)
-        if line := next(filter(None, (_first_changed_equation(x, y) for x, y in inner)), None):
+        if line := next(
+            filter(None, (_first_changed_equation(x.jaxpr, y.jaxpr) for x, y in inner)), None
+        ):
             return line
         if _alone(a, of_one) != _alone(b, of_other):
             return where(a)
@@ -63,7 +61,7 @@ def _alone(eqn: Any, numbers: dict[Any, int]) -> tuple:
     settings = [
         (setting, _text(value))
         for setting, value in sorted(eqn.params.items())
-        if name != "check" and not holds_program(value)
+        if name != "check" and not programs_in(value)
     ]
     return name, given, [str(v.aval) for v in eqn.outvars], settings, len(programs(eqn))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedpriv.certification.certificate import Looked, check_twice, looked_at, with_basis
+from fedpriv.certification.certificate import TracedRound, check_twice, trace_round, with_basis
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Release, certify_releases
@@ -52,52 +52,55 @@ def certify_together(
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
     several = _checked(runs)
-    traced: dict[tuple[int, int], Looked] = {}
+    rounds: dict[tuple[int, int], TracedRound] = {}
     for i, (algorithm, _, own) in enumerate(several):
         which = (id(algorithm), id(own))
-        if which not in traced:
-            traced[which] = _traced(
+        if which not in rounds:
+            rounds[which] = _traced(
                 f"runs[{i}]", algorithm, params if own is None else own, federation
             )
-    looked = [traced[id(algorithm), id(own)] for algorithm, _, own in several]
-    rounds = [rounds for _, rounds, _ in several]
-    seen = _all_seen(each.releases(t) for each, t in zip(looked, rounds, strict=True))
-    found = certify_releases(seen, delta, view, honest=honest)
-    return with_basis(_assuming_several_runs(found) if len(several) > 1 else found, looked)
+    traced = [rounds[id(algorithm), id(own)] for algorithm, _, own in several]
+    releases = _all_releases(
+        each.releases(length) for each, (_, length, _) in zip(traced, several, strict=True)
+    )
+    certificate = certify_releases(releases, delta, view, honest=honest)
+    if len(several) > 1:
+        certificate = _assuming_several_runs(certificate)
+    return with_basis(certificate, traced)
 
 
 def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
     """(algorithm, rounds, its own params or None) of each run."""
     several = isinstance(runs, Sequence) and not isinstance(runs, Algorithm | str)
     require(several and len(runs) > 0, "runs", runs, f"give a list; for each run {_RUN}")
-    found = []
+    each = []
     for i, run in enumerate(runs):
         known = type(run) in (tuple, list) and len(run) in (2, 3)
         require(known, f"runs[{i}]", run, _RUN)
         require(isinstance(run[0], Algorithm), f"runs[{i}][0]", run[0], "give an fp.Algorithm")
         rounds = checked(f"rounds of runs[{i}]", run[1], CountOrZero)
-        found.append((run[0], rounds, run[2] if len(run) == 3 else None))
-    return found
+        each.append((run[0], rounds, run[2] if len(run) == 3 else None))
+    return each
 
 
-def _traced(name: str, algorithm: Algorithm, params: Any, federation: Any) -> Looked:
+def _traced(name: str, algorithm: Algorithm, params: Any, federation: Any) -> TracedRound:
     try:
-        looked = looked_at(algorithm, params, federation)
-        check_twice(looked)
+        traced = trace_round(algorithm, params, federation)
+        check_twice(traced)
     except Exception as error:
         error.add_note(f"in {name}")
         raise
-    return looked
+    return traced
 
 
-def _all_seen(each: Iterable[tuple[Release, ...]]) -> list[Release]:
+def _all_releases(each: Iterable[tuple[Release, ...]]) -> list[Release]:
     """The releases of all runs, but for those of no rounds."""
     every = [release for releases in each for release in releases]
     return [release for release in every if release.steps] or every
 
 
-def _assuming_several_runs(found: Certificate) -> Certificate:
+def _assuming_several_runs(certificate: Certificate) -> Certificate:
     """The certificate of a single run as that of several."""
     several = (SEVERAL_RUNS, LATER_RUNS)
-    texts = [several if text == ONE_RUN else (text,) for text in found.assumptions]
-    return replace(found, assumptions=tuple(text for each in texts for text in each))
+    texts = [several if text == ONE_RUN else (text,) for text in certificate.assumptions]
+    return replace(certificate, assumptions=tuple(text for each in texts for text in each))

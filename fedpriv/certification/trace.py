@@ -7,6 +7,7 @@ reaches the state or the metrics past all releases is a leak.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,18 +16,18 @@ from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification import keys
 from fedpriv.certification.host_calls import lines_that_print
-from fedpriv.certification.information_flow import MARK, NONE, as_compiled, follow, where
-from fedpriv.certification.leaks import Rules, leak
-from fedpriv.certification.marked_cohort import Watched
-from fedpriv.certification.privacy_labels import (
-    Held,
-    Holding,
-    LeakError,
-    Note,
-    Notes,
-    noisy,
-    of,
+from fedpriv.certification.information_flow import (
+    MARK,
+    NONE,
+    Labels,
+    follow,
+    trace_program,
+    where,
 )
+from fedpriv.certification.leaks import Rules, leak
+from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
+from fedpriv.certification.marks import Marks, Mean, Stored, Sum, is_noisy
+from fedpriv.certification.privacy_labels import ClientState, LeakError, of
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
@@ -35,11 +36,33 @@ from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.samplers import Sampler
 
-_OF_CLIENTS = {
-    "sum": "a client's message",
-    "mean": "a private mean",
-    "store": "what a client keeps for itself",
-}
+
+class TracedProgram(NamedTuple):
+    """A round with one sampler, traced.
+
+    Attributes:
+      program: (key, state, rounds done) -> (state, metrics), its leaves.
+      out: shapes of (state, metrics).
+      marks: in the program.
+      rules: by which labels pass.
+    """
+
+    program: ClosedJaxpr
+    out: tuple[State, Metrics]
+    marks: Marks
+    rules: Rules
+
+    def follow(self, kept: Sequence[Labels]) -> list[Labels]:
+        """The labels of its outputs, for those that leaves of the state have of what clients keep."""
+        for mark in self.marks:
+            if isinstance(mark, Sum | Mean):
+                mark.times = 0
+        return follow(self.program.jaxpr, [frozenset({keys.ROUNDS_KEY}), *kept, NONE], self.rules)
+
+    def kept_after(self, kept: Sequence[Labels]) -> list[Labels]:
+        """The labels that leaves of the state have of what clients keep, before the round or after it."""
+        after = zip(kept, self.follow(kept), strict=False)
+        return [before | of(ClientState, labels) for before, labels in after]
 
 
 class Stage(NamedTuple):
@@ -48,21 +71,26 @@ class Stage(NamedTuple):
     Attributes:
       sums, means: the cohort's sums, and the private means of a client's records.
       alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
-      program: the traced round, (key, state, rounds done) -> (state, metrics), its leaves.
+      program: as `TracedProgram`.
       prints: lines that print something of a round.
     """
 
-    sums: tuple[Note, ...]
-    means: tuple[Note, ...]
+    sums: tuple[Sum, ...]
+    means: tuple[Mean, ...]
     alone: bool
     program: ClosedJaxpr
     prints: tuple[str, ...]
 
+    @property
+    def releases(self) -> tuple[Sum | Mean, ...]:
+        """The sums, then the means."""
+        return (*self.sums, *self.means)
 
-def program_of(
-    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State
-) -> tuple[ClosedJaxpr, Any, Notes]:
-    """(the traced round, shapes of (state, metrics), what its marks stand for).
+
+def traced_program(
+    algorithm: Algorithm, sampler: Sampler, shape: FederationShape, state: State
+) -> TracedProgram:
+    """Traces the round with cohorts of `sampler`.
 
     Args:
       state: shapes.
@@ -71,10 +99,11 @@ def program_of(
       ValueError: calls of the cohort under jax.vmap; records that the model cannot take; and whatever the round itself
         raises.
     """
-    notes: Notes = []
+    marks: Marks = []
 
     def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics]:
-        after, metrics = after_round(algorithm, key, state, Watched(t, holding, sampler, notes))
+        cohort = MarkedCohort(t, shape, sampler, marks)
+        after, metrics = after_round(algorithm, key, state, cohort)
         if not same_structure(after, state):
             remedy = f"{line_of(algorithm.round)}; give back what `init` gave"
             raise ValueError(f"round: the state changes its structure{remedy}")
@@ -82,8 +111,7 @@ def program_of(
 
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
-        with as_compiled():
-            traced, out = jax.make_jaxpr(run, return_shape=True)(key, state, jnp.int32(0))
+        program, out = trace_program(run, key, state, jnp.int32(0))
     except ExampleError as error:
         raise ValueError(f"federation: {error}") from None
     except NotImplementedError as error:
@@ -93,62 +121,59 @@ def program_of(
             "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
             "them in a loop"
         ) from error
-    return traced, out, notes
+    rules = Rules(marks, algorithm.unit, _secret(marks, sampler, algorithm.unit))
+    return TracedProgram(program, out, marks, rules)
 
 
-def look(
-    algorithm: Algorithm, sampler: Sampler, holding: Holding, state: State, held: Any = None
-) -> tuple[Stage, Any, Any]:
-    """(the releases of `algorithm.round` with cohorts of `sampler`, shapes of (state, metrics), what clients keep).
+def stage_of(traced: TracedProgram, kept: Sequence[Labels]) -> Stage:
+    """What the round releases, once nothing else of the clients leaves it.
 
     Args:
-      state: shapes.
+      kept: labels that leaves of the state have of what clients keep, in any round.
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
-      ValueError: calls of the host; as `program_of`.
+      ValueError: calls of the host.
     """
-    traced, out, notes = program_of(algorithm, sampler, holding, state)
-    printing = lines_that_print(traced.jaxpr)
-    rules = Rules(notes, algorithm.unit, _secret(notes, sampler, algorithm.unit))
-    leaves = jax.tree_util.tree_leaves_with_path(out)
-    states = len(jax.tree.leaves(state))
-    leaves_in = traced.jaxpr.invars[1 : 1 + states]
-    held, before = held or list(map(keys.of_constant, leaves_in)), None
-    while held != before:  # what clients keep comes back in the next round
-        for note in notes:
-            note.times = 0
-        given = [frozenset({keys.ROUNDS_KEY}), *held, NONE]
-        found = follow(traced.jaxpr, given, rules)
-        held, before = [h | of(Held, x) for h, x in zip(held, found, strict=False)], held
-    for (path, _), labels, var in zip(leaves, found, traced.jaxpr.outvars, strict=True):
+    program, rules = traced.program.jaxpr, traced.rules
+    prints = lines_that_print(program)
+    outputs = zip(traced.follow(kept), program.outvars, strict=True)
+    leaves = jax.tree_util.tree_leaves_with_path(traced.out)
+    for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
         name = _name(path)
-        if rules.private(labels) | of(Held, labels) | of(keys.KeyLabel, labels):
-            name += "".join(f" ({where(e)})" for e in traced.jaxpr.eqns if var in e.outvars)
+        if rules.private(labels) | of(ClientState, labels) | of(keys.KeyLabel, labels):
+            name += "".join(f" ({where(e)})" for e in program.eqns if var in e.outvars)
         rules.keep_keys(name, labels)
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
             continue
         theirs = path[0].idx == 0 and getattr(path[1], "name", "") not in ("params", "round")
-        leaked = rules.private(labels) | (NONE if theirs else of(Held, labels))
+        leaked = rules.private(labels) | (NONE if theirs else of(ClientState, labels))
         if leaked:
             raise LeakError(leak(name, leaked))
         rules.keep_random(name, labels, reserved=True)
-    for note in notes:
-        if note.kind in _OF_CLIENTS:
-            name = f"{_OF_CLIENTS[note.kind]} ({note.line})"
-            rules.keep_random(name, note.found, reserved=False)
-    sums = tuple(n for n in notes if n.kind == "sum" and n.times)
-    means = tuple(n for n in notes if n.kind == "mean" and n.times)
-    return Stage(sums, means, rules.alone(sums, means), traced, printing), out, held
+    for mark in traced.marks:
+        if isinstance(mark, Sum | Mean | Stored):
+            name = f"{_OF_CLIENTS[type(mark)]} ({mark.line})"
+            rules.keep_random(name, mark.labels, reserved=False)
+    sums = tuple(mark for mark in traced.marks if isinstance(mark, Sum) and mark.times)
+    means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
+    return Stage(sums, means, rules.alone(sums, means), traced.program, prints)
 
 
-def _secret(notes: Notes, sampler: Sampler, unit: str) -> bool:
+_OF_CLIENTS = {
+    Sum: "a client's message",
+    Mean: "a private mean",
+    Stored: "what a client keeps for itself",
+}
+
+
+def _secret(marks: Marks, sampler: Sampler, unit: str) -> bool:
     """Whether the certificate counts on nobody's knowing who takes part."""
     drawn = sampler.accounting
     if unit == "record" or isinstance(drawn, Everyone | WithReplacement):
         return False
-    sums = [n for n in notes if n.kind == "sum" and noisy(n)]
-    return any(not (n.local and isinstance(drawn, Poisson)) for n in sums)
+    sums = [mark for mark in marks if isinstance(mark, Sum) and is_noisy(mark)]
+    return any(not (release.local and isinstance(drawn, Poisson)) for release in sums)
 
 
 def _name(path: Any) -> str:

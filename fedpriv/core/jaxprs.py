@@ -1,15 +1,37 @@
-"""Evaluates traced programs by other rules than JAX's own, such as on factors in place of matrices."""
+"""Traced programs: walked through, and evaluated by other rules than JAX's own, such as on factors of matrices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import jax
 from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 Rule: TypeAlias = Callable[[JaxprEqn, list[Any]], Any]
 """(equation, its inputs) -> its outputs, or NotImplemented where JAX's own primitive is to be used."""
+
+
+def programs(eqn: JaxprEqn) -> list[ClosedJaxpr]:
+    """The programs that an equation calls."""
+    return programs_in(list(eqn.params.values()))
+
+
+def programs_in(value: Any) -> list[ClosedJaxpr]:
+    """The programs in a parameter of an equation, or in a container of parameters."""
+    leaves = (leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, ClosedJaxpr | Jaxpr))
+    return [leaf if isinstance(leaf, ClosedJaxpr) else ClosedJaxpr(leaf, ()) for leaf in leaves]
+
+
+def equations(
+    jaxpr: Jaxpr, callers: tuple[JaxprEqn, ...] = ()
+) -> Iterator[tuple[JaxprEqn, tuple[JaxprEqn, ...]]]:
+    """Each equation of a program and of all that it calls, in order, with those that call it, the innermost first."""
+    for eqn in jaxpr.eqns:
+        yield eqn, callers
+        for inner in programs(eqn):
+            yield from equations(inner.jaxpr, (eqn, *callers))
 
 
 class NotInterpretedError(Exception):

@@ -15,14 +15,14 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 
 if TYPE_CHECKING:
-    from fedpriv.certification.certificate import Looked
+    from fedpriv.certification.certificate import TracedRound
     from fedpriv.data.streaming import StreamedFederation
     from fedpriv.engine.training_loop import Training
     from fedpriv.privacy.release import Release
 
 
 def identity(
-    training: Training, looked: Looked, seeds: Sequence[int], strategy: Strategy
+    training: Training, traced: TracedRound, seeds: Sequence[int], strategy: Strategy
 ) -> dict[str, Any]:
     """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more."""
     records = records_of(training.federations)
@@ -34,7 +34,7 @@ def identity(
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
-        "releases": _told(looked.releases(training.rounds)),
+        "releases": _told(traced.releases(training.rounds)),
     }
 
 

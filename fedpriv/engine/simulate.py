@@ -123,11 +123,11 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds)
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
-        looked = check_launch(algorithm, params, of_seed(federations, 0))
+        traced = check_launch(algorithm, params, of_seed(federations, 0))
         for s in range(1, len(seeds)):
-            check_data(looked, of_seed(federations, s))
+            check_data(traced, of_seed(federations, s))
         in_memory = federations.examples if isinstance(federations, Federation) else None
-        check_examples(score, looked.before.params, test, in_memory)
+        check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
@@ -137,7 +137,7 @@ def simulate(
             )
         keeper, saved = None, None
         if checkpoints:
-            given = identity(training, looked, seeds, strategy)
+            given = identity(training, traced, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(given))
             saved = _begun(keeper, state)
         run = RunState(seeds, _num_clients(federations), saved)

@@ -27,9 +27,11 @@ def is_cut(sampling: Sampling) -> bool:
     """Whether a cohort is ever cut down (with a probability above 1e-250)."""
     if not isinstance(sampling, Poisson) or not sampling.can_be_cut:
         return False
-    from scipy.stats import binom
+    from scipy.special import betainc  # scipy.stats takes a second to import
 
-    return bool(binom.sf(sampling.capacity, sampling.population, sampling.rate) > _NEVER)
+    size, n, rate = sampling.capacity, sampling.population, sampling.rate
+    assert size is not None
+    return bool(betainc(size + 1, n - size, rate) > _NEVER)  # Pr[Bin(n, rate) > size]
 
 
 def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:

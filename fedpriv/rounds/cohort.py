@@ -45,7 +45,7 @@ class Summed(NamedTuple):
     own: PyTree
 
 
-class Given(NamedTuple):
+class SumOptions(NamedTuple):
     """How a call of the cohort sums.
 
     Attributes:
@@ -63,7 +63,14 @@ class Given(NamedTuple):
         return self.codec.lossy or self.weighting.by_server
 
 
+Observer: TypeAlias = Callable[[PyTree, Key, SumOptions], PyTree]
+"""(noisy sum, its noise's key, how it was made) -> what the round gets of it."""
 NORM = "mean_update_norm"
+
+
+def unobserved(total: PyTree, key: Key, options: SumOptions) -> PyTree:
+    """The sum as it is."""
+    return total
 
 
 @dataclass
@@ -78,6 +85,7 @@ class Cohort:
     _federation: Any
     _drawn: Draw
     _sampler: Sampler
+    _observe: Observer = field(default=unobserved, repr=False)
     _calls: int = 0
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
@@ -168,12 +176,12 @@ class Cohort:
         total = weighting.bounded(total, weights, self.expected_size)
         if not local:
             total = _perturbed(used, self._noise_key(noise_key, mechanism), total)
-        given = Given(mechanism, codec, local, weighting)
+        options = SumOptions(mechanism, codec, local, weighting)
         wire = codec.wire(dimension(total))
-        if given.by_server:
+        if options.by_server:
             wire = wire._replace(overhead=wire.overhead + weighting.bits)
         metrics = self._metrics(wire, seen)
-        total = weighting.shown(self._shown(total, noise_key, given))
+        total = weighting.shown(self._observe(total, noise_key, options))
         return Summed(total, metrics, self._stored(own, new))
 
     def unprotected(
@@ -240,10 +248,6 @@ class Cohort:
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         """The key, where noise of `mechanism` is drawn from it."""
         return key
-
-    def _shown(self, total: PyTree, key: Key, given: Given) -> PyTree:
-        """The noisy total, where whoever watches sees it."""
-        return total
 
     def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
         return agreed(protocol, key, messages)[0]

@@ -239,7 +239,7 @@ def test_it_costs_what_dp_fed_avg_costs():
 def third_party(algorithm, rounds, clients=CLIENTS):
     """What it sees, one release."""
     federation = Federation.blank({"x": jnp.zeros(D)}, clients, 1)
-    found = fp.looked_at(algorithm, START, federation).releases(rounds)
+    found = fp.trace_round(algorithm, START, federation).releases(rounds)
     assert {r.view for r in found} == set(VIEWS)
     return found[0]
 
@@ -261,7 +261,7 @@ def test_the_reach_of_another_mechanism_counts():
         assert (release.steps, release.reason) == (3, "")
         assert release.multiplier == pytest.approx(multiplier)
     for hidden in (adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
-        for release in fp.looked_at(hidden, START, FEDERATION).releases(3):
+        for release in fp.trace_round(hidden, START, FEDERATION).releases(3):
             assert release.multiplier == 0
             assert release.reason
     given = adaptive(mechanism=gaussian(9.0, 9.0))
@@ -330,4 +330,4 @@ def test_wrong_input(changes, message):
 
 def test_another_number_of_clients():
     with pytest.raises(ValueError, match="sampler: made for 3 clients"):
-        fp.looked_at(adaptive(sampler=everyone(3)), START, FEDERATION)
+        fp.trace_round(adaptive(sampler=everyone(3)), START, FEDERATION)

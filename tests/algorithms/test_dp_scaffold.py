@@ -22,8 +22,8 @@ from fedpriv import (
     everyone,
     fixed_interval,
     fixed_size,
-    looked_at,
     poisson,
+    trace_round,
     with_replacement,
 )
 from fedpriv.algorithms.dp_scaffold import (
@@ -277,13 +277,13 @@ def test_user_drift_is_the_mean_distance_from_the_start():
             "tensors: 5, but the model has 2; give 2",
         ),
         (
-            lambda: looked_at(
+            lambda: trace_round(
                 dp_scaffold(local(), sampler=everyone(2)), start(), regression([6, 5])
             ),
             "records: drawn among 6 of each client, but client 1 holds 5",
         ),
         (
-            lambda: looked_at(dp_scaffold(local(), sampler=everyone(3)), start(), FEDERATION),
+            lambda: trace_round(dp_scaffold(local(), sampler=everyone(3)), start(), FEDERATION),
             "sampler: made for 3 clients",
         ),
     ],

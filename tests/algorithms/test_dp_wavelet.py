@@ -23,10 +23,10 @@ from fedpriv import (
     full_batch,
     gaussian,
     laplace,
-    looked_at,
     noise,
     per_example,
     poisson,
+    trace_round,
     wavelet,
     wavelet_mechanism,
 )
@@ -243,7 +243,7 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
             "noise_on_each: the lots are Poisson",
         ),
         (
-            lambda: looked_at(
+            lambda: trace_round(
                 dp_sgd_wav(
                     local(wavelet_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
                     sampler=everyone(CLIENTS),

@@ -206,4 +206,4 @@ def test_errors(changed, message):
 def test_a_sampler_for_another_population():
     algorithm = dp_fed_avg(squared, sampler=fixed_size(6, 2), **NOISY)
     with pytest.raises(ValueError, match=r"sampler: made for 6 clients, but the federation has 5"):
-        fp.looked_at(algorithm, start(), regression(SIZES))
+        fp.trace_round(algorithm, start(), regression(SIZES))

@@ -63,10 +63,10 @@ def test_it_is_post_processing(name):
     """What is released, to whom, and whether that is constructed, is as without it; the round passes the leak check."""
     plain, server = ALGORITHMS[name](), fp.fed_opt.yogi(optax.cosine_decay_schedule(0.1, 9))
     algorithm = ALGORITHMS[name](server=server)
-    looked, without = (fp.looked_at(made, PARAMS, FEDERATION) for made in (algorithm, plain))
-    assert jax.tree.leaves(looked.before.server)
-    assert looked.releases(5) == without.releases(5)
-    assert looked.basis == without.basis == "constructed"
+    traced, without = (fp.trace_round(made, PARAMS, FEDERATION) for made in (algorithm, plain))
+    assert jax.tree.leaves(traced.before.server)
+    assert traced.releases(5) == without.releases(5)
+    assert traced.basis == without.basis == "constructed"
     assert algorithm.claim(5, 1e-3) == plain.claim(5, 1e-3)
 
 

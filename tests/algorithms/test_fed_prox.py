@@ -56,7 +56,7 @@ def test_records_are_as_private_with_it():
             fp.per_example(squared), fp.poisson(3, 0.5), 2, lambda t: optimizer, fp.gaussian(0.5, 1)
         )
         algorithm = fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
-        return fp.looked_at(algorithm, PARAMS, regression([3] * CLIENTS)).releases(5)
+        return fp.trace_round(algorithm, PARAMS, regression([3] * CLIENTS)).releases(5)
 
     assert certificate(fp.proximal(optax.sgd(0.1), 0.3)) == certificate(optax.sgd(0.1))
 

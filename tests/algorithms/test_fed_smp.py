@@ -28,11 +28,11 @@ from fedpriv import (
     fed_smp,
     fixed_size,
     full_batch,
-    looked_at,
     poisson,
     select_rand_k,
     select_top_k,
     steps,
+    trace_round,
 )
 from fedpriv.core.trees import flatten
 
@@ -218,10 +218,10 @@ def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
 COMMON = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
 
 
-def looked(sparsifier, **changed):
+def traced(sparsifier, **changed):
     settings = COMMON | {"clip_norm": 1.0, "noise_multiplier": 1.0} | changed
     algorithm = fed_smp(squared, sparsifier=sparsifier, **settings)
-    return looked_at(algorithm, start(FEATURES), regression(SIZES, features=FEATURES))
+    return trace_round(algorithm, start(FEATURES), regression(SIZES, features=FEATURES))
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ def looked(sparsifier, **changed):
         (lambda: select_rand_k(0), r"p: 0; give"),
         (lambda: select_rand_k(1.01), r"p: 1\.01; give"),
         (lambda: select_top_k(float("nan"), full_batch()), r"p: nan; give"),
-        (lambda: looked(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1; give"),
-        (lambda: looked(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1; give"),
-        (lambda: looked(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),
-        (lambda: looked(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
-        (lambda: looked(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
+        (lambda: traced(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1; give"),
+        (lambda: traced(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1; give"),
+        (lambda: traced(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),
+        (lambda: traced(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
+        (lambda: traced(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
     ],
 )
 def test_wrong_input(make, message):

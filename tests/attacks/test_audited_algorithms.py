@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 from test_protocol import ALGORITHMS, FEDERATION, PARAMS
 
-from fedpriv import looked_at
+from fedpriv import trace_round
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import VIEWS, certify_releases
@@ -19,7 +19,7 @@ ROUNDS, DELTA = 3, 1e-3
 @cache
 def hidden(name):
     """View -> what it sees, of the views from which something is hidden."""
-    every = looked_at(ALGORITHMS[name], PARAMS, FEDERATION).releases(ROUNDS)
+    every = trace_round(ALGORITHMS[name], PARAMS, FEDERATION).releases(ROUNDS)
     seen = {view: [r for r in every if r.view == view] for view in VIEWS}
     return {view: found for view, found in seen.items() if any(r.multiplier > 0 for r in found)}
 

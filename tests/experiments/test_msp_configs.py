@@ -85,7 +85,7 @@ def made(name, **changes):
 
 def multiplier(ledger):
     (name,) = ledger.entries
-    return ledger.looked(name).releases(1)[0].multiplier
+    return ledger.trace(name).releases(1)[0].multiplier
 
 
 def test_the_noise_of_ldp():

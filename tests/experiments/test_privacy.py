@@ -15,7 +15,7 @@ import pytest
 import fedpriv as fp
 from experiments import privacy, run
 from experiments.config import modules
-from fedpriv.certification.certificate import Looked
+from fedpriv.certification.certificate import TracedRound
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -90,13 +90,13 @@ def test_the_table_names_everything_and_a_picture_is_drawn(capsys, tmp_path):
 def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path, monkeypatch):
     asked = []
 
-    certify = Looked.certify
+    certify = TracedRound.certify
 
     def spy(*args, **options):
         asked.append(options["honest"])
         return certify(*args, **options)
 
-    monkeypatch.setattr(Looked, "certify", spy)
+    monkeypatch.setattr(TracedRound, "certify", spy)
     options = ["--honest", 0.5, "--rounds", 4, "--algorithms", "rand_k", "--output", tmp_path]
     shown = " ".join(ask(capsys, "quickstart", *options).split())
     assert set(asked) == {0.5}

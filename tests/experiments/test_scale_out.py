@@ -54,7 +54,7 @@ def test_sums_in_a_loop_count_as_often():
         return jax.lax.scan(step, x, length=5)[0]
 
     program = jax.make_jaxpr(looped, axis_env=[("clients", 2)])(jnp.ones(7))
-    found = list(scale_out._exchanged(program.jaxpr, 1))
+    found = list(scale_out._exchanged(program.jaxpr))
     assert found == [("psum", 5, 4 * 7)]
 
 

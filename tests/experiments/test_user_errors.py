@@ -46,7 +46,7 @@ MISTAKES = {
     "round": (
         "cohort.summ()",
         "pass",
-        "AttributeError: 'Watched' object has no attribute 'summ'",
+        "AttributeError: 'MarkedCohort' object has no attribute 'summ'",
         "in round: cohort.summ()",
     ),
     "loss": (

@@ -25,11 +25,11 @@ from fedpriv import (
     full_batch,
     gaussian,
     laplace,
-    looked_at,
     mechanism,
     per_example,
     select_rand_k,
     select_top_k,
+    trace_round,
 )
 from fedpriv.algorithms.adaptive_clipping import update_noise
 from fedpriv.core.trees import flatten
@@ -181,7 +181,7 @@ ALGORITHMS = {
 def test_an_algorithm_adds_what_its_release_declares(name):
     """At learning rate 0 the sum is noise alone. How far a client moves it, the algorithms' own tests say."""
     algorithm, kept, share = ALGORITHMS[name]
-    (release, *_) = looked_at(algorithm, ZERO, FEDERATION).releases(1)
+    (release, *_) = trace_round(algorithm, ZERO, FEDERATION).releases(1)
     assert (release.view, release.noise) == ("third_party", "gaussian")
     check_round(algorithm, kept, np.eye(kept, dtype=np.float32), CLIP * release.multiplier * share)
 
@@ -214,7 +214,7 @@ def test_any_algorithm_takes_haar_noise(name):
     d, make = TAKING[name]
     local = name in {"dp_sgd", "dp_scaffold"}
     algorithm = make(shaped(d, **STRONG))
-    for release in looked_at(algorithm, ZERO, FEDERATION).releases(1):
+    for release in trace_round(algorithm, ZERO, FEDERATION).releases(1):
         if local == (release.view == "server"):
             declared = MULTIPLIER * 1e6 / math.sqrt(padded_length(d))
             assert release.multiplier == pytest.approx(declared)

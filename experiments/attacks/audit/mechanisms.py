@@ -14,7 +14,7 @@ from experiments.base.time_left import Remaining
 from experiments.config import Ledger
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.certification.certificate import Looked
+from fedpriv.certification.certificate import TracedRound
 from fedpriv.privacy import Release
 
 AFFORDABLE = 8e8
@@ -31,15 +31,15 @@ def audit_mechanisms(
     """Every view of every algorithm, each distinct one once; and those with nothing to draw, of infinite epsilon."""
     rows, bare = [], []
     every = _by_mechanism(ledger, accounts(ledger, rounds))
-    alike = [_alike(ledger.looked(account.names[0]), account, rounds) for account in every]
+    alike = [_alike(ledger.trace(account.names[0]), account, rounds) for account in every]
     remaining = Remaining("mechanisms that are drawn", sum(map(len, alike)))
     for account, groups in zip(every, alike, strict=True):
-        looked = ledger.looked(account.names[0])
+        traced = ledger.trace(account.names[0])
         for views in groups:
-            rows.append(_audited(account, looked, views, rounds, draws, seed))
+            rows.append(_audited(account, traced, views, rounds, draws, seed))
             remaining.advance()
-        if not _drawable(looked.releases(1)):
-            reasons = dict.fromkeys(r.reason for r in looked.releases(1) if r.reason)
+        if not _drawable(traced.releases(1)):
+            reasons = dict.fromkeys(r.reason for r in traced.releases(1) if r.reason)
             bare.append(Unaudited(account.names, "; ".join(reasons), account.claim))
     return rows, bare
 
@@ -50,7 +50,7 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
     for account in found:
         groups: dict[object, list[str]] = {}
         for name in account.names:
-            used = [r.mechanism for r in ledger.looked(name).releases(1) if r.mechanism]
+            used = [r.mechanism for r in ledger.trace(name).releases(1) if r.mechanism]
             levels = [jax.tree.leaves((m.clip_norm, m.noise_multiplier)) for m in used]
             same = tuple(
                 (*map(float, level), m.dimension, m.scales is None, m.norms is None)
@@ -65,11 +65,11 @@ def _drawable(releases: Sequence[Release]) -> list[Release]:
     return [r for r in releases if r.multiplier > 0 and r.mechanism is not None]
 
 
-def _alike(looked: Looked, account: Account, rounds: int) -> list[tuple[str, ...]]:
+def _alike(traced: TracedRound, account: Account, rounds: int) -> list[tuple[str, ...]]:
     """The views with something to draw; those that see the same of a record together."""
     groups: dict[object, list[str]] = {}
     for certificate in account.certificates:
-        seen = [r for r in looked.releases(rounds) if r.view == certificate.view]
+        seen = [r for r in traced.releases(rounds) if r.view == certificate.view]
         if _drawable(seen):
             same = tuple(replace(r, view="server") for r in seen)
             by_record = all(r.unit == "record" for r in seen)
@@ -78,10 +78,15 @@ def _alike(looked: Looked, account: Account, rounds: int) -> list[tuple[str, ...
 
 
 def _audited(
-    account: Account, looked: Looked, views: tuple[str, ...], rounds: int, draws: int, seed: int
+    account: Account,
+    traced: TracedRound,
+    views: tuple[str, ...],
+    rounds: int,
+    draws: int,
+    seed: int,
 ) -> Row:
-    drawn, some = affordable(looked, views[0], rounds, draws)
-    scores = draw_scores(looked.releases(some), views[0], draws=drawn, seed=seed)
+    drawn, some = affordable(traced, views[0], rounds, draws)
+    scores = draw_scores(traced.releases(some), views[0], draws=drawn, seed=seed)
     certificate = next(c for c in account.certificates if c.view == views[0])
     bounds = lower_bounds(scores, certificate.delta)
     return Row(
@@ -97,19 +102,19 @@ def _audited(
     )
 
 
-def affordable(looked: Looked, view: str, rounds: int, draws: int) -> tuple[int, int]:
+def affordable(traced: TracedRound, view: str, rounds: int, draws: int) -> tuple[int, int]:
     """(draws, rounds) that `AFFORDABLE` allows."""
-    fits = int(AFFORDABLE / _cost(looked, view, rounds))
+    fits = int(AFFORDABLE / _cost(traced, view, rounds))
     if fits >= min(draws, FEWEST):
         return min(draws, fits), rounds
-    one = int(AFFORDABLE / _cost(looked, view, 1))
+    one = int(AFFORDABLE / _cost(traced, view, 1))
     some = max(1, min(rounds, one // min(draws, FEWEST)))
     return min(draws, max(100, one // some)), some
 
 
-def _cost(looked: Looked, view: str, rounds: int) -> float:
+def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     """Normal numbers per draw of both neighbours."""
-    seen = _drawable([r for r in looked.releases(rounds) if r.view == view])
+    seen = _drawable([r for r in traced.releases(rounds) if r.view == view])
     return 2.0 * sum(
         r.steps * r.local_steps * (r.mechanism.dimension or 4) for r in seen if r.mechanism
     )

@@ -48,7 +48,7 @@ def audit_runs(
         )
     remaining = Remaining("runs with canaries", len(experiment.entries) * config.rounds)
     for name, entry in experiment.entries.items():
-        seen = [r for r in experiment.ledger.looked(name).releases(1) if r.view in VIEWS]
+        seen = [r for r in experiment.ledger.trace(name).releases(1) if r.view in VIEWS]
         noisy = [r for r in seen if r.mechanism is not None and r.multiplier > 0]
         if not noisy:
             remaining.skip(config.rounds)
