@@ -24,6 +24,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,8 @@ def _asked(args: list[str]) -> tuple[Asked, argparse.Namespace]:
     )
     option = parser.add_argument
     option("--grid", nargs="+", action="extend", default=[], metavar="FIELD=A,B,C", help="to vary")
-    option(
-        "--folds", type=int, metavar="N", help="choose a point on N parts of the training records"
-    )
-    option(
-        "--best-of", type=float, metavar="MEAN", help="keep the best of so many trials on average"
-    )
+    option("--folds", type=int, metavar="N", help="choose on N parts of the training records")
+    option("--best-of", type=float, metavar="MEAN", help="keep the best of MEAN trials")
     option("--output", type=Path, metavar="DIR", help="default: runs/sweep-CONFIG-DATE-TIME")
     option("--json", action="store_true", help="print one JSON object")
     options, rest = own_options(parser, args)
@@ -89,10 +86,8 @@ def _asked(args: list[str]) -> tuple[Asked, argparse.Namespace]:
     grid = [(field.lstrip("-"), values.split(",")) for field, _, values in pairs]
 
     def settle(values: Mapping[str, Any]) -> Run:
-        typed = [
-            w for field, value in values.items() for w in words(field, as_typed(value).split())
-        ]
-        return parse(module, name, [*rest, *typed], "sweep")
+        typed = (words(field, as_typed(value).split()) for field, value in values.items())
+        return parse(module, name, [*rest, *chain(*typed)], "sweep")
 
     if {"-h", "--help"} & set(rest):
         settle({})

@@ -77,17 +77,11 @@ def load(name: str) -> Config:
 
 
 def _whole(config: Any, name: str) -> Config:
-    needed = (
-        "load"
-        if getattr(config, "on", None)
-        else "on"
-        if getattr(config, "load", None)
-        else "build"
-    )
-    for part in ("__doc__", "config", needed):
-        if not getattr(config, part, None):
+    halves = getattr(config, "load", None) and getattr(config, "on", None)
+    for needed in ("__doc__", "config", *["build"] * (not halves)):
+        if not getattr(config, needed, None):
             raise ValueError(
-                f"config: {name} has no {part}; it needs a docstring, `config`, and `build` or `load` and `on`"
+                f"config: {name} has no {needed}; it needs a docstring, `config`, and `build` or `load` and `on`"
             )
     return config
 
