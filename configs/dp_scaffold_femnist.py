@@ -28,8 +28,8 @@ class Letters(Images):
     """DP-SCAFFOLD and its baselines on gamma%-similar letters and digits."""
 
     TUNED: ClassVar[dict[str, float]] = {"dp_scaffold": 1.0, "dp_fed_avg": 1.0}
-    """python -m experiments.tune dp_scaffold_femnist --dataset emnist/bymerge --gamma 100 --rounds 100 --folds 1
-    --values 0.05 0.1 0.2 0.5 1 2 5"""
+    """python -m experiments.sweep dp_scaffold_femnist --grid eta-0=0.05,0.1,0.2,0.5,1,2,5 --fold 1 5
+    --dataset emnist/bymerge --gamma 100 --rounds 100 --measured false"""
     dataset: Literal["emnist/balanced", "emnist/bymerge"] = "emnist/balanced"
     """`emnist/bymerge`: its test split, a stand-in where the balanced set is not at hand."""
 
@@ -47,10 +47,6 @@ def load(config: Letters) -> Dataset:
 
 def on(config: Letters, data: Dataset) -> Experiment:
     return experiment(config, data, MODEL, convex=True)
-
-
-def build(config: Letters) -> Experiment:
-    return on(config, load(config))
 
 
 def _pool(config: Letters) -> Dataset:

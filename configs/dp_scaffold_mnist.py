@@ -36,7 +36,8 @@ class Digits(Images):
         "dp_fed_avg": 0.3,
         "dp_fed_sgd": 0.3,
     }
-    """python -m experiments.tune dp_scaffold_mnist --gamma 100 --rounds 100 --folds 1; FedSGD as FedAvg."""
+    """python -m experiments.sweep dp_scaffold_mnist --grid eta-0=0.1,0.3,1,2 --fold 1 5 --gamma 100 --rounds 100
+    --measured false; FedSGD as FedAvg."""
 
 
 config = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)
@@ -52,7 +53,3 @@ def load(config: Digits) -> Dataset:
 
 def on(config: Digits, data: Dataset) -> Experiment:
     return experiment(config, data, MODEL, convex=False)
-
-
-def build(config: Digits) -> Experiment:
-    return on(config, load(config))

@@ -37,7 +37,8 @@ class Synthetic(DPScaffold):
         "dp_fed_avg": 0.3,
         "dp_fed_sgd": 0.3,
     }
-    """python -m experiments.tune dp_scaffold_synthetic --rounds 200 --folds 1"""
+    """python -m experiments.sweep dp_scaffold_synthetic --grid eta-0=0.1,0.3,0.7,2 --fold 1 5 --rounds 200
+    --measured false"""
     alpha: float = 0.0
     """Variance between the clients' models."""
     beta: float = 0.0
@@ -75,7 +76,3 @@ def load(config: Synthetic) -> Dataset:
 
 def on(config: Synthetic, data: Dataset) -> Experiment:
     return experiment(config, data, MODEL, convex=True)
-
-
-def build(config: Synthetic) -> Experiment:
-    return on(config, load(config))

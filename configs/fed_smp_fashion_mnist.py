@@ -12,6 +12,7 @@ from experiments.config import Experiment, Ledger, image
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import ImageFedSMP, experiment
 from fedpriv import models
+from fedpriv.data.datasets import Dataset
 
 config = ImageFedSMP(rounds=180)
 
@@ -20,9 +21,9 @@ def ledger(config: ImageFedSMP) -> Ledger:
     return fed_smp.ledger(config, models.fashion_mnist_cnn(config.weights), image(28, 28, 1))
 
 
-def build(config: ImageFedSMP) -> Experiment:
-    return experiment(
-        config,
-        config.images("fashion_mnist"),
-        models.fashion_mnist_cnn(config.weights),
-    )
+def load(config: ImageFedSMP) -> Dataset:
+    return config.images("fashion_mnist")
+
+
+def on(config: ImageFedSMP, data: Dataset) -> Experiment:
+    return experiment(config, data, models.fashion_mnist_cnn(config.weights))

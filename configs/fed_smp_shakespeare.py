@@ -15,6 +15,7 @@ from experiments.config import Experiment, Ledger
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
+from fedpriv.data.datasets import Dataset
 
 config = FedSMP(
     rounds=1000,
@@ -32,10 +33,12 @@ TEXT = {"text": np.zeros(80, np.uint8), "label": np.zeros(80, np.int32), "mask":
 """The shapes of an example."""
 
 
-def build(config: FedSMP) -> Experiment:
-    return experiment(
-        config, datasets.load("shakespeare", config.data_dir), models.shakespeare_lstm()
-    )
+def load(config: FedSMP) -> Dataset:
+    return datasets.load("shakespeare", config.data_dir)
+
+
+def on(config: FedSMP, data: Dataset) -> Experiment:
+    return experiment(config, data, models.shakespeare_lstm())
 
 
 def counted(config: FedSMP) -> Ledger:
@@ -44,7 +47,4 @@ def counted(config: FedSMP) -> Ledger:
 
 
 def ledger(config: FedSMP) -> Ledger:
-    model = models.shakespeare_lstm()
-    return natural_ledger(
-        config, model, TEXT, lambda: datasets.load("shakespeare", config.data_dir)
-    )
+    return natural_ledger(config, models.shakespeare_lstm(), TEXT, lambda: load(config))

@@ -10,6 +10,7 @@ from experiments.config import Experiment, Ledger, image
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import ImageFedSMP, Local, experiment
 from fedpriv import models
+from fedpriv.data.datasets import Dataset
 
 config = ImageFedSMP(
     rounds=180,
@@ -23,5 +24,9 @@ def ledger(config: ImageFedSMP) -> Ledger:
     return fed_smp.ledger(config, models.svhn_cnn(config.weights), image(32, 32, 3))
 
 
-def build(config: ImageFedSMP) -> Experiment:
-    return experiment(config, config.images("svhn_cropped"), models.svhn_cnn(config.weights))
+def load(config: ImageFedSMP) -> Dataset:
+    return config.images("svhn_cropped")
+
+
+def on(config: ImageFedSMP, data: Dataset) -> Experiment:
+    return experiment(config, data, models.svhn_cnn(config.weights))

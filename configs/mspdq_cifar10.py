@@ -13,8 +13,7 @@ from experiments.config import Experiment, Ledger, image
 from experiments.papers import mspdq
 from experiments.papers.mspdq import Msp
 from fedpriv import datasets, models
-
-__all__ = ["build", "config", "ledger"]
+from fedpriv.data.datasets import Dataset
 
 IMAGES = 50000
 
@@ -25,6 +24,9 @@ def ledger(config: Msp) -> Ledger:
     return mspdq.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
-def build(config: Msp) -> Experiment:
-    data = datasets.load("cifar10", config.data_dir)
+def load(config: Msp) -> Dataset:
+    return datasets.load("cifar10", config.data_dir)
+
+
+def on(config: Msp, data: Dataset) -> Experiment:
     return mspdq.experiment(config, data, models.small_cifar10_cnn())

@@ -137,7 +137,7 @@ def algorithm(name: Name, config: PflCifar10, loss: LossFn) -> Algorithm:
 
 
 def ledger(config: PflCifar10) -> Ledger:
-    model, each = network(config), -(-IMAGES // config.clients)
+    model, each = network(config), -(-config.records_left(IMAGES) // config.clients)
     entries = {
         name: blank(algorithm(name, config, model.loss), image(32, 32, 3), config.clients, each)
         for name in config.algorithms
@@ -167,7 +167,3 @@ def on(config: PflCifar10, data: Dataset) -> Experiment:
         name: Entry(algorithm(name, config, model.loss), dealt) for name in config.algorithms
     }
     return Experiment(model, data.test, config.delta, entries)
-
-
-def build(config: PflCifar10) -> Experiment:
-    return on(config, load(config))

@@ -11,6 +11,7 @@ from experiments.config import Experiment, Layout, Ledger, image
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local, experiment
 from fedpriv import datasets, models
+from fedpriv.data.datasets import Dataset
 
 MODEL = models.classifier(models.MLP((64,), 10), (8, 8, 1))
 
@@ -33,6 +34,9 @@ def ledger(config: FedSMP) -> Ledger:
     return fed_smp.ledger(config, MODEL, image(8, 8, 1))
 
 
-def build(config: FedSMP) -> Experiment:
-    data = datasets.load("digits", config.data_dir)
+def load(config: FedSMP) -> Dataset:
+    return datasets.load("digits", config.data_dir)
+
+
+def on(config: FedSMP, data: Dataset) -> Experiment:
     return experiment(config, data, MODEL)

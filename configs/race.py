@@ -21,7 +21,6 @@ from experiments.config import Experiment, Ledger, image
 from experiments.config.fields import Number, check_each
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
-from experiments.search.folds import without_fold
 from fedpriv import datasets, models
 from fedpriv.core.arguments import Probability
 from fedpriv.core.trees import dimension
@@ -89,8 +88,6 @@ class Race(FedSMP):
     """What to train, one after the other; those that begin with fed_ are not private."""
     dataset: Literal["digits", "synthetic", "fashion_mnist", "cifar10", "shakespeare"] = "digits"
     """The last has clients of its own, `synthetic` those it is made with."""
-    folds: int | None = None
-    """Hold out one of so many parts of the training records, and evaluate on it in place of the test records."""
     quantile: float = 0.5
     """The fraction of updates that adaptive clipping leaves as they are."""
     scaffold_steps: int = 2
@@ -100,8 +97,6 @@ class Race(FedSMP):
         super().__post_init__()
         check_each(Number, scaffold_steps=self.scaffold_steps)
         check_each(Probability, quantile=self.quantile)
-        if self.folds is not None and self.folds < 2:
-            raise ValueError(f"folds: {self.folds} leaves nothing to train on; give 2 or more")
         equal = {"dp_fed_avg_adaptive", "ldp_fed_avg", "dp_scaffold"} & set(self.algorithms)
         if self.weighting.cap is not None and equal:
             raise ValueError(
@@ -115,9 +110,8 @@ class Race(FedSMP):
         Raises:
           ValueError: clients hold unequally many.
         """
-        total = TASKS[self.dataset].records
-        if total is not None:
-            total -= total // self.folds if self.folds else 0
+        whole = TASKS[self.dataset].records
+        total = None if whole is None else self.records_left(whole)
         if total is None or total % self.clients:
             if "dp_scaffold" in self.algorithms:
                 raise ValueError(
@@ -193,13 +187,10 @@ def ledger(config: Race) -> Ledger:
 
 def load(config: Race) -> Dataset:
     if config.dataset == "synthetic":
-        data = datasets.synthetic(1, 1, clients=config.clients, records=50_000 // config.clients)
-    else:
-        data = datasets.load(config.dataset, config.data_dir)
-    return data if config.folds is None else without_fold(data, 0, config.folds)
+        return datasets.synthetic(1, 1, clients=config.clients, records=50_000 // config.clients)
+    return datasets.load(config.dataset, config.data_dir)
 
 
-def build(config: Race) -> Experiment:
-    made = fed_smp.experiment(config, load(config), TASKS[config.dataset].network())
-    notes, own_test = NOTES.get(config.dataset, ()), made.own_test or config.folds is not None
-    return replace(made, notes=notes, own_test=own_test)
+def on(config: Race, data: Dataset) -> Experiment:
+    made = fed_smp.experiment(config, data, TASKS[config.dataset].network())
+    return replace(made, notes=NOTES.get(config.dataset, ()))

@@ -15,8 +15,7 @@ from experiments.config import Experiment, Ledger, image
 from experiments.papers import wavelet
 from experiments.papers.wavelet import Wavelet
 from fedpriv import datasets, models
-
-__all__ = ["build", "config", "ledger"]
+from fedpriv.data.datasets import Dataset
 
 IMAGES = 50000
 
@@ -27,6 +26,9 @@ def ledger(config: Wavelet) -> Ledger:
     return wavelet.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
-def build(config: Wavelet) -> Experiment:
-    data = datasets.load("cifar10", config.data_dir)
+def load(config: Wavelet) -> Dataset:
+    return datasets.load("cifar10", config.data_dir)
+
+
+def on(config: Wavelet, data: Dataset) -> Experiment:
     return wavelet.experiment(config, data, models.small_cifar10_cnn())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HEAD = re.compile(r'"""python -m experiments\.(\w+)[^:]*: (.+?)\.?(?:""")?$')
-ORDER = ("run", "sweep", "tune", "compare", "report", "privacy", "audit", "inversion", "reproduce")
+ORDER = ("run", "sweep", "compare", "report", "privacy", "audit", "inversion", "reproduce")
 
 
 def commands() -> dict[str, str]:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from experiments.config.fields import Number, check_each
+from experiments.config.folds import Fold, held_out, without_fold
 from experiments.config.stopping import Stopping, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
@@ -100,6 +101,8 @@ class Run:
     """Also evaluate so many clients, each on its own training records: mean, median and worst tenth. Not private."""
     bound: float | None = None
     """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
+    fold: Fold | None = None
+    """K N: hold out the K-th of N parts of the training records, and evaluate on it in place of the test records."""
     output: Path | None = None
     """Run folder to make; by default runs/CONFIG-DATE-TIME."""
     data_dir: Path | None = None
@@ -120,6 +123,10 @@ class Run:
             )
         if self.stop_at is not None:
             target(self.stop_at)
+        if self.fold is not None and not 1 <= self.fold[0] <= self.fold[1] != 1:
+            raise ValueError(
+                f"fold: {self.fold[0]} {self.fold[1]} is no part of several; give K N, the K-th of N from 2 up"
+            )
         if self.seeds > MOST_SEEDS:
             raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
         for name in ("stop_at_epsilon", "target_epsilon"):
@@ -133,6 +140,10 @@ class Run:
                 f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon finds the noise "
                 "for all rounds; give one of them"
             )
+
+    def records_left(self, total: int) -> int:
+        """How many of so many training records are left for training where a fold is held out."""
+        return total - len(range(total)[held_out(total, self.fold)]) if self.fold else total
 
     def with_noise(self, algorithm: str, noise: float) -> Self:
         """These settings with that much noise for the algorithm: what `target_epsilon` turns. More must cost less.
@@ -308,7 +319,23 @@ def federations(
 def ledger_of(module: Any, config: Run) -> Ledger:
     """What `config` would cost, from the module's `ledger`, or from the experiment where it has none."""
     own = getattr(module, "ledger", None)
-    return own(config) if own else module.build(config).ledger
+    return own(config) if own else experiment_of(module, config).ledger
+
+
+def experiment_of(module: Any, config: Run) -> Experiment:
+    """What `config` describes, where it says so with a fold of the training records as its test records.
+
+    Raises:
+      ValueError: a fold is to be held out, and the module has a `build` alone.
+    """
+    if hasattr(module, "load") and hasattr(module, "on"):
+        made = module.on(config, without_fold(module.load(config), config.fold))
+        return replace(made, own_test=made.own_test or config.fold is not None)
+    if config.fold is not None:
+        raise ValueError(
+            "fold: the config has build alone, which loads all records; give it load and on, of which build is made"
+        )
+    return module.build(config)
 
 
 def strategy(layout: Layout) -> Strategy:

@@ -7,13 +7,11 @@ import hashlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 import configs
-from experiments.config.experiment import Experiment
 
 
 def names() -> list[str]:
@@ -24,10 +22,9 @@ def names() -> list[str]:
 class Config(Protocol):
     """A config: a module, or an object, with a docstring, settings, and what makes an experiment of them.
 
-    Beside these it may have
-      ledger(settings) -> Ledger: what accounting needs, with blank federations, where `build` would read data;
-      load(settings) -> Dataset and on(settings, data) -> Experiment, of which `build` is made: for training on a part
-        of the records (`tune`, `--folds`).
+    That is build(settings) -> Experiment, or its two halves, between which a fold of the training records can be held
+    out: load(settings) -> Dataset and on(settings, data) -> Experiment. It may also have
+      ledger(settings) -> Ledger: what accounting needs, with blank federations, so that no data are read.
 
     Attributes:
       config: the settings, a dataclass that derives from `experiments.config.Run`, with their defaults.
@@ -37,9 +34,6 @@ class Config(Protocol):
 
     @property
     def config(self) -> Any: ...
-
-    @property
-    def build(self) -> Callable[[Any], Experiment]: ...
 
 
 def named(config: str | Path | Config) -> tuple[str, Config]:
@@ -83,10 +77,11 @@ def load(name: str) -> Config:
 
 
 def _whole(config: Any, name: str) -> Config:
-    for needed in ("__doc__", "config", "build"):
+    halves = getattr(config, "load", None) and getattr(config, "on", None)
+    for needed in ("__doc__", "config", *["build"] * (not halves)):
         if not getattr(config, needed, None):
             raise ValueError(
-                f"config: {name} has no {needed}; it needs a docstring, `config` and `build`"
+                f"config: {name} has no {needed}; it needs a docstring, `config`, and `build` or `load` and `on`"
             )
     return config
 

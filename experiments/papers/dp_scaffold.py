@@ -36,7 +36,7 @@ Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "d
 NOTES = (
     "no epsilon covers the preprocessing: features are standardised (images also projected on principal components, "
     "where the config says so) with statistics of all training records, taken without privacy as in the paper",
-    "nor the tuning of eta_0 on the training records, where `experiments.tune --best-of` did not choose it",
+    "nor the tuning of eta_0 on the training records",
 )
 """What the paper neglects, too."""
 
@@ -73,7 +73,7 @@ class DPScaffold(Run):
     TENSORS: ClassVar[int] = 2
     """Parameter tensors of the model."""
     TUNED: ClassVar[dict[str, float]] = {}
-    """Name -> eta_0, from `python -m experiments.tune`."""
+    """Name -> eta_0, chosen on a fold of the training records."""
 
     algorithms: tuple[Name, ...] = ("dp_scaffold", "dp_fed_avg")
     """What to train, one after the other; scaffold, fed_avg and fed_sgd are not private."""
@@ -93,8 +93,8 @@ class DPScaffold(Run):
     """Rounds, of the T, that set SCAFFOLD's control variates at the initial model; by default 4 / l, of a short
     run no more than a quarter; 0: none."""
     eta_0: float | None = None
-    """The local step is eta_0 / (s K); by default what `experiments.tune` found for each algorithm at the config's
-    own settings (see `TUNED` there), and 1 for those that were not tuned."""
+    """The local step is eta_0 / (s K); by default what was best for each algorithm on a fold of the training
+    records, at the config's own settings (see `TUNED` there), and 1 for those that were not tuned."""
     global_rate: float = 1.0
     """eta_g, on the cohort's mean update."""
     l2: float = 5e-3
@@ -140,8 +140,8 @@ class DPScaffold(Run):
 
     @property
     def training_records(self) -> int:
-        """R."""
-        return self.records - self.records // 5
+        """R, without those of a fold that is held out."""
+        return self.records_left(self.records - self.records // 5)
 
     @property
     def cohort(self) -> int:

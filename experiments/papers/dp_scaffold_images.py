@@ -56,7 +56,7 @@ def clients_of(config: Images, pool: Dataset, components: int | None = None) -> 
         )
     chosen = rng.permutation(len(label))[:wanted]
     rows = np.stack(fp.partition.similar(rng, label, config.clients, config.gamma, rows=chosen))
-    train, test = np.split(rows, [config.training_records], axis=1)
+    train, test = np.split(rows, [config.records - config.records // 5], axis=1)
     pixels = pool.train["image"].reshape(len(label), -1).astype(np.float32) / 255
     x = standardised(pixels, pixels[train.ravel()])
     if components is not None:

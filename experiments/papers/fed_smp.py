@@ -22,6 +22,7 @@ from experiments.config.fields import (
     each_once,
     mechanism,
 )
+from experiments.config.folds import without_fold
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
 from fedpriv.core.arguments import Decay, Probability, Rate
@@ -287,7 +288,7 @@ def natural_ledger(
 ) -> Ledger:
     """`ledger` with the natural clients of the data, or `config.clients` of them where it is not at hand."""
     try:
-        data = load()
+        data = without_fold(load(), config.fold)
     except MissingDataError as missing:
         note = f"counted for {config.clients} clients (`--clients`), as the data is not at hand: {missing}"
         return replace(ledger(config, model, example), notes=(note,))

@@ -163,7 +163,7 @@ def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -
     Raises:
       ValueError: too few images.
     """
-    records = images // config.clients
+    records = config.records_left(images) // config.clients
     if records < 1:
         raise ValueError(f"clients: {config.clients} exceeds the {images} images; choose fewer")
     entries = {

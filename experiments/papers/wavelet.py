@@ -138,7 +138,7 @@ def ledger(config: Wavelet, model: fp.models.Model, example: Example, images: in
     Raises:
       ValueError: too few images.
     """
-    records = _records(config, images)
+    records = _records(config, config.records_left(images))
     like = fp.Federation.blank(example, config.clients, records)
     made = Maker(config, model, like, lambda _: 1.0)
     entries = {name: Entry(made.make(METHODS[name]), [like]) for name in config.algorithms}

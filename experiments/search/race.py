@@ -178,7 +178,7 @@ class Contest(NamedTuple):
 
     def _tune(self, name: str, budget: str, course: Mapping[str, Any]) -> None:
         grid = {f: v or COURSES[self.dataset].rates for f, v in ENTRANTS[name].grid.items()}
-        tuning = {"folds": COURSES[self.dataset].folds, "keep_model": False, "every": 1_000_000}
+        tuning = {"fold": (1, COURSES[self.dataset].folds), "keep_model": False, "every": 1_000_000}
         settings = {"progress": self.progress, **course, **tuning}
         if not sweep("race", grid, folder=self.trials(name, budget), **settings).complete:
             raise KeyboardInterrupt

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.base.files import write_text
 from experiments.base.formats import hyphenated, markdown
+from experiments.base.json_values import flat
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder
@@ -68,10 +69,7 @@ class Result(NamedTuple):
 
 def setting(run: RunFolder, field: str) -> Any:
     """The value of a field, nested ones by dots."""
-    value: Any = run.settings
-    for part in field.split("."):
-        value = value[part]
-    return value
+    return flat(run.settings)[field]
 
 
 def write(found: Sequence[Result], folder: Path) -> None:

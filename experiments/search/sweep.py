@@ -1,4 +1,4 @@
-"""A sweep: a config trained at every point of a grid, or at random points of which the best alone is released.
+"""A sweep: a config trained at every point of a grid; choosing among the points, on folds or under a certificate.
 
 Every point of the grid (the product of all its fields) is a run folder in the sweep's. Points whose programs are the
 same up to numbers are compiled once; what has the same program, numbers and data is trained once. A sweep that was
@@ -9,70 +9,28 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
-
-from experiments import config as configuration
-from experiments.accounting import budget
-from experiments.base import user_modules
-from experiments.base.command import checked, one_line
+from experiments.base.command import checked
 from experiments.base.files import write_text
 from experiments.base.json_values import flat, plain
-from experiments.config import Experiment, Run, modules
+from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
-from experiments.runs.run_folder import CONFIG, RunFolder, read_all
-from experiments.search import best_of, sweep_table
-from experiments.search.sweep_grid import Point, axes, begin, begun, described, ended, points
-from experiments.search.training_together import Prepared, Sweep
+from experiments.runs.run_folder import CONFIG, RunFolder, read, read_all
+from experiments.search import choose, sweep_table
+from experiments.search.best_of import keep_best, said
+from experiments.search.choose import Score
+from experiments.search.plan import Asked, Planned, planned
+from experiments.search.sweep_grid import FOLD
+from experiments.search.training_together import Sweep
 from experiments.tables.frame import frame, records
 from experiments.tables.grid import as_markdown
 from experiments.tables.latex import latex
-from experiments.training.prepare import built
-from experiments.training.shared_arrays import Interned
-from fedpriv.data.streaming import StreamedFederation
-from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
-from fedpriv.engine import compilation_cache
-
-
-class Asked(NamedTuple):
-    """What is to be swept.
-
-    Attributes:
-      name: of the config.
-      grid: field -> its values.
-      settle: the settings of the point with these fields.
-      best_of: mean number of random trials of which the best is released; None: all points are trained.
-    """
-
-    name: str
-    config: Config
-    grid: Mapping[str, Sequence[Any]]
-    settle: Callable[[Mapping[str, Any]], Run]
-    best_of: float | None = None
-
-
-class Planned(NamedTuple):
-    """A sweep before it trains.
-
-    Attributes:
-      folder: of the points.
-      every: the points.
-      wanted: what sweep.json says.
-      ready: the points that are not done yet.
-      choice: among these points, with `best_of`.
-    """
-
-    folder: Path
-    every: list[Point]
-    wanted: dict[str, Any]
-    ready: list[Prepared]
-    choice: best_of.Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -83,11 +41,19 @@ class Swept:
       folder: of the sweep.
       complete: whether every point was trained.
       runs: the points that were begun.
+      scores: with `folds`, of each algorithm at each point.
+      chosen: with `folds`, the best of the scores, by algorithm.
+      text: what there is to know of it, for people.
+      answer: the same for machines, as JSON has it.
     """
 
     folder: Path
     complete: bool
     runs: list[RunFolder]
+    scores: list[Score] = field(default_factory=list)
+    chosen: dict[str, Score] = field(default_factory=dict)
+    text: str = ""
+    answer: dict[str, Any] = field(default_factory=dict)
 
 
 def sweep(
@@ -95,6 +61,8 @@ def sweep(
     grid: Mapping[str, Sequence[Any]],
     *,
     folder: str | Path | None = None,
+    folds: int | None = None,
+    best_of: float | None = None,
     progress: bool = True,
     **settings: Any,
 ) -> Swept:
@@ -104,6 +72,10 @@ def sweep(
       config: as for `train`.
       grid: field, nested ones by dots -> the values to try; points are all combinations.
       folder: of the sweep; by default runs/sweep-CONFIG-DATE-TIME.
+      folds: train each point so often, each time without another of so many parts of the training records, and compare
+        the points by their scores on the parts. The test records stay unseen. No epsilon covers the choice.
+      best_of: train a random number of points, geometric with this mean, each with one seed and noise of its own; keep
+        the model of the best on the test records, and a certificate that covers choosing it.
       progress: whether to show it on standard error.
       settings: of all points.
 
@@ -119,24 +91,17 @@ def sweep(
     name, module = modules.named(config)
     if "output" in settings:
         raise ValueError("output: a sweep has a folder; give folder")
-    if twice := sorted({field.replace("-", "_") for field in grid} & set(flat(settings))):
-        raise ValueError(f"{twice[0]}: swept by the grid, too; give one of them")
     base = changed(module.config, settings)
-    asked = Asked(name, module, grid, lambda values: changed(base, values))
-    where = Path(folder) if folder else new_name(name)
-    complete = True
-    try:
-        ready = planned(asked, where, progress)
-        with checked():
-            trained = train_points(ready, progress)
-        write_tables(ready, trained)
-    except KeyboardInterrupt:
-        complete = False
-    return Swept(where, complete, read_all([where])[0] if _any_begun(where) else [])
-
-
-def _any_begun(folder: Path) -> bool:
-    return any(folder.glob(f"*/{CONFIG}"))
+    asked = Asked(
+        name,
+        module,
+        [*grid.items()],
+        lambda values: changed(base, values),
+        [*flat(settings)],
+        folds,
+        best_of,
+    )
+    return swept(asked, Path(folder) if folder else new_name(name), progress)
 
 
 def new_name(config: str) -> Path:
@@ -144,70 +109,20 @@ def new_name(config: str) -> Path:
     return Path("runs") / f"sweep-{Path(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
-    """Everything that can go wrong because of what was given does so here, before anything trains."""
-    if slurm_step():
-        raise ValueError("sweep: runs in one process; start it without srun")
-    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
-        raise ValueError("JAX_DISABLE_JIT: a sweep compiles its points together; unset it")
-    name, module, grid, settle, mean = asked
-    if mean is not None:
-        best_of.require_options(mean, grid)
-        compilation_cache.keep_no_programs()  # it would show later which points were tried
-        folder = best_of.inside(folder)
-    every = whole = points(grid, settle)
-    default = module.config
-    if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
-        raise ValueError(
-            "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
-            "its folders; leave these out"
-        )
-    texts = axes(grid)
-    if mean is not None:
-        best_of.require_settings(every)
-        every = best_of.trials(folder, every, texts, mean)
-    again = begun(folder, described(name, module, texts, every, mean), module)
-    left = [p for p in every if not (again and ended(folder / p.name))]
-    if again and progress:
-        print(f"{len(every) - len(left)} of {len(every)} points are done", file=sys.stderr)
-    ready, choice = _prepared(module, left if mean is None else whole), None
-    if mean is not None:
-        choice = best_of.choice(ready, mean)
-        at = {prepared.point.title: prepared for prepared in ready}
-        ready = [at[point.title]._replace(point=point) for point in left]
-    wanted = described(name, module, texts, every, mean)
-    if ready:  # else all is done, and `build` has imported nothing
-        begin(folder, wanted, mode=0o777 if mean is None else 0o700)
-        user_modules.keep(module, folder / user_modules.KEPT)
-    return Planned(folder, every, wanted, ready, choice)
+def swept(asked: Asked, folder: Path, progress: bool = True) -> Swept:
+    """What `sweep` returns and raises."""
+    try:
+        plan = planned(asked, folder, progress)
+        if progress:
+            print(f"sweep folder: {folder}", file=sys.stderr)
+        with checked():
+            return _outcome(plan, train_points(plan, progress))
+    except KeyboardInterrupt:
+        return Swept(folder, False, _runs(folder))
 
 
-def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
-    devices = [p.config.layout.devices for p in left]
-    split_cpu(None if None in devices else max(devices, default=None))
-    interned, known = Interned(), list[budget.Solved]()
-    ready = []
-    for point in left:
-        try:
-            strategy = configuration.strategy(point.config.layout)
-            noise = budget.solved(module, point.config, known)
-            experiment = built(module, point.config, noise, interned)
-            _require_in_memory(experiment)
-            planned = budget.planned_rounds(experiment.ledger, point.config)
-        except (ValueError, OSError) as error:
-            at = ValueError(f"{one_line(error)} (at {point.title})")
-            raise at.with_traceback(error.__traceback__) from None
-        ready.append(Prepared(point, strategy, experiment, planned, noise))
-    return ready
-
-
-def _require_in_memory(experiment: Experiment) -> None:
-    for name, entry in experiment.entries.items():
-        if any(isinstance(federation, StreamedFederation) for federation in entry.federations):
-            raise ValueError(
-                f"federation: {name} trains on a StreamedFederation, which a sweep cannot compile for; give a "
-                "Federation in memory, or run the points one by one with experiments.run"
-            )
+def _runs(folder: Path) -> list[RunFolder]:
+    return read_all([folder])[0] if any(folder.glob(f"*/{CONFIG}")) else []
 
 
 def train_points(planned: Planned, progress: bool = True) -> Sweep:
@@ -238,23 +153,30 @@ def train_points(planned: Planned, progress: bool = True) -> Sweep:
     return trained
 
 
-def write_tables(planned: Planned, trained: Sweep) -> tuple[str, list[dict[str, Any]]]:
-    """Writes table.md, table.csv and table.tex; returns the first as text, the second as rows."""
-    folder, found = planned.folder, sweep_table.summaries(planned.folder, planned.every)
-    rows, table = sweep_table.rows(found), sweep_table.table(found)
-    write_text(folder / "table.csv", frame(rows).to_csv(index=False))
-    write_text(folder / "table.tex", latex(table))
+def _outcome(plan: Planned, trained: Sweep) -> Swept:
+    """Of a sweep whose points are all trained; writes what the folder is to hold beside them."""
+    folder, found = plan.folder, sweep_table.summaries(plan.folder, plan.every)
+    if plan.certificate is not None:
+        about = keep_best(folder, found, plan.higher, plan.certificate)
+        text = f"{said(about)}\nsweep folder: {folder}"
+        return Swept(folder, True, [], text=text, answer=plain(about))
+    rows, table, scores, chosen = sweep_table.rows(found), sweep_table.table(found), [], {}
+    if FOLD in plan.wanted["grid"]:
+        scores = choose.scores(found)
+        chosen = choose.chosen(scores, read(folder / plan.every[0].name).begun.higher)
+        table = choose.table(scores, chosen, len(plan.wanted["grid"][FOLD]))
     cost = (
         f"compiled programs: {trained.compilations} for {trained.trained} trainings ({trained.seconds:.1f} s with "
         f"tracing); trainings whose result is another point's: {trained.reused} (both since the sweep was last started)"
     )
-    said = as_markdown(table._replace(notes=[*table.notes, cost])) + "\n"
-    write_text(folder / "table.md", said)
-    return said, [plain(line) for line in records(rows)]
-
-
-def release(planned: Planned, folder: Path) -> dict[str, Any]:
-    """Writes the best trial's model and certificate into the folder, nothing of the others."""
-    assert planned.choice is not None
-    found = sweep_table.summaries(planned.folder, planned.every)
-    return best_of.released(folder, planned.wanted["config"], planned.choice, found)
+    text = as_markdown(table._replace(notes=[*table.notes, cost])) + "\n"
+    write_text(folder / "table.csv", frame(rows).to_csv(index=False))
+    write_text(folder / "table.tex", latex(table))
+    write_text(folder / "table.md", text)
+    answer = {key: plan.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
+    answer |= {"rows": [plain(line) for line in records(rows)]}
+    answer |= {"chosen": {name: score.values for name, score in chosen.items()}}
+    answer |= {"trained": trained.trained, "reused": trained.reused}
+    answer |= {"compiled": trained.compilations, "compile_seconds": trained.seconds}
+    text = f"{text}\nsweep folder: {folder}"
+    return Swept(folder, True, _runs(folder), scores, chosen, text, plain(answer))

@@ -1,4 +1,4 @@
-"""The points of a sweep: what --grid asks for, and what a sweep's folder says was asked for before."""
+"""The points of a sweep: what a grid asks for, and what a sweep's folder says was asked for before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from fedpriv.engine.checkpoint import differences
 
 PARTS = ("rounds", "best", "privacy", "versions", "diverged", "reused_from")
 """Of a point's summary.json, which a damaged one may lack; such a point is trained again."""
-UNFINISHED = "sweep.json.unfinished"  # as `fedpriv.core.files.replacing` calls it
+SWEEP = "sweep.json"
+UNFINISHED = f"{SWEEP}.unfinished"  # as `fedpriv.core.files.replacing` calls it
+FOLD = "fold"  # the field of `Run`
 
 
 class Point(NamedTuple):
@@ -53,14 +55,18 @@ def title(values: Mapping[str, str]) -> str:
     return ", ".join(f"{field} {value}" for field, value in values.items())
 
 
-def axes(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+Axes = Sequence[tuple[str, Sequence[Any]]]
+"""Fields with the values to try."""
+
+
+def axes(grid: Axes) -> dict[str, list[str]]:
     """Field (with underscores) -> its values as texts, those of several words as in "18 18".
 
     Raises:
       ValueError: nothing to vary, or a field or a value twice.
     """
     found: dict[str, list[str]] = {}
-    for name, values in grid.items():
+    for name, values in grid:
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise ValueError(
                 f"grid: {name}: {values!r} is no list of values; give [{values!r}, ...]"
@@ -78,9 +84,7 @@ def axes(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     return found
 
 
-def points(
-    grid: Mapping[str, Sequence[Any]], settle: Callable[[Mapping[str, Any]], Run]
-) -> list[Point]:
+def points(grid: Axes, settle: Callable[[Mapping[str, Any]], Run]) -> list[Point]:
     """The product of the grid, the last field changing fastest.
 
     Args:
@@ -90,14 +94,11 @@ def points(
       ValueError: a point's settings are refused, or two points are the same.
     """
     texts, found, seen = axes(grid), list[Point](), dict[str, str]()
-    pairs = [
-        list(zip(grid[name], texts[field], strict=True))
-        for name, field in zip(grid, texts, strict=True)
-    ]
-    for chosen in itertools.product(*pairs):
-        values = {field: text for field, (_, text) in zip(texts, chosen, strict=True)}
+    every = itertools.product(*(values for _, values in grid))
+    for given, chosen in zip(every, itertools.product(*texts.values()), strict=True):
+        values = dict(zip(texts, chosen, strict=True))
         try:
-            config = settle({field: value for field, (value, _) in zip(texts, chosen, strict=True)})
+            config = settle(dict(zip(texts, given, strict=True)))
         except ValueError as error:
             raise ValueError(f"{error} (at {title(values)})") from None
         same = seen.setdefault(json.dumps(plain(config)), title(values))
@@ -120,30 +121,24 @@ def described(
     module: Config,
     grid: Mapping[str, Sequence[str]],
     every: Sequence[Point],
-    best_of: float | None = None,
 ) -> dict:
     """What sweep.json says."""
-    listed: list[dict] = [
-        {"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every
-    ]
+    listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every]
     said = {"config": name, "code": user_modules.digests(module), "grid": plain(dict(grid))}
-    if best_of is None:
-        return said | {"points": listed}
-    listed = [one | {"key": p.key} for one, p in zip(listed, every, strict=True)]
-    return said | {"best_of": best_of, "points": listed}
+    return said | {"points": listed}
 
 
-def begun(folder: Path, wanted: dict, module: Config) -> bool:
-    """Whether `folder` holds the sweep that is wanted, or some of its points, begun earlier.
+def begun(folder: Path, wanted: dict, module: Config) -> dict | None:
+    """What sweep.json says in `folder`, if the sweep that is wanted, or some of its points, was begun there.
 
     Raises:
       ValueError: it holds another one, or something else.
     """
-    path = folder / "sweep.json"
+    path = folder / SWEEP
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or _foreign(folder)):
             raise ValueError(f"output: {folder} is there and holds no sweep; choose another")
-        return False
+        return None
     try:
         there = json.loads(path.read_text())
         code = user_modules.digests(module, there["code"])  # also what `build` is to import
@@ -156,7 +151,7 @@ def begun(folder: Path, wanted: dict, module: Config) -> bool:
         raise ValueError(
             f"output: {folder} holds another sweep: {difference}; choose another folder"
         )
-    return True
+    return there
 
 
 def _foreign(folder: Path) -> bool:
@@ -164,18 +159,15 @@ def _foreign(folder: Path) -> bool:
     return any(file.name != UNFINISHED for file in folder.iterdir())
 
 
-def begin(folder: Path, wanted: dict, mode: int = 0o777) -> None:
+def begin(folder: Path, wanted: dict) -> None:
     """Makes the sweep's folder, with a sweep.json that is there as a whole or not at all.
-
-    Args:
-      mode: of the folder, if it is not there.
 
     Raises:
       ValueError: it cannot be made.
     """
     try:
-        folder.mkdir(mode, parents=True, exist_ok=True)
-        write_text(folder / "sweep.json", json.dumps(wanted, indent=2) + "\n")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / SWEEP, json.dumps(wanted, indent=2) + "\n")
     except OSError as error:
         raise ValueError(
             f"output: cannot write to {folder} ({error.strerror}); choose another"
@@ -184,7 +176,8 @@ def begin(folder: Path, wanted: dict, mode: int = 0o777) -> None:
 
 def _difference(there: dict, wanted: dict) -> str | None:
     """The first field that differs, with both values."""
-    told = [{name: said[name] for name in ("config", "code")} for said in (there, wanted)]
+    names = ("config", "code", "best_of", *["grid"] * ("best_of" in wanted))
+    told = [{name: said.get(name) for name in names} for said in (there, wanted)]
     if texts := list(differences(*told)):
         return texts[0]
     now = {point["folder"]: point["settings"] for point in wanted["points"]}

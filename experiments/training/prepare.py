@@ -181,7 +181,9 @@ def built(
     module: Config, config: Run, noise: Mapping[str, float], interned: Interned
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
-    experiment = budget.made(lambda own: interned.experiment(module.build(own)), config, noise)
+    experiment = budget.made(
+        lambda own: interned.experiment(configuration.experiment_of(module, own)), config, noise
+    )
     check(experiment, config)
     budget.check_reached(experiment.ledger, config, noise)
     return experiment

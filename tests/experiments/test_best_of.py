@@ -2,7 +2,6 @@
 
 import json
 import random
-import stat
 
 import dp_accounting as dp
 import jax
@@ -13,10 +12,9 @@ from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
-from experiments import compare
+from experiments.config import experiment_of
 from experiments.config.options import parse
-from experiments.runs import run_folder
-from experiments.search import best_of, training_together
+from experiments.search import best_of, choose, training_together
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -52,35 +50,26 @@ def test_the_number_of_trials_is_geometric_and_points_and_keys_are_uniform():
     ],
 )
 def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher, at):
-    assert best_of.best(scores, higher) == at
+    assert choose.best(scores, higher) == at
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--best-of", "0.5"], "--best-of: 0.5 is not a finite mean number of trials above 1"),
-        (["--best-of", "inf"], "--best-of: inf is not a finite mean"),
-        (["--best-of", "nan"], "--best-of: nan is not a finite mean"),
+        (["--best-of", "0.5"], "best_of: 0.5 is no finite mean above 1"),
+        (["--best-of", "inf"], "best_of: inf is no finite mean"),
+        (["--best-of", "nan"], "best_of: nan is no finite mean"),
         (["--best-of", "many"], "--best-of: invalid float value: 'many'"),
-        (["--best-of", "3", "--seeds", "2"], "seeds: 2 does not go with --best-of"),
-        (["--best-of", "3", "--grid", "seeds=1,2"], "--grid: seeds cannot be swept"),
-        (["--best-of", "3", "--view", "server"], "view: server does not go with --best-of"),
-        (["--best-of", "3", "--views", "all"], "views: all does not go with --best-of"),
-        (["--best-of", "3", "--target-epsilon", "2"], "target_epsilon: 2 is of one training"),
-        (["--best-of", "3", "--keep-model", "false"], "keep_model: False does not go with"),
+        (["--grid", "seeds=1,2"], "seeds 1 and seeds 2 are the same settings"),
+        (["--view", "server"], "target_epsilon, view: best_of certifies"),
+        (["--target-epsilon", "2"], "target_epsilon, view: best_of certifies"),
+        (["--algorithms", "dp_fed_avg", "rand_k"], "name one of dp_fed_avg rand_k"),
+        (["--algorithms", "fed_avg"], "fed_avg has no finite epsilon (not private"),
+        (["--grid", "delta=0.01,0.02"], "delta and clients must be those of the other points"),
+        (["--grid", "clients=60,120"], "delta and clients must be those of the other points"),
+        (["--grid", "metric=loss,accuracy"], "metric: points are compared by one"),
         (
-            ["--best-of", "3", "--algorithms", "dp_fed_avg", "rand_k"],
-            "dp_fed_avg rand_k are several",
-        ),
-        (
-            ["--best-of", "3", "--algorithms", "fed_avg"],
-            "fed_avg has no finite epsilon (not private",
-        ),
-        (["--best-of", "3", "--grid", "delta=0.01,0.02"], "delta must be the same at every point"),
-        (["--best-of", "3", "--grid", "clients=60,120"], "the clients' records must be the same"),
-        (["--best-of", "3", "--grid", "metric=loss,accuracy"], "metric must be the same"),
-        (
-            ["--best-of", "3", "--grid", "sampling=poisson,fixed_size"],
+            ["--grid", "sampling=poisson,fixed_size"],
             "relation: ['add_or_remove', 'replace_one']; choose among settings of one kind",
         ),
     ],
@@ -88,7 +77,8 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
 def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
     grid = [] if "--grid" in args else GRID
     delta = [] if any("delta=" in a for a in args) else ["--delta", "0.01"]
-    assert launch(*SMALL, *delta, *grid, *args, output=tmp_path / "never") == 2
+    mean = [] if "--best-of" in args else ["--best-of", "3"]
+    assert launch(*SMALL, *delta, *grid, *mean, *args, output=tmp_path / "never") == 2
     shown, error = capsys.readouterr()
     assert shown == ""
     assert said in error
@@ -96,7 +86,7 @@ def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.parametrize("own", [["--dataset", "synthetic"], ["--folds", "3"]])
+@pytest.mark.parametrize("own", [["--dataset", "synthetic"], ["--fold", "1", "3"]])
 def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
     args = [
         "race",
@@ -111,7 +101,10 @@ def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
     ]
     args += ["--grid", "clip-norm=1,2", "--best-of", "3", *own, "--output", str(tmp_path / "never")]
     assert sweep.main(args) == 2
-    assert "--best-of: the test records are the clients'" in capsys.readouterr().err
+    assert (
+        "best_of: one algorithm is chosen from, by test records that are nobody's"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "never").exists()
 
 
@@ -121,9 +114,10 @@ PRIVATE = [*SMALL, "--delta", "0.01", "--capacity", "120"]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Three trials, two of them at the same point, interrupted within the second."""
+    """(folder, key -> its model, key -> its accuracy) of three trials, interrupted within the second."""
     folder = tmp_path_factory.mktemp("best") / "here"
-    evaluation, recorded = training_together.Recorder.evaluation, []
+    evaluation, recorded, models, scores = training_together.Recorder.evaluation, [], {}, {}
+    keep = best_of.keep_best
 
     def interrupting(self, *given):
         evaluation(self, *given)
@@ -131,15 +125,24 @@ def finished(tmp_path_factory):
         if len(recorded) == 2:
             raise KeyboardInterrupt
 
+    def keeping(folder, found, *given):
+        for point, summary in found:
+            models[point.key] = model(folder / point.name, point.key)
+            scores[point.key] = summary.final["dp_fed_avg"]["accuracy"].mean
+        return keep(folder, found, *given)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(best_of, "drawn", lambda *_: DRAWN)
         patch.setattr(training_together.Recorder, "evaluation", interrupting)
+        patch.setattr("experiments.search.sweep.keep_best", keeping)
         assert launch(*PRIVATE, *GRID, "--best-of", "5", output=folder) == 130
-        assert not (folder / "release").exists()
-        patch.setattr(best_of, "drawn", None)  # nothing is drawn again
+        other = [*GRID, "--best-of", "6"], ["--grid", "noise-multiplier=1,2,4", "--best-of", "5"]
+        for args in (*other, [*GRID, "--best-of", "5", "--clip-norm", "2"], GRID):
+            assert launch(*PRIVATE, *args, output=folder) == 2  # another choice, or none
+        patch.setattr(best_of, "drawn", lambda *_: [(0, 1)])  # of no consequence: they were drawn
         assert launch(*PRIVATE, *GRID, "--best-of", "5", output=folder) == 0
     assert recorded == ["trial-1", "trial-2", "trial-2", "trial-3"]
-    return folder
+    return folder, models, scores
 
 
 def model(folder, key):
@@ -148,44 +151,35 @@ def model(folder, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "at", "key"), [(n, *drawn) for n, drawn in enumerate(DRAWN, 1)])
-def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished, n, at, key):
+@pytest.mark.parametrize(("at", "key"), DRAWN)
+def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished, at, key):
     noise = f"--noise-multiplier={at + 1}"
-    made = quickstart.build(parse(quickstart, "quickstart", [*PRIVATE, "--seeds=1", noise]))
+    made = experiment_of(
+        quickstart, parse(quickstart, "quickstart", [*PRIVATE, "--seeds=1", noise])
+    )
     entry, init, score = made.entries["dp_fed_avg"], made.model.init, made.model.score
     options = {"score": score, "rounds": 3, "every": 3, "seeds": [key]}
     history = fp.simulate(entry.algorithm, init, entry.federations, made.test, **options)
     params = np.concatenate([np.ravel(x) for x in jax.tree.leaves(history.params())])
-    np.testing.assert_allclose(
-        model(finished / "secret" / f"trial-{n}", key), params, rtol=1e-3, atol=1e-4
-    )
+    np.testing.assert_allclose(finished[1][key], params, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
-def test_the_best_model_is_released_and_nothing_tells_of_the_others(finished, capsys):
-    folders = [finished / "secret" / f"trial-{n}" for n in (1, 2, 3)]
-    ends = [
-        run_folder.read(folder).results.final["dp_fed_avg"]["accuracy"].mean for folder in folders
-    ]
-    models = [model(folder, key) for folder, (_, key) in zip(folders, DRAWN, strict=True)]
-    assert not np.allclose(models[0], models[2], atol=1e-2)  # the same point, another key
-    before = {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()}
-    assert launch(*PRIVATE, *GRID, "--best-of", "5", "--json", output=finished) == 0
-    shown = capsys.readouterr().out
-    release, best = json.loads(shown), int(np.argmax(ends))
-    assert json.loads((finished / "release" / "release.json").read_text()) == release
-    assert release["value"] == ends[best]
-    assert release["values"] == {"noise_multiplier": str(DRAWN[best][0] + 1)}
-    np.testing.assert_array_equal(model(finished / "release", 0), models[best])
-    assert launch(*PRIVATE, *GRID, "--best-of", "5", output=finished) == 0
-    shown += capsys.readouterr().out
-    assert not any(secret in shown for secret in ("trial-", str(2**63 - 1), str(finished)))
-    assert len({f.stat().st_mtime for f in (finished / "release").rglob("*")}) == 1
-    assert {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()} == before
-    assert {f.name for f in finished.iterdir()} == {"secret", "release"}
-    assert stat.S_IMODE((finished / "secret").stat().st_mode) == 0o700
-    assert compare.main([str(finished)]) == 2  # of it a table would tell of the others
-    assert "trial" not in "".join(capsys.readouterr())
+def test_the_best_trial_alone_is_kept(finished, capsys):
+    folder, models, scores = finished
+    assert not np.allclose(models[7], models[8], atol=1e-2)  # the same point, another key
+    best = max(scores, key=scores.__getitem__)
+    about = json.loads((folder / "release.json").read_text())
+    assert about["value"] == scores[best]
+    assert about["values"] == {
+        "noise_multiplier": str(dict(zip(models, (1, 2, 1), strict=True))[best])
+    }
+    np.testing.assert_array_equal(model(folder, 0), models[best])
+    assert {f.name for f in folder.iterdir()} == {"release.json", "model"}
+    kept = "".join(str(f) + f.read_bytes().hex() for f in folder.rglob("*") if f.is_file())
+    assert not any(str(key).encode().hex() in kept for key in models if key > 8)
+    assert launch(*PRIVATE, *GRID, "--best-of", "5", output=folder) == 2  # another release
+    assert "holds no sweep; choose another" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -195,39 +189,16 @@ def test_the_certificate_is_that_of_dp_accounting(finished):
     once = dp.SelfComposedDpEvent(event, 3)
     accountant = dp.rdp.RdpAccountant()
     accountant.compose(dp.dp_event.RepeatAndSelectDpEvent(once, 5.0, 1))
-    found = json.loads((finished / "release" / "release.json").read_text())["certified"]
+    found = json.loads((finished[0] / "release.json").read_text())["certified"]
     assert found["epsilon"] == pytest.approx(accountant.get_epsilon(0.01), rel=1e-6)
     means = [found[name] for name in ("view", "unit", "relation", "basis")]
     assert means == ["third_party", "client", "add_or_remove", "constructed"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        ([*GRID, "--best-of", "6"], "best_of 5.0 there, 6.0 here"),
-        (["--grid", "noise-multiplier=1,2,4", "--best-of", "5"], "1 2 there, 1 2 4 here"),
-        ([*GRID, "--best-of", "5", "--clip-norm", "2"], "clip_norm 1.0 there, 2.0 here"),
-        (GRID, "is there and holds no sweep"),
-    ],
-)
-def test_another_choice_is_not_mixed_in(finished, args, told, capsys):
-    before = {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()}
-    assert launch(*PRIVATE, *args, output=finished) == 2
-    assert told in capsys.readouterr().err
-    assert {f: f.read_bytes() for f in finished.glob("**/*") if f.is_file()} == before
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path, capsys):
-    (tmp_path / "mine.txt").write_text("")
-    assert launch(*PRIVATE, *GRID, "--best-of", "5", output=tmp_path) == 2
-    assert "holds no sweep --best-of; choose another folder" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_nothing_is_released_if_every_trial_diverges(tmp_path, monkeypatch, capsys):
+def test_nothing_is_kept_if_every_trial_diverges(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(best_of, "drawn", lambda *_: [(0, 1)])
     grid = ["--grid", "noise-multiplier=1e30,2e30"]
     assert launch(*PRIVATE, *grid, "--best-of", "2", output=tmp_path) == 0
-    assert "every trial has diverged" in capsys.readouterr().out
-    assert not (tmp_path / "release").exists()
+    assert "every trial diverged" in capsys.readouterr().out
+    assert {f.name for f in tmp_path.iterdir()} == {"release.json"}

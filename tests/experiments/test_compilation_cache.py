@@ -105,7 +105,6 @@ def test_nothing_is_said_of_the_cache_but_that_entries_are_damaged(runs):
 COMMANDS = {
     "run": RUN,
     "sweep": ["--grid", "p=0.1,0.2", *RUN],
-    "tune": ["dp_scaffold_synthetic"],
     "audit": RUN,
     "inversion": ["--data", "digits"],
     "race": ["--datasets", "digits"],

@@ -20,8 +20,7 @@ PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
-BRIEF = ["--rounds", "2", "--seeds", "1", "--layout.devices", "1"]
-SHORT = [*BRIEF, "--every", "2"]
+SHORT = ["--rounds", "2", "--seeds", "1", "--layout.devices", "1", "--every", "2"]
 FED_SMP = ["--clients", "8", "--cohort", "2", "--public-examples", "16", "--public-epochs", "1"]
 FED_SMP += ["--train-loss-examples", "8", "--local.epochs", "1", "--local.batch-size", "5"]
 SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-start", "1"]
@@ -57,7 +56,6 @@ SCALES += (
 )
 # What makes any other command small; later options win.
 OWN = {
-    "tune": ["--values", "0.1", "--records", "75"],
     "audit": ["--draws", "100", "--canaries", "40"],
     "inversion": ["--victims", "2", "--steps", "2", "--data", "digits"],
     "sweep": ["--algorithms", "rand_k"],
@@ -145,7 +143,7 @@ def trained(tmp_path_factory, data_dir):
 def test_the_pages_have_commands():
     modules = {module for module, _ in COMMANDS}
     assert len(COMMANDS) > 35
-    expected = {"run", "sweep", "tune", "compare", "report", "privacy", "audit", "inversion"}
+    expected = {"run", "sweep", "compare", "report", "privacy", "audit", "inversion"}
     assert expected | {"reproduce", "benchmark", "growth"} <= modules
 
 
@@ -190,15 +188,14 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     args = [
         a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)
     ]
-    trains = module in ("run", "sweep", "tune", "audit", "privacy")
+    trains = module in ("run", "sweep", "audit", "privacy")
     if module == "benchmark" and "C" in args:  # it has no clients
         return [*args, "--repeats", "1"]
     if {"--list", "--help", "--resume"} & set(args) or not trains:
         return args + OWN.get(module, [])
     if args[:1] == [] or args[0].startswith("--"):
         args = ["quickstart", *args]
-    brief = BRIEF if module == "tune" else SHORT  # tune evaluates once, at the end
-    small = [] if module == "privacy" else brief + SMALL.get(args[0], [])
+    small = [] if module == "privacy" else SHORT + SMALL.get(args[0], [])
     return args + small + OWN.get(module, [])
 
 

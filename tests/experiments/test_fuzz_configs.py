@@ -19,7 +19,6 @@ from odd_values import WORDS, cases, overrides
 
 from experiments import compare, privacy, run
 from experiments.config import modules
-from experiments.search import tune
 from experiments.training import prepare
 from experiments.training import train as training
 from experiments.training.trained_run import TrainedRun
@@ -34,7 +33,7 @@ SMALL = {
 }
 TYPED = """
     --help --list --json --solve noise rounds --target-epsilon 1 nan --claimed --view server --honest 0.5 2
-    --grid p=0.1,0.2 p= =1 nope=1 --values --folds --parts mechanism --draws 100 --canaries --metrics accuracy
+    --grid p=0.1,0.2 p= =1 nope=1 --folds --fold --parts mechanism --draws 100 --canaries --metrics accuracy
     --together --process-id --num-processes --coordinator quickstart dp_scaffold_synthetic --rounds --p
     layout.devices=1 .. *
 """
@@ -113,7 +112,6 @@ COMMANDS = {
     "run": run,
     "privacy": privacy,
     "sweep": sweep,
-    "tune": tune,
     "compare": compare,
     "audit": audit,
 }

@@ -55,7 +55,7 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
 
 def planned(mine, values, **settings):
     module = modules.load(str(mine))
-    grid, config = {"clip_norm": values}, changed(module.config, settings)
+    grid, config = [("clip_norm", values)], changed(module.config, settings)
     points = sweep_grid.points(grid, lambda one: changed(config, one))
     return sweep_grid.described(str(mine), module, sweep_grid.axes(grid), points)
 

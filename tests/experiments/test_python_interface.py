@@ -179,7 +179,8 @@ def test_an_edited_file_is_another_config(tmp_path):
         text = (
             '"""One\'s own."""\nfrom dataclasses import replace\nfrom configs import quickstart\n'
         )
-        text += f"config = replace(quickstart.config, noise_multiplier={noise})\nbuild = quickstart.build\n"
+        text += f"config = replace(quickstart.config, noise_multiplier={noise})\n"
+        text += "load, on = quickstart.load, quickstart.on\n"
         file.write_text(text)
         name, module = modules.named(file)
         assert name == str(file)
@@ -217,7 +218,7 @@ class Mine:
         self.config = dataclasses.replace(quickstart.config, rounds=2, every=2, seeds=1)
 
     def build(self, settings):
-        found = quickstart.build(settings)
+        found = quickstart.on(settings, quickstart.load(settings))
         named = {key: of._replace(name="Ours, $q$") for key, of in found.entries.items()}
         return dataclasses.replace(found, entries=named)
 

@@ -17,8 +17,7 @@ from experiments import race as command
 from experiments.accounting import budget
 from experiments.papers.reproduce.item import Training
 from experiments.runs.run_folder import read, read_all
-from experiments.search import folds, race, race_page
-from fedpriv.data.datasets import Dataset
+from experiments.search import race, race_page
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -27,28 +26,6 @@ TINY = replace(entered.config, rounds=4, target_epsilon=2.0)
 
 def shapes(model):
     return jax.eval_shape(model.init, jax.random.key(0))
-
-
-def numbered(keys=None):
-    """Records that are their own numbers; test records are negative."""
-    train = {"image": np.arange(103)[:, None], "label": np.arange(103) % 10}
-    test = {"image": -np.arange(1, 9)[:, None], "label": np.zeros(8, int)}
-    return Dataset("numbers", train, test, 10, keys)
-
-
-@pytest.mark.parametrize("keys", [None, np.repeat([5, 2, 9], [4, 59, 40])])
-def test_the_folds_are_parts_of_the_training_records(keys):
-    parts = [folds.without_fold(numbered(keys), f, 5) for f in range(5)]
-    held = [set(p.test["image"][:, 0]) for p in parts]
-    assert sorted(x for h in held for x in h) == list(range(103))
-    for part, out in zip(parts, held, strict=True):
-        kept = set(part.train["image"][:, 0])
-        assert kept | out == set(range(103))
-        assert not kept & out
-        assert np.array_equal(part.train["label"], part.train["image"][:, 0] % 10)
-        if keys is not None:
-            assert np.array_equal(part.keys, keys[part.train["image"][:, 0]])
-            assert abs(np.sum(keys[sorted(out)] == 2) - 59 / 5) < 1
 
 
 def test_the_networks_have_the_sizes_that_the_page_states():
@@ -98,7 +75,8 @@ def test_a_sweep_solves_a_noise_once_where_the_releases_are_equal(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"folds": 1}, "folds: 1 leaves nothing to train on"),
+        ({"fold": (1, 1)}, "fold: 1 1 is no part of several"),
+        ({"fold": (4, 3)}, "fold: 4 3 is no part of several"),
         (
             {"algorithms": ("ldp_fed_avg",), "weighting": replace(TINY.weighting, cap=3.0)},
             "weighting.cap: ldp_fed_avg counts all clients equally",
@@ -155,19 +133,19 @@ def test_a_race_needs_somebody_private(capsys):
 def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(race, "BUDGETS", ("8",))
     seen = set()
-    build = entered.build
+    on = entered.on
 
-    def spy(config):
-        experiment = build(config)
-        if config.folds:
+    def spy(config, data):
+        experiment = on(config, data)
+        if config.fold:
             seen.update(row.tobytes() for row in np.asarray(experiment.test["image"]))
         return experiment
 
-    monkeypatch.setattr(entered, "build", spy)
+    monkeypatch.setattr(entered, "on", spy)
     args = ["--datasets", "digits", "--rounds", "3", "--seeds", "2", "--output", str(tmp_path)]
     entrants = ["FedAvg", "DP-FedAvg", "rand_k"]
     assert command.main([*args, "--entrants", *entrants]) == 0
-    data = entered.load(replace(entered.config, folds=None))
+    data = entered.load(entered.config)
     assert seen <= {row.tobytes() for row in data.train["image"]}
     contest = race.Contest(tmp_path / "digits", "digits", {})
     trials, _ = read_all([contest.trials("rand_k", "8")])
@@ -176,7 +154,7 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     best, final = trials[int(np.argmax(scores))], read(contest.final("rand_k", "8"))
     for field in ("p", "clip_norm"):
         assert final.settings[field] == best.settings[field]
-    assert final.settings["folds"] is None
+    assert final.settings["fold"] is None
     assert final.lines["rand_k"][-1].seeds == 2
     plain = contest.best_trial("DP-FedAvg", "8").settings["local"]["learning_rate"]
     assert final.settings["local"]["learning_rate"] == plain

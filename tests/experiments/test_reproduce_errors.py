@@ -46,7 +46,7 @@ def test_interrupted_while_data_is_read(tmp_path, monkeypatch, capsys):
     def interrupting(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(quickstart, "build", interrupting)
+    monkeypatch.setattr(quickstart, "load", interrupting)
     assert launch("table1", output=tmp_path) == 130
     shown, said = capsys.readouterr()
     assert said.splitlines()[-1] == "interrupted; the same command goes on"

@@ -337,7 +337,7 @@ config = quickstart.config
 
 
 def build(config):
-    experiment = quickstart.build(config)
+    experiment = quickstart.on(config, quickstart.load(config))
     return replace(experiment, entries={n: leaking(e) for n, e in experiment.entries.items()})
 
 

@@ -283,12 +283,12 @@ def test_what_concerns_accounting_alone_is_trained_once(tmp_path, capsys):
 
 
 def test_a_metric_that_a_setting_enters_is_not_another_points(tmp_path, capsys, monkeypatch):
-    def build(config, build=quickstart.build):
-        found = build(config)
+    def on(config, data, on=quickstart.on):
+        found = on(config, data)
         derived = {"scaled": lambda means: means["loss"] * config.delta}
         return replace(found, model=found.model._replace(score=Score(found.model.score, derived)))
 
-    monkeypatch.setattr(quickstart, "build", build)
+    monkeypatch.setattr(quickstart, "on", on)
     args = [*PRIVATE, "--rounds", "1", "--seeds", "1"]
     assert launch("--grid", "delta=1e-3,1e-2", *args, output=tmp_path) == 0
     for delta in ("1e-3", "1e-2"):

@@ -22,7 +22,7 @@ def launch(*args, output):
 def planned(config, rest, *grid):
     """The points that the command's words ask for."""
     name = config.__name__.rpartition(".")[2]
-    asked = sweep._asked(name, config, rest, SimpleNamespace(grid=grid, best_of=None))
+    asked, _ = sweep._asked([name, "--grid", *grid, *rest])
     return points(asked.grid, asked.settle)
 
 
@@ -30,15 +30,15 @@ def planned(config, rest, *grid):
     ("args", "said"),
     [
         (["--rounds", "3"], "grid: none is given"),
-        (["--grid", "rounds"], "--grid: 'rounds' is not field=a,b,c"),
-        (["--grid", "rounds=1,,2"], "--grid: 'rounds=1,,2' is not field=a,b,c"),
+        (["--grid", "rounds"], "grid: 'rounds' has no values, or an empty one"),
+        (["--grid", "rounds=1,,2"], "grid: 'rounds' has no values, or an empty one"),
         (
             ["--grid", "rounds=1,2", "p=0.1", "rounds=3"],
-            "'rounds=3' names a field or a value again",
+            "'rounds' names a field or a value again",
         ),
         (["--grid", "p=0.1,0.1"], "'p' names a field or a value again"),
         (["--grid", "p=0.1,0.10"], "p 0.1 and p 0.10 are the same settings"),
-        (["--grid", "p=0.1,0.2", "--p", "0.3"], "--p: swept by --grid, too"),
+        (["--grid", "p=0.1,0.2", "--p", "0.3"], "p: swept by the grid, too"),
         (["--grid", "roundz=1,2"], "--roundz: unknown field; did you mean --rounds"),
         (["--grid", "local.epoch=1,2"], "did you mean --local.epochs"),
         (["--grid", "rounds=1,many"], "many"),
@@ -56,6 +56,11 @@ def planned(config, rest, *grid):
         (["--grid", "output=a,b"], "leave output out"),
         (["--grid", "p=0.1,0.2", "--record", "wandb"], "leave these out"),
         (["--grid", "p=0.1,0.2", "--checkpoint.rounds", "5"], "leave these out"),
+        (["--grid", "p=0.1,0.2", "--folds", "1"], "folds: 1; give 2 or more"),
+        (["--grid", "p=0.1,0.2", "--folds", "many"], "--folds: invalid int value: 'many'"),
+        (["--grid", "p=0.1,0.2", "--folds", "2", "--best-of", "3"], "leave best_of out"),
+        (["--grid", "p=0.1,0.2", "--folds", "2", "--fold", "1", "2"], "fold: swept by the grid"),
+        (["--grid", "metric=loss,accuracy"], "metric: points are compared by one"),
         (["--grid", "p=0.1,0.2", "--rouns", "3"], "--rouns: unknown field; did you mean --rounds"),
     ],
 )
@@ -77,15 +82,15 @@ def test_yes_and_no_are_swept_as_true_and_false():
     found = planned(dp_scaffold_synthetic, ["--records", "50"], *grid)
     assert [p.config.authors.per_tensor for p in found] == [True, False]
     assert [p.config.records for p in found] == [50, 50]
-    with pytest.raises(ValueError, match=r"authors.per_tensor: maybe is not true or false"):
+    with pytest.raises(ValueError, match=r"yes or no is --field true or --field false"):
         planned(dp_scaffold_synthetic, [], "authors.per_tensor=maybe")
 
 
 def test_missing_data_get_the_point_that_lacks_them(tmp_path, capsys, monkeypatch):
-    def build(config):
+    def load(config):
         raise FileNotFoundError("digits: not there")
 
-    monkeypatch.setattr(quickstart, "build", build)
+    monkeypatch.setattr(quickstart, "load", load)
     assert launch("--grid", "p=0.1,0.2", output=tmp_path / "never") == 2
     assert capsys.readouterr().err == "error: digits: not there (at p 0.1)\n"
 
@@ -118,13 +123,13 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
 
 
-@pytest.mark.parametrize("when", ["build", "announce"])
+@pytest.mark.parametrize("when", ["load", "announce"])
 def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    where = {"build": quickstart, "announce": Sweep}
+    where = {"load": quickstart, "announce": Sweep}
     monkeypatch.setattr(where[when], when, interrupted)
     assert sweep.main(["quickstart", "--grid", "p=0.1,0.2"]) == 130
     *before, last = capsys.readouterr().err.splitlines()
@@ -221,7 +226,7 @@ def test_help_and_list(capsys):
     page = capsys.readouterr().out
     for word in ("--grid", "--json", "--noise-multiplier", "goes on where it was stopped"):
         assert word in page.replace("\n", " ")
-    assert "\n\nThe same command with the same DIR" in page  # paragraphs
+    assert "\n\n--folds N chooses" in page  # paragraphs
     assert "runs/sweep-CONFIG-DATE-TIME" in "".join(page.split())
 
 
@@ -237,7 +242,7 @@ config = quickstart.config
 
 
 def build(config):
-    made = quickstart.build(config)
+    made = quickstart.on(config, quickstart.load(config))
     rows = np.array_split(np.arange(len(made.test["label"])), 120)
     examples = {k: np.asarray(v) for k, v in made.test.items()}
     streamed = [fp.StreamedFederation.from_arrays(examples, rows)] * config.seeds

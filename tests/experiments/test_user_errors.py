@@ -31,7 +31,7 @@ def round(key, state, cohort):
 
 def build(config):
     {build}
-    experiment = quickstart.build(config)
+    experiment = quickstart.on(config, quickstart.load(config))
     entries = experiment.entries.items()
     own = {{n: e._replace(algorithm=e.algorithm._replace(round=round)) for n, e in entries}}
     return replace(experiment, entries=own)

@@ -1,0 +1,91 @@
+"""Choosing among the points of a sweep by their scores on folds of the training records (`folds=N`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.base.formats import NAMES, field_name, metric_cell
+from experiments.base.spread import Spread
+from experiments.runs.contents import Summary
+from experiments.search.sweep_grid import FOLD, Point
+from experiments.tables.grid import Grid
+from fedpriv.models.score import better_higher, is_fraction
+
+UNCOVERED = (
+    "the folds are clients' records: no epsilon covers a choice by these scores, neither of a fold's model nor of one "
+    "that is trained with what is chosen (--best-of MEAN certifies a choice by public test records)"
+)
+
+
+class Score(NamedTuple):
+    """An algorithm at a point.
+
+    Attributes:
+      values: swept field -> its value, as given.
+      metric: by which points are compared.
+      spread: of the metric after the last round, one value per fold, each the mean over the seeds; None where the
+        training of a fold diverged.
+    """
+
+    algorithm: str
+    values: Mapping[str, str]
+    metric: str
+    spread: Spread | None
+
+
+def scores(found: Sequence[tuple[Point, Summary]]) -> list[Score]:
+    """Of each algorithm at each point, from what the folds of the points have come to."""
+    folds: dict[tuple, list[float | None]] = {}
+    for point, summary in found:
+        values = tuple((field, text) for field, text in point.values.items() if field != FOLD)
+        for name in dict.fromkeys([*summary.rounds, *summary.diverged]):
+            lost = name in summary.diverged
+            mean = None if lost else summary.final[name][summary.metric].mean
+            folds.setdefault((name, values), []).append(mean)
+    metric = found[0][1].metric
+    return [
+        Score(name, dict(values), metric, None if None in each else Spread.of(np.array(each)))
+        for (name, values), each in folds.items()
+    ]
+
+
+def best(each: Sequence[float | None], higher: bool) -> int | None:
+    """Which is the first of the best; None where none is a number."""
+    known = {i: x for i, x in enumerate(each) if x is not None and not math.isnan(x)}
+    return (max if higher else min)(known, key=known.__getitem__, default=None)
+
+
+def chosen(found: Sequence[Score], higher: Sequence[str]) -> dict[str, Score]:
+    """The point of the best mean, by algorithm; without those that diverged everywhere.
+
+    Args:
+      higher: metrics that are better when higher, beside accuracies.
+    """
+    winners = {}
+    for name in dict.fromkeys(score.algorithm for score in found):
+        own = [score for score in found if score.algorithm == name]
+        means = [score.spread and score.spread.mean for score in own]
+        at = best(means, better_higher(own[0].metric, higher))
+        if at is not None:
+            winners[name] = own[at]
+    return winners
+
+
+def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> Grid:
+    """A line for each point and algorithm."""
+    fields, metric = list(found[0].values), found[0].metric
+    head = [*map(field_name, fields), "algorithm", metric + " (%)" * is_fraction(metric), "chosen"]
+    rows = []
+    for score in found:
+        cells = [*score.values.values(), NAMES.get(score.algorithm, score.algorithm)]
+        cells += [metric_cell(metric, {metric: score.spread}) if score.spread else "diverged"]
+        rows.append([*cells, "*" * (winners.get(score.algorithm) is score)])
+    said = (
+        f"{metric} after the last round, on the fold that was held out: mean ± standard deviation (n - 1) over {folds} "
+        "folds of the training records; *: the best mean of the algorithm"
+    )
+    return Grid(head, rows, {}, [said, UNCOVERED], len(fields))

@@ -1,0 +1,185 @@
+"""A sweep before it trains: its points or trials, what is done of them, and what is ready to train."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments import config as configuration
+from experiments.accounting import budget
+from experiments.base import user_modules
+from experiments.base.command import one_line
+from experiments.config import Experiment, Run
+from experiments.config.modules import Config
+from experiments.search import best_of
+from experiments.search.sweep_grid import (
+    FOLD,
+    Axes,
+    Point,
+    axes,
+    begin,
+    begun,
+    described,
+    ended,
+    points,
+)
+from experiments.search.training_together import Prepared
+from experiments.training.prepare import built
+from experiments.training.shared_arrays import Interned
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.devices.distributed import slurm_step
+from fedpriv.devices.layout import split_cpu
+from fedpriv.models.score import better_higher, main_metric
+from fedpriv.privacy import Certificate
+
+
+class Asked(NamedTuple):
+    """What is to be swept.
+
+    Attributes:
+      name: of the config.
+      grid: fields and their values.
+      settle: the settings of the point with these fields.
+      given: fields that are the same at every point.
+      folds, best_of: as `sweep`.
+    """
+
+    name: str
+    config: Config
+    grid: Axes
+    settle: Callable[[Mapping[str, Any]], Run]
+    given: Collection[str] = ()
+    folds: int | None = None
+    best_of: float | None = None
+
+
+class Planned(NamedTuple):
+    """A sweep before it trains.
+
+    Attributes:
+      folder: of the points.
+      every: the points, or the trials.
+      wanted: what sweep.json says.
+      ready: those that are not done yet.
+      certificate: of the best of the trials.
+      higher: whether the metric that chooses it is better when higher.
+    """
+
+    folder: Path
+    every: list[Point]
+    wanted: dict[str, Any]
+    ready: list[Prepared]
+    certificate: Certificate | None = None
+    higher: bool = True
+
+
+def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
+    """Everything that can go wrong because of what was given does so here, before anything trains."""
+    if slurm_step():
+        raise ValueError("sweep: runs in one process; start it without srun")
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        raise ValueError("JAX_DISABLE_JIT: a sweep compiles its points together; unset it")
+    module, mean = asked.config, asked.best_of
+    asked = _with_folds(asked) if asked.folds is not None else asked
+    grid = axes(asked.grid)
+    if twice := sorted(set(grid) & set(asked.given)):
+        raise ValueError(f"{twice[0]}: swept by the grid, too; give one of them")
+    every = points(asked.grid, asked.settle if mean is None else _one_seed(asked.settle))
+    _require_settings(every, module)
+    wanted = described(asked.name, module, grid, every)
+    if mean is not None:
+        best_of.require_settings(every, mean)
+        wanted["best_of"] = mean
+    there = begun(folder, wanted, module)
+    trials = every
+    if mean is not None:
+        drawn = best_of.drawn(len(every), mean, random.SystemRandom())
+        wanted["trials"] = there["trials"] if there else drawn
+        trials = [
+            every[i]._replace(name=f"trial-{n}", key=key)
+            for n, (i, key) in enumerate(wanted["trials"], 1)
+        ]
+    left = [p for p in trials if not (there and ended(folder / p.name))]
+    if there and progress:
+        print(f"{len(trials) - len(left)} of {len(trials)} points are done", file=sys.stderr)
+    plan = Planned(folder, trials, wanted, _prepared(module, left if mean is None else every))
+    if mean is not None:
+        plan = _certified(plan, left, mean)
+    if plan.ready:  # else all is done, and `build` has imported nothing
+        wanted["code"] = user_modules.digests(module)  # with what `build` has imported
+        begin(folder, wanted)
+        user_modules.keep(module, folder / user_modules.KEPT)
+    return plan
+
+
+def _with_folds(asked: Asked) -> Asked:
+    """The grid with a further axis, of the parts of the training records that are held out."""
+    folds = asked.folds or 0
+    if folds < 2:
+        raise ValueError(f"folds: {folds}; give 2 or more")
+    if asked.best_of is not None:
+        raise ValueError(f"folds: {folds} choose by training records; leave best_of out")
+    parts = [(k, folds) for k in range(1, folds + 1)]
+    return asked._replace(grid=[*asked.grid, (FOLD, parts)])
+
+
+def _one_seed(settle: Callable[[Mapping[str, Any]], Run]) -> Callable[[Mapping[str, Any]], Run]:
+    """For trials, of each of which the one model may be what is kept."""
+    return lambda values: replace(settle(values), seeds=1, keep_model=True)
+
+
+def _require_settings(every: Sequence[Point], module: Config) -> None:
+    default = module.config
+    if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
+        raise ValueError(
+            "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
+            "its folders; leave these out"
+        )
+    if len({p.config.metric for p in every}) > 1:
+        raise ValueError("metric: points are compared by one; leave it out of the grid")
+
+
+def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
+    devices = [p.config.layout.devices for p in left]
+    split_cpu(None if None in devices else max(devices, default=None))
+    interned, known = Interned(), list[budget.Solved]()
+    ready = []
+    for point in left:
+        try:
+            strategy = configuration.strategy(point.config.layout)
+            noise = budget.solved(module, point.config, known)
+            experiment = built(module, point.config, noise, interned)
+            _require_in_memory(experiment)
+            planned = budget.planned_rounds(experiment.ledger, point.config)
+        except (ValueError, OSError) as error:
+            at = ValueError(f"{one_line(error)} (at {point.title})")
+            raise at.with_traceback(error.__traceback__) from None
+        ready.append(Prepared(point, strategy, experiment, planned, noise))
+    return ready
+
+
+def _require_in_memory(experiment: Experiment) -> None:
+    for name, entry in experiment.entries.items():
+        if any(isinstance(federation, StreamedFederation) for federation in entry.federations):
+            raise ValueError(
+                f"federation: {name} trains on a StreamedFederation, which a sweep cannot compile for; give a "
+                "Federation in memory, or run the points one by one with experiments.run"
+            )
+
+
+def _certified(plan: Planned, left: Sequence[Point], mean: float) -> Planned:
+    """The plan for the trials that are left, of which several may be at one of its points."""
+    at = {prepared.point.title: prepared for prepared in plan.ready}
+    first = plan.ready[0].experiment
+    metric = main_metric(first.metrics, plan.ready[0].point.config.metric)
+    return plan._replace(
+        ready=[at[trial.title]._replace(point=trial) for trial in left],
+        certificate=best_of.certified(plan.ready, mean),
+        higher=better_higher(metric, first.higher),
+    )

@@ -1,0 +1,180 @@
+"""Folds of the training records: what they hold, that training does not see them, and which point is chosen by them."""
+
+import jax
+import numpy as np
+import pytest
+from commands import sweep as command
+
+import configs.race
+import experiments
+import fedpriv as fp
+from configs import dp_scaffold_synthetic, quickstart
+from experiments.base.spread import Spread
+from experiments.config import experiment_of, ledger_of
+from experiments.config.folds import held_out, without_fold
+from experiments.config.settings import changed
+from experiments.search import choose
+from experiments.search.choose import Score
+from fedpriv.data.datasets import Dataset
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def numbered(keys=None):
+    """Records that are their own numbers; test records are negative."""
+    train = {"image": np.arange(103)[:, None], "label": np.arange(103) % 10}
+    test = {"image": -np.arange(1, 9)[:, None], "label": np.zeros(8, int)}
+    return Dataset("numbers", train, test, 10, keys)
+
+
+@pytest.mark.parametrize("keys", [None, np.repeat([5, 2, 9, 1], [4, 58, 40, 1])])
+@pytest.mark.parametrize("n", [2, 5])
+def test_folds_are_parts_of_the_training_records_and_leave_every_client_some(keys, n):
+    parts = [without_fold(numbered(keys), (k, n)) for k in range(1, n + 1)]
+    held = [p.test["image"][:, 0].tolist() for p in parts]
+    alone = [] if keys is None else [102]  # a client's only record
+    assert sorted(sum(held, alone)) == list(range(103))
+    for part, out in zip(parts, held, strict=True):
+        kept = part.train["image"][:, 0].tolist()
+        assert sorted(kept + out) == list(range(103))
+        assert np.array_equal(part.train["label"], part.train["image"][:, 0] % 10)
+        if keys is not None:
+            assert np.array_equal(part.keys, keys[kept])
+            assert set(part.keys) == set(keys)
+            assert abs(np.sum(keys[out] == 2) - 58 / n) < 1
+
+
+def test_no_fold_is_all_of_the_data_and_an_empty_one_is_refused():
+    data = numbered()
+    assert without_fold(data, None) is data
+    with pytest.raises(ValueError, match="fold: part 1 of 200 holds no record; take fewer parts"):
+        without_fold(data, (1, 200))
+
+
+NATURAL = {"dataset": "synthetic", "clients": 20, "cohort": 4, "public_examples": 20}
+CONFIGS = {
+    "one pool": (quickstart, {"clients": 12, "cohort": 4, "local": {"epochs": 1}}, "dp_fed_avg"),
+    "natural clients, of whom some are public": (
+        configs.race,
+        {**NATURAL, "local": {"epochs": 1}},
+        "top_k",
+    ),
+    "records as units": (
+        dp_scaffold_synthetic,
+        {"clients": 4, "records": 53, "client_rate": 0.5, "local_steps": 2, "warm_start": 0},
+        "dp_fed_avg",
+    ),
+}
+
+
+def settled(case, fold):
+    module, settings, name = CONFIGS[case]
+    settings = {**settings, "algorithms": (name,), "rounds": 2, "seeds": 1, "fold": fold}
+    return module, changed(module.config, settings), name
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_nothing_of_the_fold_or_of_the_test_records_is_trained_on(case, monkeypatch):
+    module, config, name = settled(case, (3, 3))
+    load, trained, scores = module.load, [], []
+    held = {row.tobytes() for row in experiment_of(module, config).test["image"]}
+
+    def changed_records(config):
+        """Other images in the fold; no test records at all."""
+        data = load(config)
+        other = [row.tobytes() in held for row in np.asarray(data.train["image"])]
+        images = np.where(np.reshape(other, (-1, 1, 1, 1)), 7, data.train["image"])
+        images = images.astype(data.train["image"].dtype)
+        return data._replace(train={**data.train, "image": images}, test={})
+
+    for data in (load, changed_records):
+        monkeypatch.setattr(module, "load", data)
+        made = experiment_of(module, config)
+        assert made.own_test
+        entry = made.entries[name]
+        options = {"score": made.model.score, "rounds": 2, "every": 2}
+        history = fp.simulate(
+            entry.algorithm, made.model.init, entry.federations, made.test, **options
+        )
+        trained.append(jax.tree.leaves(history.params()))
+        scores.append(history.evaluations[-1].metrics["loss"])
+    for ours, theirs in zip(*trained, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert scores[0] != scores[1]
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_a_fold_costs_what_its_config_says_without_data(case):
+    module, config, name = settled(case, (3, 3))
+    ledgers = ledger_of(module, config), experiment_of(module, config).ledger
+    assert ledgers[0].certify(name, 2) == ledgers[1].certify(name, 2)
+
+
+def test_a_config_that_builds_in_one_piece_is_refused(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        '"""Mine."""\nfrom configs import quickstart\nconfig = quickstart.config\n'
+        "def build(config):\n    return quickstart.on(config, quickstart.load(config))\n"
+    )
+    words = [str(tmp_path / "mine.py"), "--grid", "p=0.1,0.2", "--folds", "3"]
+    assert command.main([*words, "--output", str(tmp_path / "never")]) == 2
+    error = capsys.readouterr().err
+    assert "fold: the config has build alone, which loads all records; give it load and on" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "never").exists()
+
+
+def score(algorithm, value, *folds, metric="accuracy"):
+    return Score(algorithm, {"p": value}, metric, Spread.of(np.array(folds)) if folds else None)
+
+
+def test_the_best_mean_of_each_algorithm_is_chosen():
+    found = [score("a", "1", 0.9, 0.1), score("a", "2", 0.6, 0.6), score("b", "1", 0.2, 0.2)]
+    found += [score("a", "3"), score("b", "2", 0.1, 0.2), score("c", "1")]
+    won = choose.chosen(found, ())
+    assert {name: one.values["p"] for name, one in won.items()} == {"a": "2", "b": "1"}
+    rows = choose.table(found, won, 2).rows
+    assert [row[0] + row[1] for row in rows if row[-1] == "*"] == ["2a", "1b"]
+    assert [row[2] for row in rows][:4] == [
+        "50.00 ± 56.57",
+        "60.00 ± 0.00",
+        "20.00 ± 0.00",
+        "diverged",
+    ]
+    errors = [score("a", "1", 0.4, 0.2, metric="error"), score("a", "2", 0.1, 0.2, metric="error")]
+    assert choose.chosen(errors, ())["a"].values["p"] == "2"
+    assert choose.chosen(errors, ["error"])["a"].values["p"] == "1"
+
+
+def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_see(tmp_path):
+    """Scored anew by the models that it kept, on records that are held out here."""
+    small = {"algorithms": ("fed_avg",), "rounds": 2, "seeds": 2, "clients": 12, "cohort": 6}
+    rates = [1e-4, 0.1]
+    swept = experiments.sweep(
+        "quickstart",
+        {"local.learning_rate": rates},
+        folder=tmp_path / "s",
+        folds=3,
+        progress=False,
+        **small,
+    )
+    data = fp.datasets.load("digits").train
+    order, means = np.random.default_rng(0).permutation(len(data["label"])), []
+    for rate in rates:
+        folds = []
+        for k in (1, 2, 3):
+            rows = order[held_out(len(order), (k, 3))]
+            folder = tmp_path / "s" / f"local.learning_rate={rate},fold={k}-3"
+            models = [fp.load_model(folder, "fed_avg", seed) for seed in (0, 1)]
+            right = [
+                m.predict(data["image"][rows]).argmax(-1) == data["label"][rows] for m in models
+            ]
+            folds.append(np.mean(right))
+        means.append(np.mean(folds))
+        found = next(s for s in swept.scores if s.values["local.learning_rate"] == str(rate))
+        np.testing.assert_allclose(found.spread.per_seed, folds, rtol=1e-6)
+    assert swept.complete
+    assert swept.chosen["fed_avg"].values == {"local.learning_rate": str(rates[np.argmax(means)])}
+    assert len(swept.runs) == 6
+    text = (tmp_path / "s" / "table.md").read_text()
+    assert "no epsilon covers a choice by these scores" in text
+    assert "compiled programs: 1 for 6 trainings" in text
