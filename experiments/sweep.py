@@ -20,23 +20,50 @@ was interrupted.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from experiments.base import signals
 from experiments.base.command import command
 from experiments.base.outside_errors import outside
 from experiments.config import Run, modules
-from experiments.config.options import config_name, listing, own_options, parse, words
+from experiments.config.options import HELP, config_name, listing, parse, split_options, words
 from experiments.config.settings import as_typed
 from experiments.search.plan import Asked
 from experiments.search.sweep import new_name, swept
 from fedpriv.engine import compilation_cache
+
+DETAILS = (__doc__ or "").partition("\n\n")[2]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command, beside the config's."""
+
+    grid: tyro.conf.UseAppendAction[
+        Annotated[tuple[tuple[str, ...], ...], tyro.conf.arg(metavar="FIELD=A,B,C")]
+    ] = ()
+    """What to vary."""
+    folds: int | None = None
+    """Choose on so many parts of the training records."""
+    best_of: float | None = None
+    """Keep the best of so many trials, on average."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True)
+class AllOptions(Options):
+    """With the config's own `output`, which is the folder of the sweep here."""
+
+    output: Path | None = None
 
 
 @command
@@ -45,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--list" in args:
         print(listing())
         return 0
-    asked, options = _asked(args)
+    options, rest = split_options(AllOptions, args)
+    asked = _asked(rest, options)
     folder = options.output or new_name(asked.name)
     goes_on = f"the same command with --output {folder} goes on"
     compilation_cache.cache_programs()
@@ -64,35 +92,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _asked(args: list[str]) -> tuple[Asked, argparse.Namespace]:
-    """The sweep that the words describe, and the command's own options."""
+def _asked(args: list[str], options: AllOptions) -> Asked:
+    """The sweep that the words describe; `args` are those that are no options of the command."""
     name, module = modules.named(config_name(args))
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.sweep [CONFIG]",
-        description=(__doc__ or "").partition("\n\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-        exit_on_error=False,
-        allow_abbrev=False,
-    )
-    option = parser.add_argument
-    option("--grid", nargs="+", action="extend", default=[], metavar="FIELD=A,B,C", help="to vary")
-    option("--folds", type=int, metavar="N", help="choose on N parts of the training records")
-    option("--best-of", type=float, metavar="MEAN", help="keep the best of MEAN trials")
-    option("--output", type=Path, metavar="DIR", help="default: runs/sweep-CONFIG-DATE-TIME")
-    option("--json", action="store_true", help="print one JSON object")
-    options, rest = own_options(parser, args)
-    pairs = [text.partition("=") for text in options.grid]
+    pairs = [text.partition("=") for texts in options.grid for text in texts]
     grid = [(field.lstrip("-"), values.split(",")) for field, _, values in pairs]
 
     def settle(values: Mapping[str, Any]) -> Run:
         typed = (words(field, as_typed(value).split()) for field, value in values.items())
-        return parse(module, name, [*rest, *chain(*typed)], "sweep")
+        return parse(module, name, [*args, *chain(*typed)], "sweep", Options, DETAILS)
 
-    if {"-h", "--help"} & set(rest):
+    if set(HELP) & set(args):
         settle({})
-    given = [w.partition("=")[0].lstrip("-").replace("-", "_") for w in rest if w[:2] == "--"]
-    return Asked(name, module, grid, settle, given, options.folds, options.best_of), options
+    given = [w.partition("=")[0].lstrip("-").replace("-", "_") for w in args if w[:2] == "--"]
+    return Asked(name, module, grid, settle, given, options.folds, options.best_of)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.base.formats import NAMES, field_name, metric_cell
+from experiments.base.formats import NAMES, field_name, spread
 from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
 from experiments.search.sweep_grid import FOLD, Point
@@ -82,7 +82,7 @@ def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> G
     rows = []
     for score in found:
         cells = [*score.values.values(), NAMES.get(score.algorithm, score.algorithm)]
-        cells += [metric_cell(metric, {metric: score.spread}) if score.spread else "diverged"]
+        cells += [spread(score.spread, metric) if score.spread else "diverged"]
         rows.append([*cells, "*" * (winners.get(score.algorithm) is score)])
     said = (
         f"{metric} after the last round, on the fold that was held out: mean ± standard deviation (n - 1) over {folds} "
