@@ -1,21 +1,15 @@
 """python -m experiments.sweep [CONFIG] --grid F=a,b ... [--field value ...] [--output DIR] [--json]: a grid of runs.
 
-Every point of the grid (the product of all --grid) is a run folder under DIR, as experiments.run leaves it. Points
-whose programs are the same up to numbers are compiled once; what has the same program, numbers and data is trained
-once. The same command with the same DIR goes on where it was stopped. At the end: a table with a line per point and
-algorithm, in DIR/table.md, table.csv and table.tex, too. No epsilon in it covers choosing a point by that table.
+Every point of the grid (the product of all --grid) is a run folder under DIR. The same command with the same DIR goes
+on where it was stopped. At the end: a table, in DIR/table.md, table.csv and table.tex, too. No epsilon in it covers
+choosing a point by that table. Fields are those of --help, nested ones by dots, several words in quotes.
 
---folds N chooses a point by the training records, and leaves the test records unseen: each point is trained N times,
-without one of N parts of the training records, and scored on it. No epsilon covers that choice either.
+--folds N chooses on the training records: each point is trained N times, without one of N parts of them, and scored on
+that part. The test records stay unseen. No epsilon covers this choice either.
 
---best-of MEAN chooses under a certificate: a number of trials that is geometric with this mean, each at a random point
-with one seed and a key of its own. Of the one that is best after the last round on the test set, which must be public,
-DIR keeps the model and a certificate that covers the choice (Papernot and Steinke 2022); whoever runs the simulation
-sees the other trials all the same, and beginning again because of what was seen is another release.
-
-field: as in --help of the config, nested ones by dots (local.learning_rate=0.05,0.1); a value of several words in
-quotes ("submodels=1 1,18 18"). Exit code 2 means that something given was wrong, 1 that training failed, 130 that it
-was interrupted.
+--best-of MEAN chooses under a certificate: of a geometric number of trials at random points, DIR keeps the model that
+is best on the test set, which must be public, and a certificate that covers the choice (Papernot and Steinke 2022).
+Whoever runs the simulation sees the other trials all the same; beginning again is another release.
 """
 
 from __future__ import annotations
