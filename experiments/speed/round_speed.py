@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedpriv
+from experiments.speed.memory import peak_mb
 from experiments.speed.rivals import comparison
-from experiments.speed.rivals.memory import peak_mb
-from experiments.speed.rivals.rival import Rivals
+from experiments.speed.rivals.runner import Rivals
 from experiments.speed.timing import (
     device_memory_mb,
     in_turns,
