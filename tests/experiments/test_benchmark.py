@@ -92,7 +92,13 @@ def test_a_round_beside_a_matrix_product(tiny, capsys):
     assert (found["strategy"], found["clients_side_by_side"]) == ("map", 1)
     pairs = zip(found["gflops"]["all"], found["matmul_gflops"]["all"], strict=True)
     assert found["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in pairs])
+    assert [layer["channels"] for layer in found["convolutions"]] == [[1, 2], [2, 3]]
+    for layer in found["convolutions"]:
+        for way in (layer["forward"], layer["gradient"]):
+            assert way["chosen"] == "sum"
+            assert {name for name, ms in way["ms"].items() if ms["min"] > 0} == {"sum", "winograd"}
     out = round_speed.table(found)
+    assert "ms by sum, chosen; " in out
     assert "1 client(s) at a time on each device" in out
     for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
         assert name in out
