@@ -45,9 +45,21 @@ def measure(
     Raises:
       ValueError: an argument is out of range or cannot be had.
     """
-    strategy = _strategy(workload, clients, repeats, devices, torch, peers)
+    step = STEPS.get(workload)
+    if step is None and workload not in WORKLOADS:
+        raise ValueError(f"workload: {workload!r}; give one of {', '.join([*WORKLOADS, *STEPS])}")
+    check_each(Number, clients=clients, repeats=repeats, devices=devices)
+    if (torch or peers) and importlib.util.find_spec("torch") is None:
+        option = "peers" if peers else "torch"
+        raise ValueError(f"{option}: PyTorch is not installed; pip install torch")
+    if step and (clients is not None or devices not in (None, 1)):
+        raise ValueError(f"workload: {workload} has no clients and runs on one device")
     compilation_cache.keep_no_programs()
+    split_cpu(min(devices or cores(), cores()))
     cpu = jax.default_backend() == "cpu"
+    if peers and not cpu:
+        raise ValueError("peers: they are compared on CPU only; set JAX_PLATFORMS=cpu")
+    strategy = Strategy(default().clients, devices or default().devices)
     threads = (devices or cores()) if cpu else cores()
     if (torch or peers) and threads < cores():
         print(
@@ -55,7 +67,6 @@ def measure(
             f"for a fair comparison pin to {threads} core(s), see --help",
             file=sys.stderr,
         )
-    step = STEPS.get(workload)
     sizes: Any = step.WORKLOAD if step else WORKLOADS[workload]
     cohort = 1 if step else clients or sizes.clients
     settings = Settings(workload, asdict(sizes), cohort, threads, "cpu" if cpu else "cuda")
@@ -73,28 +84,3 @@ def measure(
 def table(result: dict[str, Any]) -> str:
     """What `measure` found, for a reader."""
     return STEPS.get(result["workload"], round_speed).table(result)
-
-
-def _strategy(
-    workload: str,
-    clients: int | None,
-    repeats: int,
-    devices: int | None,
-    torch: bool,
-    peers: bool,
-) -> Strategy:
-    """The layout of a round; checks everything and makes a CPU's cores devices."""
-    if workload not in WORKLOADS and workload not in STEPS:
-        raise ValueError(f"workload: {workload!r}; give one of {', '.join([*WORKLOADS, *STEPS])}")
-    check_each(Number, clients=clients, repeats=repeats, devices=devices)
-    if (torch or peers) and importlib.util.find_spec("torch") is None:
-        raise ValueError(
-            f"{'peers' if peers else 'torch'}: PyTorch is not installed; pip install torch"
-        )
-    if workload in STEPS and (clients is not None or devices not in (None, 1)):
-        raise ValueError(f"workload: {workload} has no clients and runs on one device")
-    split_cpu(min(devices or cores(), cores()))
-    if peers and jax.default_backend() != "cpu":
-        raise ValueError("peers: they are compared on CPU only; set JAX_PLATFORMS=cpu")
-    strategy = default()
-    return Strategy(strategy.clients, devices or strategy.devices)

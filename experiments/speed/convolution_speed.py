@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -21,56 +24,48 @@ def measure(workload: Images) -> list[dict[str, Any]]:
     The last two, the convolution and its kernel's gradient, are {"chosen", "ms"}: "winograd" or "sum", and a spread for
     each.
     """
-    found = []
-    side, channels = workload.side, 1
-    for filters in workload.filters:
-        layer = {"images": workload.examples, "side": side, "channels": [channels, filters]}
-        found.append(layer | _timed(workload.examples, side, channels, filters))
-        side, channels = side // 2, filters
-    return found
+    layers = enumerate(pairwise((1, *workload.filters)))
+    return [_layer(workload.examples, workload.side // 2**i, *channels) for i, channels in layers]
 
 
-def _timed(images: int, side: int, c_in: int, c_out: int) -> dict[str, Any]:
+def _layer(images: int, side: int, c_in: int, c_out: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((images, side, side, c_in), np.float32)
-    dy = rng.standard_normal((images, side, side, c_out), np.float32)
-    w = rng.standard_normal((*KERNEL, c_in, c_out), np.float32)
+    shapes = (images, side, side, c_in), (*KERNEL, c_in, c_out), (images, side, side, c_out)
+    x, w, dy = jax.device_put([rng.standard_normal(shape, np.float32) for shape in shapes])
     forward = {"winograd": winograd.forward, "sum": conv.summed_forward}
-    gradient = {
-        "winograd": lambda x, dy: winograd.weight_cotangent(x, dy, KERNEL),
-        "sum": lambda x, dy: conv.summed_weight_cotangent(x, dy, KERNEL),
-    }
+    gradient = {"winograd": winograd.weight_cotangent, "sum": conv.summed_weight_cotangent}
     return {
+        "images": images,
+        "side": side,
+        "channels": [c_in, c_out],
         "forward": {
             "chosen": "winograd" if winograd.forward_pays(x, w) else "sum",
             "ms": _in_turns(forward, x, w),
         },
         "gradient": {
             "chosen": "winograd" if winograd.weight_cotangent_pays(x, w) else "sum",
-            "ms": _in_turns(gradient, x, dy),
+            "ms": _in_turns({k: partial(g, kernel=KERNEL) for k, g in gradient.items()}, x, dy),
         },
     }
 
 
-def _in_turns(ways: dict[str, Any], *arrays: np.ndarray) -> dict[str, Any]:
-    given = jax.device_put(arrays)
-    compiled = {name: jax.jit(way).lower(*given).compile() for name, way in ways.items()}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(CALLS + 1):
-        for name, run in compiled.items():
-            times[name].append(1e3 * seconds(lambda run=run: run(*given)))
-    return {name: spread(each[1:]) for name, each in times.items()}
+def _in_turns(ways: dict[str, Callable[..., jax.Array]], *arrays: jax.Array) -> dict[str, Any]:
+    runs = {name: partial(jax.jit(way), *arrays) for name, way in ways.items()}
+    times = [{name: 1e3 * seconds(run) for name, run in runs.items()} for _ in range(CALLS + 1)]
+    return {name: spread([each[name] for each in times[1:]]) for name in ways}
 
 
 def rows(found: list[dict[str, Any]]) -> dict[str, str]:
     """The lines of the table, by name."""
     texts = {}
     for i, layer in enumerate(found, 1):
-        channels = "{} to {} channels".format(*layer["channels"])
-        size = f"{layer['images']} of {layer['side']} x {layer['side']}, {channels}"
+        size = "{images} of {side} x {side}, {channels[0]} to {channels[1]} channels".format(
+            **layer
+        )
         for name in ("forward", "gradient"):
-            chosen, ms = layer[name]["chosen"], layer[name]["ms"]
+            chosen = layer[name]["chosen"]
+            ms = {way: f"{each['median']:.3g} ms" for way, each in layer[name]["ms"].items()}
             (other,) = ms.keys() - {chosen}
-            text = f"{ms[chosen]['median']:.3g} ms by {chosen}, chosen; {ms[other]['median']:.3g} ms by {other}"
-            texts[f"conv {i}, {name}"] = f"{text} ({size})"
+            text = f"{ms[chosen]} by {chosen}, chosen; {ms[other]} by {other} ({size})"
+            texts[f"conv {i}, {name}"] = text
     return texts

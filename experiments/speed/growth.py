@@ -52,12 +52,12 @@ AXES = {
 }
 
 
-def growth(repeats: int = 5, folder: Path | None = None) -> dict[str, Any]:
-    """Measures all sizes; leaves growth.json, rewritten after every size, growth.md and growth.png in the folder.
+def growth(repeats: int = 5, output: Path | None = None) -> dict[str, Any]:
+    """Measures all sizes; leaves growth.json, rewritten after every size, growth.md and growth.png.
 
     Args:
       repeats: turns.
-      folder: to make; by default runs/growth-DATE-TIME.
+      output: the folder to make; by default runs/growth-DATE-TIME.
 
     Returns:
       See `measure`.
@@ -66,7 +66,7 @@ def growth(repeats: int = 5, folder: Path | None = None) -> dict[str, Any]:
       ValueError: no turns; a folder that has a growth.json, or cannot be made.
     """
     check_each(Number, repeats=repeats)
-    folder = _made(folder or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
+    folder = _made(output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
 
     def keep(found: dict[str, Any]) -> None:
         write_text(folder / "growth.json", json.dumps(found, indent=2) + "\n")
@@ -79,12 +79,12 @@ def growth(repeats: int = 5, folder: Path | None = None) -> dict[str, Any]:
 
 def _made(folder: Path) -> Path:
     if (folder / "growth.json").exists():
-        raise ValueError(f"folder: {folder} already holds growth.json; choose another folder")
+        raise ValueError(f"output: {folder} already holds growth.json; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"folder: cannot make {folder} ({error.strerror}); choose another"
+            f"output: cannot make {folder} ({error.strerror}); choose another"
         ) from None
     return folder
 

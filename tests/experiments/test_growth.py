@@ -190,7 +190,7 @@ def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
     ("given", "said"),
     [
         (["--repeats", "0"], "repeats: 0; give"),
-        (["--output", "{file}/under"], "folder: cannot make"),
+        (["--output", "{file}/under"], "output: cannot make"),
         (["--output", "{done}"], "already holds growth.json; choose another folder"),
         (["--speed"], "unrecognized arguments"),
     ],
