@@ -1,6 +1,26 @@
-"""python -m experiments.faults: planted faults, and what fedpriv, jax_privacy and Opacus say to each."""
+"""python -m experiments.faults: planted faults, and what fedpriv, jax_privacy and Opacus say to each.
 
-from experiments.speed.faults import main
+As rows of a table: the error or warning, in its words, or the epsilon that is printed for the faulty program. fedpriv's
+programs are those of tests/test_faults.py and tests/test_measured_faults.py, of a checkout. Opacus runs in an
+environment of its own (see experiments.benchmark --help); all on a CPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from experiments.base.command import Parser, command
+from experiments.speed.rivals.faults import compared, table
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    details = (__doc__ or "").partition("\n\n")[2]
+    Parser(prog="python -m experiments.faults", description=details).parse_args(argv)
+    print(table(compared()))
+    return 0
+
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

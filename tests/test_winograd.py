@@ -27,13 +27,24 @@ def xla(x, w):
     )
 
 
-@pytest.mark.parametrize("numbers", [2**21, 90_000])  # one chunk, and several filled up
-@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (3, 5), (7, 3)])
-def test_convolution_and_gradients_are_xlas(kernel, numbers, monkeypatch):
+def choose(monkeypatch, chosen):
+    for rule in ("forward_pays", "weight_cotangent_pays"):
+        monkeypatch.setattr(winograd, rule, lambda x, w: chosen)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "numbers", "chosen"),
+    [
+        *((k, n, True) for k in ((3, 3), (5, 5), (3, 5), (7, 3)) for n in (2**21, 90_000)),
+        ((3, 5), 2**21, False),
+    ],
+)
+def test_convolution_and_gradients_are_xlas(kernel, numbers, chosen, monkeypatch):
+    """By Winograd's algorithm, in one chunk and in several that are filled up, and by the sum."""
     monkeypatch.setattr(winograd, "_NUMBERS", numbers)
+    choose(monkeypatch, chosen)
     w = np.random.default_rng(1).normal(size=(*kernel, 16, 32)).astype(np.float32)
     dy = np.random.default_rng(2).normal(size=(*X.shape[:3], 32)).astype(np.float32)
-    assert winograd.pays(X, w) == winograd.pays(dy, w.swapaxes(2, 3)) == CPU
 
     def results(conv):
         y, back = jax.vjp(conv, X, w)
@@ -44,8 +55,9 @@ def test_convolution_and_gradients_are_xlas(kernel, numbers, monkeypatch):
         np.testing.assert_allclose(ours, theirs, atol=3e-5 * np.abs(theirs).max())  # seen: 1e-5
 
 
-def test_what_sees_nothing_is_zero():
+def test_what_sees_nothing_is_zero(monkeypatch):
     """Of a blank window, rounding must not decide which way ReLU's derivative goes."""
+    choose(monkeypatch, True)
     x = np.where(np.arange(9)[:, None] < 6, X, 0)
     w = np.random.default_rng(1).normal(size=(3, 5, 16, 32)).astype(np.float32)
     ours, theirs = conv_same(x, w), xla(x, w)
@@ -69,4 +81,22 @@ def test_what_sees_nothing_is_zero():
     ],
 )
 def test_other_convolutions_are_summed(x, w, dtype):
-    assert not winograd.pays(jax.ShapeDtypeStruct(x, dtype), jax.ShapeDtypeStruct(w, dtype))
+    given = jax.ShapeDtypeStruct(x, dtype), jax.ShapeDtypeStruct(w, dtype)
+    assert not winograd.forward_pays(*given)
+    assert not winograd.weight_cotangent_pays(*given)
+
+
+@pytest.mark.skipif(not CPU, reason="the rules are for CPUs")
+@pytest.mark.parametrize(
+    ("x", "w", "forward"),
+    [
+        ((10, 14, 14, 32), (5, 5, 32, 64), True),
+        ((50, 30, 30, 32), (3, 3, 32, 64), False),
+        ((60, 16, 16, 16), (5, 5, 16, 32), False),
+    ],
+)
+def test_what_is_faster_on_amd_and_intel_is_chosen(x, w, forward):
+    """By measurement (experiments/results/performance.md); the weight's gradient was faster in all three."""
+    shapes = jax.ShapeDtypeStruct(x, np.float32), jax.ShapeDtypeStruct(w, np.float32)
+    assert winograd.forward_pays(*shapes) == forward
+    assert winograd.weight_cotangent_pays(*shapes)

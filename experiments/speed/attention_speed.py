@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from experiments.speed import examples
 from experiments.speed.haar_speed import Runs
-from experiments.speed.rivals import comparison, examples
-from experiments.speed.rivals.rival import Rivals
-from experiments.speed.rivals.transformer import Transformer
+from experiments.speed.rivals import comparison
+from experiments.speed.rivals.runner import Rivals
 from experiments.speed.round_speed import PRODUCT, compiled_products
 from experiments.speed.timing import in_turns, machine, ratios, seconds, show, spread
+from experiments.speed.transformer import Transformer
 from fedpriv.core.types import Example, Params
 from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.mechanisms import gaussian

@@ -1,20 +1,10 @@
-"""The command `benchmark_cifar10`: pfl_cifar10's rounds beside pfl's, on CPU.
-
-The config's FedAvg and DP-FedAvg, on random pixels: 1,000 clients of 50 images, 50 in a round, an epoch each in batches
-of 10, in fedpriv and in pfl's simulator as pfl-research's own benchmark calls it, which gets a virtual environment (see
-experiments.benchmark --help). They take turns of some rounds each, after a first one that is not timed. pfl has as many
-threads as there are cores: pin to one (taskset -c 1 python -m ...), as a JAX device uses all it may.
-
-Prints one JSON object: for each algorithm, by the clock ("wall") and by processor time ("cpu", which others' work on
-the machine disturbs less), clients per second of each and, turn by turn, how many times as fast fedpriv is ("ratios").
-"""
+"""pfl_cifar10's rounds beside pfl's, on CPU: what `experiments.benchmark_cifar10` measures."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -25,46 +15,48 @@ import numpy as np
 
 from configs import pfl_cifar10
 from configs.pfl_cifar10 import IMAGES, PflCifar10
-from experiments.base.command import Parser, command
 from experiments.config.fields import Number, check_each
-from experiments.speed.rivals import environments
-from experiments.speed.rivals.child import Settings
-from experiments.speed.rivals.rival import Rival
+from experiments.speed.rivals.runner import Rival, Settings, python_of
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.timing import machine, ratios, spread
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, cores
 from fedpriv.engine import compilation_cache
 
+PFL = "experiments.speed.rivals.pfl"
 CLOCKS = {"wall": "seconds", "cpu": "cpu_seconds"}
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark_cifar10", description=details)
-    parser.add_argument("--turns", type=int, default=5, metavar="N", help="of each (default: 5)")
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="a turn (default: 10)")
-    args = parser.parse_args(argv)
-    check_each(Number, **{"--turns": args.turns, "--rounds": args.rounds})
+def measure(turns: int = 5, rounds: int = 10) -> dict[str, Any]:
+    """The object that `python -m experiments.benchmark_cifar10` prints, where it is explained.
+
+    Args:
+      turns: of each.
+      rounds: of a turn.
+
+    Raises:
+      ValueError: none of one of them, or JAX does not use the CPU.
+      ChildProcessError: pfl's environment cannot be built, or pfl failed.
+    """
+    check_each(Number, turns=turns, rounds=rounds)
     if jax.default_backend() != "cpu":
         raise ValueError("they are compared on CPU only; set JAX_PLATFORMS=cpu")
     compilation_cache.keep_no_programs()
     config = pfl_cifar10.config
-    with closing(Rival("pfl_cifar10", settings(config), environments.python_of("pfl"))) as pfl:
-        found = measure(config, IMAGES // config.clients, pfl, args.turns, args.rounds)
-    print(json.dumps(found, indent=1))
-    return 0
+    with closing(Rival(PFL, settings(config), python_of("pfl"))) as pfl:
+        return in_turns(config, IMAGES // config.clients, pfl, turns, rounds)
 
 
 def settings(config: PflCifar10) -> Settings:
     """For pfl; its noise multiplier is that of the run's own cohort."""
     workload = asdict(config) | {"images": IMAGES // config.clients}
     del workload["data_dir"], workload["output"]
-    return Settings(workload, config.cohort, cores(), "cpu")
+    return Settings("pfl_cifar10", workload, config.cohort, cores(), "cpu")
 
 
-def measure(config: PflCifar10, images: int, pfl: Rival, turns: int, rounds: int) -> dict[str, Any]:
+def in_turns(
+    config: PflCifar10, images: int, pfl: Rival, turns: int, rounds: int
+) -> dict[str, Any]:
     about, ours = pfl.about(), compiled(config, images)
     answers: dict[tuple[str, str], list[dict[str, float]]] = {}
     for turn in range(turns + 1):

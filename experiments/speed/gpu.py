@@ -1,11 +1,4 @@
-"""The command `benchmark_gpu`: all that a GPU is to tell, in one call.
-
-Every workload of experiments.benchmark at three precisions of float32 products (highest, TF32, bfloat16), at the first
-beside PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10
-benchmark at each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a
-command in a process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it
-ended, and what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
-"""
+"""All that a GPU is to tell, each part a command in a process of its own: `experiments.benchmark_gpu`."""
 
 from __future__ import annotations
 
@@ -15,11 +8,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.base.command import Parser, command
 from experiments.base.files import write_text
 from experiments.speed.workloads import WORKLOADS
 
@@ -36,31 +28,35 @@ class Part(NamedTuple):
     precision: str
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark_gpu", description=details)
-    parser.add_argument(
-        "--minutes", type=float, default=9.5, metavar="M", help="in all (default: 9.5)"
-    )
-    parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="prepared data, for all that trains on images"
-    )
-    parser.add_argument("--output", type=Path, default=Path("runs/gpu"), metavar="DIR")
-    parser.add_argument(
-        "--tiny", action="store_true", help="two clients, one turn, Table 1 at 1/100"
-    )
-    args = parser.parse_args(argv)
-    if not 0 < args.minutes <= MOST:
-        raise ValueError(f"--minutes: {args.minutes:g} is not above 0, and at most {MOST}")
-    args.output.mkdir(parents=True, exist_ok=True)
-    ends, found = time.monotonic() + 60 * args.minutes, {}
-    for part in parts(args.data_dir, args.output, args.tiny):
-        found[part.name] = measured(part, args.output, ends - time.monotonic())
+def measure(
+    output: Path = Path("runs/gpu"),
+    *,
+    minutes: float = 9.5,
+    data_dir: Path | None = None,
+    tiny: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Runs each part and writes gpu.json, after each, and what the parts print into `output`.
+
+    Args:
+      minutes: in all.
+      data_dir: prepared data, for all that trains on images.
+      tiny: two clients, one turn, Table 1 at 1/100.
+
+    Returns:
+      {"ended", "seconds"} by part.
+
+    Raises:
+      ValueError: the minutes are out of range.
+    """
+    if not 0 < minutes <= MOST:
+        raise ValueError(f"minutes: {minutes:g} is not above 0, and at most {MOST}")
+    output.mkdir(parents=True, exist_ok=True)
+    ends, found = time.monotonic() + 60 * minutes, {}
+    for part in parts(data_dir, output, tiny):
+        found[part.name] = measured(part, output, ends - time.monotonic())
         print(f"{part.name}: {found[part.name]['ended']}", file=sys.stderr)
-        write_text(args.output / "gpu.json", json.dumps(found, indent=2) + "\n")
-    print(args.output / "gpu.json")
-    return int(any(each["ended"].startswith("exit") for each in found.values()))
+        write_text(output / "gpu.json", json.dumps(found, indent=2) + "\n")
+    return found
 
 
 def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:

@@ -1,19 +1,4 @@
-"""The command `growth`: how a round's time and memory grow.
-
-Rounds of DP-FedAvg, Fed-SMP (rand_k, p = 0.1) and, against the clients, DP-SCAFFOLD, which keeps a control variate for
-each of them: against the cohort r (10 to 1000), the parameters d (1e4 to 1e7) and the clients n (1e2 to 1e6), with the
-other two fixed. A client has 4 images of 8 x 8 bytes and trains an MLP with a hidden layer: an epoch in batches of 2
-(DP-SCAFFOLD: 2 steps on 2 records each). A round draws its cohort; one device; compiled before, so that compile time is
-beside it. Every size has a process of its own, whose peak memory (data, compilation, rounds) counts above that of its
-imports; XLA's own count of the round's memory is beside it. Slopes are those of the logarithms, over the three largest
-sizes that were measured.
-
-It takes about 5 to 10 minutes on 2 cores, and about 2 GB of memory.
-
-Leaves growth.json, rewritten after every size, growth.md and growth.png in --output. Exit code 1 means that something
-grows worse than linearly, or that a size could not be measured, which does not keep the others from it; 2 that
-something given was wrong; 130 that it was interrupted.
-"""
+"""How a round's time and memory grow: what `experiments.growth` measures, where the sizes are explained."""
 
 from __future__ import annotations
 
@@ -26,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.base.command import Parser, command
 from experiments.base.files import write_text
 from experiments.base.formats import markdown, number
 from experiments.config.fields import Number, check_each
@@ -69,40 +53,39 @@ AXES = {
 }
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.growth", description=details)
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="turns (default: 5)")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder to make (default: runs/growth-DATE-TIME)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
-    args = parser.parse_args(argv)
-    check_each(Number, **{"--repeats": args.repeats})
-    folder = _made(args.output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
+def growth(repeats: int = 5, output: Path | None = None) -> dict[str, Any]:
+    """Measures all sizes; leaves growth.json, rewritten after every size, growth.md and growth.png.
+
+    Args:
+      repeats: turns.
+      output: the folder to make; by default runs/growth-DATE-TIME.
+
+    Returns:
+      See `measure`.
+
+    Raises:
+      ValueError: no turns; a folder that has a growth.json, or cannot be made.
+    """
+    check_each(Number, repeats=repeats)
+    folder = _made(output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
 
     def keep(found: dict[str, Any]) -> None:
         write_text(folder / "growth.json", json.dumps(found, indent=2) + "\n")
 
-    found = measure(AXES, args.repeats, measured, keep)
+    found = measure(AXES, repeats, measured, keep)
     (folder / "growth.md").write_text(table(found) + "\n")
     picture(found, folder / "growth.png")
-    print(json.dumps(found) if args.json else table(found))
-    return 0 if found["linear"] else 1
+    return found
 
 
 def _made(folder: Path) -> Path:
     if (folder / "growth.json").exists():
-        raise ValueError(f"--output: {folder} already holds growth.json; choose another folder")
+        raise ValueError(f"output: {folder} already holds growth.json; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"--output: cannot make {folder} ({error.strerror}); choose another"
+            f"output: cannot make {folder} ({error.strerror}); choose another"
         ) from None
     return folder
 

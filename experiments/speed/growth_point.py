@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.speed.rivals.memory import peak_mb
+from experiments.speed.memory import peak_mb
 
 Name = Literal["dp_fed_avg", "fed_smp", "dp_scaffold"]
 

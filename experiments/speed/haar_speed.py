@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 import fedpriv
-from experiments.speed.rivals import comparison, examples
-from experiments.speed.rivals.rival import Rivals
+from experiments.speed import examples
+from experiments.speed.rivals import comparison
+from experiments.speed.rivals.runner import Rivals
 from experiments.speed.timing import in_turns, machine, ratios, seconds, show, spread
 from experiments.speed.workloads import parameters
 from fedpriv.mechanisms.clipping import coefficients, flat

@@ -1,8 +1,4 @@
-"""The command `benchmark_page`: a table and two pictures of benchmarks.
-
-Each FILE holds the object of one `python -m experiments.benchmark --json`. Writes benchmark.md, shares.png (of what
-limits a workload: the matrix product, or a copy) and peers.png (our speed over that of others).
-"""
+"""A table and two pictures of benchmarks: what `experiments.benchmark_page` writes."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.base.command import Parser, command
 from experiments.base.files import write_text
 from experiments.base.formats import markdown
 from experiments.speed.timing import show
@@ -54,20 +49,21 @@ class Row(NamedTuple):
     ratios: dict[str, dict[str, Any]]
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark_page", description=details)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="default: here")
-    args = parser.parse_args(argv)
-    found = sorted((row for file in args.files for row in rows(_read(file))), key=lambda r: r[:2])
-    args.output.mkdir(parents=True, exist_ok=True)
-    write_text(args.output / "benchmark.md", table(found))
-    picture([r for r in found if r.share], "share of its limit", args.output / "shares.png")
-    picture([r for r in found if r.ratios], "speed over theirs", args.output / "peers.png")
-    print(args.output / "benchmark.md")
-    return 0
+def write(files: Sequence[Path], output: Path) -> Path:
+    """Writes benchmark.md, whose path it returns, shares.png and peers.png into a folder.
+
+    Args:
+      files: each with the object of one `python -m experiments.benchmark --json`.
+
+    Raises:
+      ValueError: a file that has none.
+    """
+    found = sorted((row for file in files for row in rows(_read(file))), key=lambda r: r[:2])
+    output.mkdir(parents=True, exist_ok=True)
+    write_text(output / "benchmark.md", table(found))
+    picture([r for r in found if r.share], "share of its limit", output / "shares.png")
+    picture([r for r in found if r.ratios], "speed over theirs", output / "peers.png")
+    return output / "benchmark.md"
 
 
 def _read(file: Path) -> dict[str, Any]:

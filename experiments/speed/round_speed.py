@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedpriv
+from experiments.speed import convolution_speed
+from experiments.speed.memory import peak_mb
 from experiments.speed.rivals import comparison
-from experiments.speed.rivals.memory import peak_mb
-from experiments.speed.rivals.rival import Rivals
+from experiments.speed.rivals.runner import Rivals
 from experiments.speed.timing import (
     device_memory_mb,
     in_turns,
@@ -23,7 +24,7 @@ from experiments.speed.timing import (
     show,
     spread,
 )
-from experiments.speed.workloads import Workload, parameters
+from experiments.speed.workloads import Images, Workload, parameters
 from fedpriv.devices.distributed import replicate
 from fedpriv.devices.layout import Strategy, side_by_side, spmd, use
 from fedpriv.devices.memory import fitted
@@ -77,6 +78,9 @@ def measure(
     gflops = [clients * work / t for t in ours]
     limits = [2 * devices * PRODUCT**3 / 1e9 / t for t in product]
     fractions = ratios(gflops, limits)
+    # Clients side by side have kernels of their own, whose convolutions are products of patches.
+    by_rule = jax.default_backend() == "cpu" and one_round.side_by_side == 1
+    images = by_rule and isinstance(workload, Images)
     return {
         "clients": clients,
         "parameters": parameters(workload),
@@ -94,6 +98,7 @@ def measure(
         "matmul_gflops": spread(limits),
         "fraction_of_matmul": fractions["median"],
         "fractions_of_matmul": fractions,
+        "convolutions": convolution_speed.measure(workload) if images else [],
         **comparison.rounds(rivals, ours, clients),
     }
 
@@ -121,5 +126,6 @@ def table(result: dict[str, Any]) -> str:
         "fraction_of_matmul": show(result["fractions_of_matmul"]),
         "compile time": f"{result['compile_seconds']:.1f} s",
         "peak memory": f"{result['peak_memory_mb']:.0f} MB",
+        **convolution_speed.rows(result["convolutions"]),
     }
     return comparison.table(result, given, result["devices"], rows, side_by_side)

@@ -1,17 +1,8 @@
-"""The command `scale_out`: rounds over several hosts.
-
-Measured on this machine, in turns: a round of workload A of experiments.benchmark in one process with two devices, and
-in two processes with one device and one core each, as two hosts would share it; and how long two processes take to add
-up vectors, from which a message's latency and the bandwidth follow. Counted, from the traced rounds of the configs'
-algorithms (by default one config of each paper): the bytes that a round's devices add up and gather, whatever their
-number. Both together give the time of workload A's round on more hosts, each with one such core: a model, with the
-network of this machine's loopback, and with one of 10 Gbit/s and 50 us.
-"""
+"""Rounds over several hosts: what `experiments.scale_out` measures and counts."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import socket
 import statistics
@@ -23,12 +14,10 @@ import jax
 from jax.extend.core import Jaxpr
 
 from experiments import config as configuration
-from experiments.base.command import Parser, command
 from experiments.base.formats import NAMES
 from experiments.config import modules
 from experiments.config.fields import Number, check_each
-from experiments.speed.rivals.child import Settings
-from experiments.speed.rivals.rival import Rival
+from experiments.speed.rivals.runner import Rival, Settings
 from experiments.speed.timing import machine, ratios, show, spread
 from experiments.speed.workloads import WORKLOADS, parameters
 from fedpriv.core.jaxprs import equations
@@ -61,27 +50,26 @@ class Network(NamedTuple):
 SLOW = Network(50e-6, 10e9 / 8)
 
 
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.scale_out", description=details)
-    parser.add_argument(
-        "configs", nargs="*", metavar="CONFIG", help=f"default: {' '.join(CONFIGS)}"
-    )
-    parser.add_argument(
-        "--clients", type=int, default=60, metavar="N", help="of a round (default: 60)"
-    )
-    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="turns (default: 7)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
-    args = parser.parse_args(argv)
-    check_each(Number, **{"--clients": args.clients, "--repeats": args.repeats})
+def measure(
+    configs: Sequence[str] = CONFIGS, clients: int = 60, repeats: int = 7
+) -> dict[str, Any]:
+    """The object of `python -m experiments.scale_out --json`, where it is explained.
+
+    Args:
+      configs: whose rounds' bytes are counted.
+      clients: of a round.
+      repeats: turns.
+
+    Raises:
+      ValueError: an argument is out of range, or this process has one core.
+      ChildProcessError: a process failed.
+    """
+    check_each(Number, clients=clients, repeats=repeats)
     if cores() < 2:
         raise ValueError(f"scale_out: this process may use {cores()} core; two are compared")
     split_cpu(2)
-    counted = {name: counts(name) for name in args.configs or CONFIGS}
-    result = measured(args.clients, args.repeats) | {"bytes": counted}
-    print(json.dumps(result) if args.json else table(result))
-    return 0
+    counted = {name: counts(name) for name in configs}
+    return measured(clients, repeats) | {"bytes": counted}
 
 
 def counts(name: str) -> dict[str, dict[str, int]]:
@@ -172,8 +160,9 @@ def _processes(count: int, clients: int, stack: contextlib.ExitStack) -> list[Ri
         port = free.getsockname()[1]
     found = []
     for i in range(count):
-        own = {"name": "A", "processes": count, "process": i, "port": port, "sums": SUMS}
-        found.append(Rival("ourselves", Settings(own, clients, 2 // count, "cpu")))
+        own = {"processes": count, "process": i, "port": port, "sums": SUMS}
+        settings = Settings("A", own, clients, 2 // count, "cpu")
+        found.append(Rival("experiments.speed.host", settings))
         stack.callback(found[-1].close)
     return found
 

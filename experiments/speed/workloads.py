@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 import fedpriv
-from experiments.speed.rivals import examples
+from experiments.speed import examples
 
 
 class Workload(Protocol):

@@ -4,7 +4,7 @@ XLA's CPU backend computes a *forward* convolution in the canonical NHWC/HWIO la
 product, but the transposed forms that autodiff makes of it (above all the weight's gradient) more than ten times
 slower. A convolution is bilinear, so it is a primitive here whose transposes are forward convolutions again. Batching
 an image folds into the batch, so that `vmap` of a one-example loss costs no more than a batched one. Where channels are
-many, Winograd's algorithm (`winograd.py`) computes it in half the time.
+many, Winograd's algorithm (`winograd.py`) computes it, forward or for the weight's gradient, in half the time.
 """
 
 from __future__ import annotations
@@ -68,8 +68,11 @@ def conv_general_dilated(
 
 
 def _forward(x: jax.Array, w: jax.Array) -> jax.Array:
-    if winograd.pays(x, w):
-        return winograd.forward(x, w)
+    return winograd.forward(x, w) if winograd.forward_pays(x, w) else summed_forward(x, w)
+
+
+def summed_forward(x: jax.Array, w: jax.Array) -> jax.Array:
+    """f32[n, h, width, ci] and f32[kh, kw, ci, co] -> f32[n, h, width, co], by the sum itself."""
     folds = _folds(x.shape[2], w.shape[1], w.shape[3])
     out = _rows_same(_folded_image(x, w.shape[1], folds), _folded_kernel(w, folds), w.shape[0])
     return out.reshape(*x.shape[:3], w.shape[3])
@@ -81,10 +84,17 @@ def _input_cotangent(dy: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> jax.Array:
-    """x correlated with dy, the batch as contracted channel: [ci,h,w,n] * [h,w,n,co] -> [ci,kh,kw,co]."""
+    dw = jax.ShapeDtypeStruct((*kernel, x.shape[3], dy.shape[3]), dy.dtype)
+    pays = winograd.weight_cotangent_pays(x, dw)
+    return (winograd.weight_cotangent if pays else summed_weight_cotangent)(x, dy, kernel)
+
+
+def summed_weight_cotangent(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
+    """f32[n, h, width, ci] and f32[n, h, width, co] -> f32[kh, kw, ci, co], by the sum itself.
+
+    x is correlated with dy, the batch as contracted channel: [ci,h,w,n] * [h,w,n,co] -> [ci,kh,kw,co].
+    """
     n, h, width, c_out = dy.shape
-    if winograd.pays(x, jax.ShapeDtypeStruct((*kernel, x.shape[3], c_out), dy.dtype)):
-        return winograd.weight_cotangent(x, dy, kernel)
     folds = _folds(width, kernel[1], c_out)
     x = _folded_image(x, kernel[1], folds).transpose(3, 1, 2, 0)
     dy = dy.reshape(n, h, width // folds, folds * c_out).transpose(1, 2, 0, 3)

@@ -24,6 +24,7 @@ TILE = 8
 _POINTS = (0, 1, -1, 2, -2, 0.5, -0.5)  # and infinity
 _CHANNELS = 16  # the fewest
 _PAIRS = 512  # of a channel in and one out, at least
+_FORWARD = 512  # multiplications of the sum for each number of a pixel, in or out, at least
 _NUMBERS = 2**21  # transformed at a time: so many stay in the caches
 _LARGEST = 8 * _NUMBERS  # of one image, which is not divided
 _PRODUCTS = (((2,), (1,)), ((0,), (0,)))  # [64, tiles, i] x [64, i, o] -> [64, tiles, o]
@@ -38,12 +39,26 @@ class _Array(Protocol):
     def dtype(self) -> Any: ...
 
 
-def pays(x: _Array, w: _Array) -> bool:
-    """Whether this is faster than the sum itself, by measurement on CPU, and equal to it but for single rounding.
+def forward_pays(x: _Array, w: _Array) -> bool:
+    """Whether `forward` is faster than the sum itself on every CPU where both were measured.
+
+    Tiles are transformed for each number of a pixel, in or out; what this spares grows with its multiplications. The
+    sum is fast forward, so that these have to be many more than in `weight_cotangent`.
 
     Args:
       x: the images [n, h, width, ci].
-      w: the kernel [kh, kw, ci, co], or its cotangent.
+      w: the kernel [kh, kw, ci, co].
+    """
+    c_in, c_out = w.shape[2:]
+    return weight_cotangent_pays(x, w) and math.prod(w.shape) >= _FORWARD * (c_in + c_out)
+
+
+def weight_cotangent_pays(x: _Array, w: _Array) -> bool:
+    """Whether `weight_cotangent` is faster than the sum itself on every CPU where both were measured.
+
+    Args:
+      x: the images [n, h, width, ci].
+      w: the kernel's cotangent [kh, kw, ci, co].
     """
     (n, h, width, channels), (*kernel, c_in, c_out) = x.shape, w.shape
     exact = x.dtype == w.dtype and x.dtype in (jnp.float32, jnp.float64)

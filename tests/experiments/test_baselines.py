@@ -18,14 +18,8 @@ from fedpriv.mechanisms.per_example import per_example, private_mean
 
 torch = pytest.importorskip("torch")
 
-from experiments.speed.rivals import (  # noqa: E402
-    torch_attention,
-    torch_common,
-    torch_images,
-    torch_records,
-    torch_steps,
-)
-from experiments.speed.rivals.child import Settings  # noqa: E402
+from experiments.speed.rivals import torch as rival  # noqa: E402
+from experiments.speed.rivals.runner import Settings  # noqa: E402
 
 IMAGES = Images(2, side=8, filters=(2, 3), hidden=(5,), examples=3, epochs=3, clip_norm=0.3)
 STEP = Transform(3, 8, lot=4, side=8, filters=(2, 3), hidden=(5,), clip_norm=0.7)
@@ -54,7 +48,7 @@ def in_torch(params, side):
 
 
 def network(params, workload):
-    model = torch_common.cnn(workload.side, workload.filters, workload.hidden)
+    model = rival.cnn(workload)
     with torch.no_grad():
         for p, value in zip(model.parameters(), in_torch(params, workload.side), strict=True):
             p.copy_(value)
@@ -71,7 +65,7 @@ def nchw(images):
     return torch.tensor(images.transpose(0, 3, 1, 2).copy())
 
 
-@pytest.mark.parametrize("layout", torch_images.LAYOUTS)
+@pytest.mark.parametrize("layout", rival.LAYOUTS)
 def test_a_round_of_images_is_ours(layout):
     workload = replace(IMAGES, noise_multiplier=0.0)
     examples = random_images(6, 8)
@@ -87,12 +81,12 @@ def test_a_round_of_images_is_ours(layout):
     model = network(params, workload)
     images = nchw(examples["image"]).reshape(2, 3, 1, 8, 8)
     labels = torch.tensor(examples["label"]).long().reshape(2, 3)
-    found = torch_images.one_round(model, images, labels, workload, torch_images.LAYOUTS[layout])
+    found = rival.round_of_images(model, images, labels, workload, rival.LAYOUTS[layout])
     for ours, theirs in zip(moved, found, strict=True):
         np.testing.assert_allclose(theirs, ours, atol=1e-6)
     clipped = torch.cat([m.flatten() for m in found])
     unclipped = replace(workload, clip_norm=1e6)
-    free = torch_images.one_round(model, images, labels, unclipped, torch_images.LAYOUTS[layout])
+    free = rival.round_of_images(model, images, labels, unclipped, rival.LAYOUTS[layout])
     assert clipped.norm() < 0.9 * torch.cat([m.flatten() for m in free]).norm()
 
 
@@ -116,7 +110,7 @@ def test_rounds_of_records_are_ours():
     zeros = jax.tree.map(jnp.zeros_like, workload.model().init(jax.random.key(0)))
     state = algorithm.init(zeros, federation)
     labels = torch.tensor(examples["label"]).long().reshape(3, 6)
-    theirs = torch_records.DPScaffold(torch.tensor(x).reshape(3, 6, 4), labels, workload)
+    theirs = rival.DPScaffold(torch.tensor(x).reshape(3, 6, 4), labels, workload)
     for turn in range(2):
         state, _ = fedpriv.one_round(algorithm)(jax.random.key(turn), state, federation)
         theta = theirs.round([0, 1, 2])
@@ -128,7 +122,7 @@ def test_rounds_of_records_are_ours():
 
 def test_records_not_in_the_cohort_keep_their_control_variate():
     x = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0))
-    scaffold = torch_records.DPScaffold(x, torch.zeros(3, 6, dtype=torch.long), RECORDS)
+    scaffold = rival.DPScaffold(x, torch.zeros(3, 6, dtype=torch.long), RECORDS)
     scaffold.round([2, 0])
     assert not scaffold.controls[1].any()
     np.testing.assert_allclose(scaffold.control, scaffold.controls.mean(0), rtol=1e-5)
@@ -138,24 +132,25 @@ def noise_of_a_local_step():
     """One step, so that a control variate is one noisy gradient of norm <= 0.4 + noise of 2 C sigma_g / (s R)."""
     workload = replace(RECORDS, steps=1, features=99, classes=10, noise_multiplier=300.0)
     x = torch.nn.functional.normalize(torch.randn(6, 6, 99), dim=2)
-    scaffold = torch_records.DPScaffold(x, torch.zeros(6, 6, dtype=torch.long), workload)
+    scaffold = rival.DPScaffold(x, torch.zeros(6, 6, dtype=torch.long), workload)
     scaffold.round(list(range(6)))
     return scaffold.controls.flatten(), 2 * 0.4 * 300 / 6
 
 
 def noise_of_a_round_of_images():
     workload = replace(IMAGES, hidden=(420,), noise_multiplier=50.0)
-    model = torch_common.cnn(8, workload.filters, workload.hidden)
+    model = rival.cnn(workload)
     images = torch.zeros(2, 3, 1, 8, 8, dtype=torch.uint8)
     labels = torch.zeros(2, 3, dtype=torch.long)
-    found = torch_images.one_round(model, images, labels, workload, torch.contiguous_format)
+    found = rival.round_of_images(model, images, labels, workload, torch.contiguous_format)
     return torch.cat([f.flatten() for f in found]), 0.3 * 50 / 2
 
 
 def noise_of_a_step():
-    model = torch_common.cnn(8, (2, 3), (420,))
+    workload = replace(STEP, hidden=(420,), noise_multiplier=50.0)
+    model = rival.cnn(workload)
     images = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
-    step = torch_common.private_step(model, images, torch.zeros(4, dtype=torch.long), 0.7, 50.0)
+    step = rival.private_step(model, images, torch.zeros(4, dtype=torch.long), workload)
     return torch.cat([g.flatten() for g in step().values()]), 0.7 * 50 / 4
 
 
@@ -180,9 +175,8 @@ def test_a_step_is_ours():
     params = STEP.model().init(jax.random.key(0))
     ours = in_torch(our_step(examples, params), 8)
     labels = torch.tensor(examples["label"]).long()
-    step = torch_common.private_step(
-        network(params, STEP), nchw(examples["image"]), labels, STEP.clip_norm, 0.0
-    )
+    noiseless = replace(STEP, noise_multiplier=0.0)
+    step = rival.private_step(network(params, STEP), nchw(examples["image"]), labels, noiseless)
     for theirs, mean in zip(step().values(), ours, strict=True):
         np.testing.assert_allclose(theirs, mean, atol=1e-6)
     norms = [float(m.square().sum()) for m in ours]
@@ -190,7 +184,7 @@ def test_a_step_is_ours():
 
 
 def transformer_in_torch(params):
-    """Flax's parameters in the order of `torch_attention.Transformer`'s."""
+    """Flax's parameters in the order of `rival.Transformer`'s."""
     layers = params["params"]
 
     def dense(layer, inputs):
@@ -218,24 +212,24 @@ def test_a_step_of_the_transformer_is_ours():
     params, batch = TEXTS.init(jax.random.key(0)), TEXTS.lot_of_texts()
     mean = private_mean(per_example(TEXTS.loss), gaussian(TEXTS.clip_norm, 0.0), TEXTS.lot)
     ours = mean(jax.random.key(0), params, batch, jnp.ones(TEXTS.lot, bool))
-    model = torch_attention.Transformer(TEXTS)
+    model = rival.Transformer(TEXTS)
     with torch.no_grad():
         for p, value in zip(model.parameters(), transformer_in_torch(params), strict=True):
             p.copy_(value)
     text, labels = (torch.tensor(np.asarray(batch[k])).long() for k in ("text", "label"))
-    step = torch_attention.private(model, text, labels, replace(TEXTS, noise_multiplier=0.0))
+    step = rival.unfused_step(model, text, labels, replace(TEXTS, noise_multiplier=0.0))
     for theirs, mine in zip(step().values(), transformer_in_torch(ours), strict=True):
         np.testing.assert_allclose(theirs, mine, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
 def test_the_step_of_jax_privacy_is_ours():
-    from experiments.speed.rivals import jax_privacy_steps
+    from experiments.speed.rivals import jax_privacy
 
     examples = random_images(4, 8)
     params = STEP.model().init(jax.random.key(0))
-    model = jax_privacy_steps.CNN(STEP.filters, STEP.hidden)
-    step = jax_privacy_steps.private_step(
+    model = jax_privacy.CNN(STEP.filters, STEP.hidden)
+    step = jax_privacy.private_step(
         lambda params, images: model.apply(params, images / 255),
         replace(STEP, noise_multiplier=0.0),
     )
@@ -247,25 +241,25 @@ def test_the_step_of_jax_privacy_is_ours():
 
 def test_the_transforms_are_ours():
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
-    coefficients = torch_steps.haar(x, torch.empty(3, 16))
+    coefficients = rival.haar(x, torch.empty(3, 16))
     np.testing.assert_allclose(coefficients, haar(jnp.asarray(x.numpy())), atol=1e-6)
-    back = torch_steps.inverse_haar(x, torch.empty(3, 16))
+    back = rival.inverse_haar(x, torch.empty(3, 16))
     np.testing.assert_allclose(back, inverse_haar(jnp.asarray(x.numpy()), 16), atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("module", "workload", "runs"),
+    ("name", "workload", "runs"),
     [
-        (torch_images, IMAGES, ["nchw", "channels_last"]),
-        (torch_records, RECORDS, ["closed_form"]),
-        (torch_steps, STEP, ["copy", "haar", "inverse", "dp_sgd"]),
-        (torch_attention, TEXTS, ["gradient", "dp_sgd"]),
+        ("A", IMAGES, ["nchw", "channels_last"]),
+        ("B", RECORDS, ["closed_form"]),
+        ("C", STEP, ["copy", "haar", "inverse", "dp_sgd"]),
+        ("G", TEXTS, ["gradient", "dp_sgd"]),
     ],
 )
-def test_every_run_runs_and_the_model_has_our_size(module, workload, runs):
+def test_every_run_runs_and_the_model_has_our_size(name, workload, runs):
     given = SimpleNamespace(**vars(workload))  # as in the child's process
     threads = torch.get_num_threads()
-    baseline = module.build(Settings(given, 2, threads, "cpu"))
+    baseline = rival.WORKLOADS[name](Settings(name, given, 2, threads, "cpu"))
     assert list(baseline.runs) == runs
     for run in baseline.runs.values():
         result = run()
@@ -279,4 +273,4 @@ def test_a_gpu_that_pytorch_lacks_is_said():
     if torch.cuda.is_available():
         pytest.skip("this PyTorch has one")
     with pytest.raises(RuntimeError, match="install a CUDA build"):
-        torch_common.prepare(Settings(None, 1, 1, "cuda"))
+        rival.prepare(Settings("A", None, 1, 1, "cuda"))

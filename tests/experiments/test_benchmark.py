@@ -4,21 +4,25 @@ import contextlib
 import importlib.util
 import io
 import json
+import sys
 
 import jax
 import numpy as np
 import pytest
+from commands import loaded
 
 from experiments.config import modules
 from experiments.config.options import parse
-from experiments.speed import attention_speed, benchmark, gpu, haar_speed, page, round_speed, timing
-from experiments.speed.benchmark import main
-from experiments.speed.rivals import environments, rival
+from experiments.speed import attention_speed, benchmark, gpu, haar_speed, round_speed, timing
+from experiments.speed.rivals import runner
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.workloads import WORKLOADS, Images, Records, parameters
 from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.haar import haar, inverse_haar, padded_length
 from fedpriv.privacy.sampling import FixedSize
+
+COMMAND = loaded("benchmark")
+main = COMMAND.main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -88,7 +92,13 @@ def test_a_round_beside_a_matrix_product(tiny, capsys):
     assert (found["strategy"], found["clients_side_by_side"]) == ("map", 1)
     pairs = zip(found["gflops"]["all"], found["matmul_gflops"]["all"], strict=True)
     assert found["fractions_of_matmul"]["all"] == pytest.approx([a / b for a, b in pairs])
+    assert [layer["channels"] for layer in found["convolutions"]] == [[1, 2], [2, 3]]
+    for layer in found["convolutions"]:
+        for way in (layer["forward"], layer["gradient"]):
+            assert way["chosen"] == "sum"
+            assert {name for name, ms in way["ms"].items() if ms["min"] > 0} == {"sum", "winograd"}
     out = round_speed.table(found)
+    assert "ms by sum, chosen; " in out
     assert "1 client(s) at a time on each device" in out
     for name in ("2 clients", "clients/s", "GFLOP/s", "fraction_of_matmul", "compile", "jaxlib"):
         assert name in out
@@ -135,7 +145,7 @@ def test_a_page_of_several_benchmarks(tmp_path, capsys):
     files = [tmp_path / f"{i}.json" for i in range(2)]
     for file, result in zip(files, (a_round, a_step), strict=True):
         file.write_text(json.dumps(result))
-    assert page.main([*map(str, files), "--output", str(tmp_path)]) == 0
+    assert loaded("benchmark_page").main([*map(str, files), "--output", str(tmp_path)]) == 0
     rows = (tmp_path / "benchmark.md").read_text().splitlines()[2:]
     cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
     assert cells == [
@@ -145,7 +155,7 @@ def test_a_page_of_several_benchmarks(tmp_path, capsys):
     ]
     assert {file.name for file in tmp_path.glob("*.png")} == {"shares.png", "peers.png"}
     files[0].write_text("{}")
-    assert page.main([str(files[0])]) == 2
+    assert loaded("benchmark_page").main([str(files[0])]) == 2
     assert "no object of experiments.benchmark --json" in capsys.readouterr().err
 
 
@@ -200,10 +210,14 @@ def test_what_workload_c_times_is_what_it_says():
 def test_records_and_steps_beside_pytorch_and_peers(tiny, monkeypatch):
     """Of the peers jax_privacy alone needs no environment; the others have none here."""
 
+    ours = ("torch", "jax_privacy")
+
     def offline(name):
+        if name in ours:
+            return sys.executable
         raise ChildProcessError("its environment cannot be built: no network")
 
-    monkeypatch.setattr(environments, "python_of", offline)
+    monkeypatch.setattr(runner, "python_of", offline)
     code, found = asked("--workload", "B", "--peers", "--devices", "1")
     assert code == 0
     assert found["torch"]["parameters"] == found["parameters"]
@@ -227,26 +241,29 @@ def test_records_and_steps_beside_pytorch_and_peers(tiny, monkeypatch):
 
 @pytest.mark.slow
 def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(tiny, monkeypatch, capsys):
+    def broken(name):
+        raise ChildProcessError("no such library")
+
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.setattr(rival, "TORCH", {"A": "no_such_module"})
+    monkeypatch.setattr(runner, "python_of", broken)
     assert main(["--torch", "--clients", "2", "--repeats", "1", "--devices", "1"]) == 1
     captured = capsys.readouterr()
     assert "fraction_of_matmul" in captured.out
-    assert "No module named" in captured.err
+    assert "torch: no such library" in captured.err
 
 
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (["--clients", "0"], "--clients: 0; give"),
-        (["--repeats", "-1"], "--repeats: -1; give"),
+        (["--clients", "0"], "clients: 0; give"),
+        (["--repeats", "-1"], "repeats: -1; give"),
         (["--devices", "99"], "devices: 99; give"),
         (["--workload", "Z"], "invalid choice"),
         (["--workload", "C", "--clients", "3"], "has no clients"),
         (["--workload", "C", "--devices", "2"], "runs on one device"),
         (["--speed"], "unrecognized arguments"),
-        (["--torch"], "--torch: PyTorch is not installed; pip install torch"),
-        (["--peers"], "--peers: PyTorch is not installed; pip install torch"),
+        (["--torch"], "torch: PyTorch is not installed; pip install torch"),
+        (["--peers"], "peers: PyTorch is not installed; pip install torch"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(given, complaint, monkeypatch, capsys):
@@ -267,7 +284,7 @@ def test_peers_are_for_the_cpu(monkeypatch, capsys):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert main(["--peers"]) == 2
     error = capsys.readouterr().err
-    assert "--peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
+    assert "peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
     assert error.count("\n") == 1
 
 
@@ -278,7 +295,7 @@ def test_help_keeps_paragraphs_and_fits_the_terminal(columns, monkeypatch, capsy
         main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    details = (benchmark.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
+    details = (COMMAND.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
     shown = [" ".join(paragraph.split()) for paragraph in out.split("\n\n")]
     assert [p for p in shown if p in {" ".join(d.split()) for d in details}] == [
         " ".join(d.split()) for d in details
@@ -293,7 +310,9 @@ def test_all_that_a_gpu_is_to_tell(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "STEPS", [])
     monkeypatch.setattr(gpu, "PRECISIONS", ["highest"])
     monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
-    assert gpu.main(["--tiny", "--output", str(tmp_path), "--minutes", "9"]) == 0
+    assert (
+        loaded("benchmark_gpu").main(["--tiny", "--output", str(tmp_path), "--minutes", "9"]) == 0
+    )
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert {name: each["ended"] for name, each in found.items()} == {"E-highest": "done"}
     assert json.loads((tmp_path / "E-highest.json").read_text())["clients"] == 2
@@ -304,7 +323,7 @@ def test_what_a_gpu_has_no_time_for(tmp_path, monkeypatch):
     first = next(gpu.parts(None, tmp_path, tiny=True))
     assert gpu.measured(first, tmp_path, 0.01)["ended"] == "out of time"
     words = ["--tiny", "--output", str(tmp_path), "--data-dir", str(tmp_path)]
-    assert gpu.main([*words, "--minutes", "1e-12"]) == 0
+    assert loaded("benchmark_gpu").main([*words, "--minutes", "1e-12"]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     whole = [*WORKLOADS, *gpu.STEPS, "pfl_cifar10"]
     assert set(found) >= {f"{part}-{precision}" for part in whole for precision in gpu.PRECISIONS}

@@ -10,16 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from commands import loaded
 from jax.flatten_util import ravel_pytree
 
 import fedpriv as fp
 from configs import pfl_cifar10
 from experiments.speed import cifar10_speed
-from experiments.speed.rivals import environments
-from experiments.speed.rivals.rival import Rival
+from experiments.speed.rivals import runner
+from experiments.speed.rivals.runner import Rival
 
 TINY = replace(pfl_cifar10.config, clients=4, cohort=2, batch_size=3)
-with_pfl = pytest.mark.skipif(not environments.built("pfl"), reason="pfl has no environment here")
+with_pfl = pytest.mark.skipif(not runner.built("pfl"), reason="pfl has no environment here")
 
 
 def test_pfl_is_asked_for_the_configs_round():
@@ -43,19 +44,19 @@ def test_speeds_are_clients_and_ratios_are_of_the_same_turn():
 
 @pytest.mark.parametrize("option", ["--turns", "--rounds"])
 def test_no_turns_are_refused(option, capsys):
-    assert cifar10_speed.main([option, "0"]) == 2
-    assert f"{option}: 0; give" in capsys.readouterr().err
+    assert loaded("benchmark_cifar10").main([option, "0"]) == 2
+    assert f"{option[2:]}: 0; give" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @with_pfl
 @pytest.mark.usefixtures("quick_to_compile")
 def test_turns_with_pfl():
-    python = environments.python_of("pfl")
+    python = runner.python_of("pfl")
     given = cifar10_speed.settings(TINY)
     given.workload["images"] = 5
-    with closing(Rival("pfl_cifar10", given, python)) as pfl:
-        found = cifar10_speed.measure(TINY, 5, pfl, turns=2, rounds=1)
+    with closing(Rival(cifar10_speed.PFL, given, python)) as pfl:
+        found = cifar10_speed.in_turns(TINY, 5, pfl, turns=2, rounds=1)
     assert found["pfl"]["parameters"] == 1_626_442
     for name in ("fed_avg", "dp_fed_avg"):
         for clock in ("wall", "cpu"):
@@ -67,20 +68,20 @@ import sys
 import numpy as np
 import torch
 from types import SimpleNamespace
-from experiments.speed.rivals import pfl_cifar10
-from experiments.speed.rivals.child import Settings
+from experiments.speed.rivals import pfl
+from experiments.speed.rivals.runner import Settings
 made = []
-create = pfl_cifar10.network
+create = pfl.dropout_cnn
 def network():
     made.append(create())
     for layer in made[-1]:
         layer.p = 0.0
     return made[-1]
-pfl_cifar10.network = network
+pfl.dropout_cnn = network
 torch.manual_seed(0)
 given = dict(clients=1, images=3, batch_size=3, epochs=2, clip_norm=0.4)
 given |= dict(learning_rate=float(sys.argv[1]), noise_multiplier=float(sys.argv[2]))
-built = pfl_cifar10.build(Settings(SimpleNamespace(**given), 2, 1, "cpu"))
+built = pfl.cifar10(Settings("pfl_cifar10", SimpleNamespace(**given), 2, 1, "cpu"))
 found = {}
 for name, weights in (("fed_avg", made[0]), ("dp_fed_avg", made[1])):
     for when in ("before", "after"):
@@ -100,7 +101,7 @@ def one_round_of_pfl(tmp_path_factory):
     def trained(rate: float, noise: float):
         path = tmp_path_factory.mktemp("pfl") / "weights.npz"
         subprocess.run(
-            [environments.python_of("pfl"), "-c", WEIGHTS, str(rate), str(noise), str(path)],
+            [runner.python_of("pfl"), "-c", WEIGHTS, str(rate), str(noise), str(path)],
             cwd=Path(__file__).parents[2], check=True,
         )  # fmt: skip
         found: dict[str, dict] = {}

@@ -131,7 +131,7 @@ def test_any_words_at_all(command, args):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation_cache, "cache_programs", stop)
-        patch.setattr(privacy, "_show", lambda *_: None)
+        patch.setattr(privacy, "picture", lambda *_: None)
         try:
             code, _, err = said(COMMANDS[command].main, args)
         except RanError:

@@ -7,12 +7,15 @@ import subprocess
 import jax
 import numpy as np
 import pytest
+from commands import loaded
 
 import fedpriv as fp
 from experiments.speed import growth, growth_point
 from experiments.speed.growth import Axis, fit
 from experiments.speed.growth_point import Point, built, here, measured, network, xla_mb
 from experiments.speed.timing import spread
+
+main = loaded("growth").main
 
 X = [1e2, 1e3, 1e4, 1e5, 1e6]
 
@@ -117,7 +120,7 @@ def test_the_verdict_is_computed_and_is_the_exit_code(
 ):
     monkeypatch.setattr(growth, "measured", invented(time, memory))
     monkeypatch.setattr(growth, "picture", lambda found, path: None)
-    assert growth.main(["--repeats", "3", "--output", str(tmp_path)]) == code
+    assert main(["--repeats", "3", "--output", str(tmp_path)]) == code
     out = capsys.readouterr().out
     found = json.loads((tmp_path / "growth.json").read_text())
     assert found["linear"] == (code == 0)
@@ -143,7 +146,7 @@ def test_the_default_covers_what_is_asked_for_and_is_drawn(monkeypatch, tmp_path
 
     monkeypatch.setattr(Figure, "savefig", saved)
     monkeypatch.setattr(growth, "measured", invented(1.0))
-    assert growth.main(["--json", "--output", str(tmp_path)]) == 0
+    assert main(["--json", "--output", str(tmp_path)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "growth.json").read_text())
     sizes = {"cohort": (10, 1000), "parameters": (1e4, 1e7), "clients": (1e2, 1e6)}
@@ -175,7 +178,7 @@ def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
     """In this process, whose peak is past; tiny sizes say nothing, so that the verdict may be either."""
     monkeypatch.setattr(growth, "measured", lambda *given: here(*given) | {"peak_mb": 1.0})
     monkeypatch.setattr(growth, "AXES", TINY)
-    code = growth.main(["--repeats", "2", "--output", str(tmp_path)])
+    code = main(["--repeats", "2", "--output", str(tmp_path)])
     out = capsys.readouterr().out
     found = json.loads((tmp_path / "growth.json").read_text())
     assert code == (not found["linear"])
@@ -186,8 +189,8 @@ def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--repeats", "0"], "--repeats: 0; give"),
-        (["--output", "{file}/under"], "--output: cannot make"),
+        (["--repeats", "0"], "repeats: 0; give"),
+        (["--output", "{file}/under"], "output: cannot make"),
         (["--output", "{done}"], "already holds growth.json; choose another folder"),
         (["--speed"], "unrecognized arguments"),
     ],
@@ -198,7 +201,7 @@ def test_bad_input_is_one_line_and_exit_code_2(given, said, tmp_path, capsys):
     for file in (tmp_path / "file", done / "growth.json"):
         file.touch()
     try:
-        code = growth.main([x.format(file=tmp_path / "file", done=done) for x in given])
+        code = main([x.format(file=tmp_path / "file", done=done) for x in given])
     except SystemExit as stop:
         code = stop.code
     shown, error = capsys.readouterr()
@@ -216,7 +219,7 @@ def test_a_size_that_fails_is_said_in_words_and_the_others_go_on(tmp_path, capsy
         return invented(1.0)(point, turns)
 
     monkeypatch.setattr(growth, "measured", of)
-    assert growth.main(["--repeats", "2", "--output", str(tmp_path)]) == 1
+    assert main(["--repeats", "2", "--output", str(tmp_path)]) == 1
     out, error = capsys.readouterr()
     words = "DP-FedAvg with n = 1,000, r = 1,000, d = 10,000: killed; too little memory?"
     assert f"error: {words}" in error.splitlines()
@@ -247,7 +250,7 @@ def test_why_a_process_failed(code, stderr, why, monkeypatch, tmp_path, capsys):
     ended = subprocess.CompletedProcess([], code, "", stderr)
     monkeypatch.setattr(growth_point.subprocess, "run", lambda *_, **__: ended)
     monkeypatch.setattr(growth, "AXES", TINY)
-    assert growth.main(["--output", str(tmp_path)]) == 1
+    assert main(["--output", str(tmp_path)]) == 1
     words = f"error: DP-FedAvg with n = 8, r = 2, d = 100: {why}"
     assert words in capsys.readouterr().err.splitlines()
     assert (tmp_path / "growth.png").exists()
@@ -264,11 +267,11 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path, capsys, monk
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(growth, "measured", of)
-    assert growth.main(["--repeats", "2"]) == 130
+    assert main(["--repeats", "2"]) == 130
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("growth-2")
     assert [file.name for file in folder.iterdir()] == ["growth.json"]
     found = json.loads((folder / "growth.json").read_text())
     assert [len(s["points"]) for s in found["series"]] == [3]
     assert found["linear"] is None
-    assert growth.main(["--output", str(folder)]) == 2
+    assert main(["--output", str(folder)]) == 2

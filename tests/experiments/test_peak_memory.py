@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.speed.rivals import memory
+from experiments.speed import memory
 
 LINUX = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists()
 

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from experiments.speed.faults import shortened
 from experiments.speed.rivals import planted
+from experiments.speed.rivals.faults import shortened
 
 
 def train(model=0, epsilon=1.0, warning=None, error=None):

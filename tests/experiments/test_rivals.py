@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.speed.rivals import child, comparison, environments, memory
-from experiments.speed.rivals import rival as rivals
-from experiments.speed.rivals.child import Settings
-from experiments.speed.rivals.rival import Rival, Rivals
+from experiments.speed import memory
+from experiments.speed.rivals import comparison, runner
+from experiments.speed.rivals.runner import Rival, Rivals, Settings
 from experiments.speed.timing import medians
 
-SETTINGS = Settings({"size": 3}, clients=2, threads=1, device="cpu")
+SETTINGS = Settings("A", {"size": 3}, clients=2, threads=1, device="cpu")
 
 FAKES = {
     "steady": """
@@ -30,30 +29,36 @@ FAKES = {
     """,
     "silent": 'return Baseline({"run": lambda left=[0]: left.pop() if left else time.sleep(60)}, 1, ())',
 }
+FAKES["torch"] = FAKES["steady"]
+
+
+def module(name):
+    return f"experiments.speed.rivals.{name}"
 
 
 @pytest.fixture
 def fakes(tmp_path, monkeypatch):
-    """`child.py` and what it needs in a folder with the modules above, which is what rivals are started from."""
+    """`runner.py` and what it needs in a folder with the modules above, which is what rivals are started from."""
     folder = tmp_path / "experiments" / "speed" / "rivals"
     folder.mkdir(parents=True)
-    for module in (child, memory):
-        shutil.copy(module.__file__, folder)
+    shutil.copy(runner.__file__, folder)
+    shutil.copy(memory.__file__, folder.parent)
     for package in (folder, folder.parent, folder.parent.parent):
         (package / "__init__.py").touch()
-    head = "import os, time\nfrom experiments.speed.rivals.child import Baseline\ndef build(settings):\n"
+    head = "import os, time\nfrom experiments.speed.rivals.runner import Baseline\ndef build(settings):\n"
     for name, body in FAKES.items():
         lines = [line.strip() for line in body.strip().splitlines()]
-        (folder / f"{name}.py").write_text(head + "".join(f"    {line}\n" for line in lines))
-    monkeypatch.setattr(rivals.child, "__file__", str(folder / "child.py"))
-    monkeypatch.setattr(rivals, "TORCH", {"A": "steady"})
-    monkeypatch.setattr(rivals, "PEERS", {"A": {name: name for name in ("broken", "mortal")}})
+        build = head + "".join(f"    {line}\n" for line in lines)
+        (folder / f"{name}.py").write_text(build + 'WORKLOADS = {"A": build}\n')
+    monkeypatch.setattr(runner, "__file__", str(folder / "runner.py"))
+    rivals = {"torch": "AB", "broken": "A", "mortal": "A", "elsewhere": "B"}
+    monkeypatch.setattr(runner, "RIVALS", rivals)
     return folder
 
 
 def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--meant_for_our_jax")
-    rival = Rival("steady", SETTINGS)
+    rival = Rival(module("steady"), SETTINGS)
     about = rival.about()
     assert about["runs"] == ["slow", "fast"]
     assert (about["threads"], about["parameters"]) == (1, 3)
@@ -67,37 +72,36 @@ def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
 
 
 def test_one_that_hangs_is_given_up(fakes, monkeypatch):
-    rival = Rival("silent", SETTINGS)
+    rival = Rival(module("silent"), SETTINGS)
     rival.about()
-    monkeypatch.setattr(rivals, "_PATIENCE", 0.2)
+    monkeypatch.setattr(runner, "_PATIENCE", 0.2)
     with pytest.raises(ChildProcessError, match=r"no answer in 0\.2 seconds"):
         rival.run("run")
     rival.close()
 
 
 def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
-    with Rivals("A", torch=True, peers=True, settings=SETTINGS) as all_of_them:
+    with Rivals(torch=True, peers=True, settings=SETTINGS) as all_of_them:
         assert set(all_of_them.about()) == {"torch", "mortal"}
         for _ in range(4):
             all_of_them.once()
         assert set(all_of_them.about()) == {"torch"}
         assert "StopIteration" in all_of_them.failures["mortal"]
         assert "exit code 1: RuntimeError: no such model" in all_of_them.failures["broken"]
-        times = all_of_them.seconds("torch", group=2)
-        assert [len(each) for each in times.values()] == [2, 2]
+        times = all_of_them.seconds("torch")
+        assert [len(each) for each in times.values()] == [4, 4]
         found = comparison.rounds(all_of_them, [0.01] * 4, clients=2)
     said = [line for line in capfd.readouterr().err.splitlines() if line]
     assert [line.split(":")[0] for line in said] == ["broken", "mortal"]
     assert found["rivals"] == ["torch", "broken", "mortal"]
     assert found["torch"]["best"] == "fast"
-    slow = found["torch"]["slow"]["all"]
-    assert slow == pytest.approx([2 / t for t in all_of_them.seconds("torch")["slow"]])
-    fast = all_of_them.seconds("torch")["fast"]
-    assert found["ratios_to_torch"]["all"] == pytest.approx([t / 0.01 for t in fast])
+    assert found["torch"]["slow"]["all"] == pytest.approx([2 / t for t in times["slow"]])
+    assert found["ratios_to_torch"]["all"] == pytest.approx([t / 0.01 for t in times["fast"]])
     json.dumps(found)
     ours = {"slow": [0.01, 0.02], "fast": [0.03, 0.04], "own": [1.0, 1.0]}
     by_run = comparison.steps(all_of_them, ours, group=2)
-    for run, theirs in times.items():
+    for run, each in times.items():
+        theirs = medians(each, 2)
         ratios = [b / a for a, b in zip(ours[run], theirs, strict=True)]
         assert by_run["ratios_to_torch"][run]["all"] == pytest.approx(ratios)
         assert by_run["torch"]["ms"][run]["all"] == pytest.approx([1e3 * t for t in theirs])
@@ -114,73 +118,60 @@ def test_medians_of_groups():
     assert medians([3, 1], 1) == [3, 1]
 
 
-def test_every_workload_has_modules_that_exist():
-    folder = Path(environments.__file__).parent
-    modules = [
-        *rivals.TORCH.values(),
-        *(m for each in rivals.PEERS.values() for m in each.values()),
-    ]
-    for module in modules:
-        assert (folder / f"{module}.py").exists()
-        assert "def build(settings: Settings) -> Baseline:" in (folder / f"{module}.py").read_text()
-
-
 @pytest.fixture
 def builder(tmp_path, monkeypatch):
-    """Stands for Python: `-m venv DIR` copies it there, `-m pip install PINS` is noted, and fails for bad ones."""
+    """Stands for Python: `-m venv --clear DIR` copies it there; `-m pip` is noted, and fails for a bad file."""
     script = tmp_path / "python"
     script.write_text(
         "#!/bin/sh\n"
-        'if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; exit; fi\n'
+        'if [ "$2" = venv ]; then rm -rf "$4"; mkdir -p "$4/bin" && cp "$0" "$4/bin/python"; exit; fi\n'
         f'echo "$@" >> {tmp_path}/installed\n'
         'case "$*" in *bad*) echo "ERROR: no matching distribution" >&2; echo hint >&2; exit 1;; esac\n'
     )
     script.chmod(0o755)
-    here = SimpleNamespace(executable=str(script), stderr=sys.stderr, version_info=sys.version_info)
-    monkeypatch.setattr(environments, "sys", here)
-    monkeypatch.setattr(environments, "PINS", {"good": ("a==1", "b==2"), "bad": ("bad==1",)})
+    here = SimpleNamespace(executable=str(script), stderr=sys.stderr, version_info=(3, 11))
+    monkeypatch.setattr(runner, "sys", here)
+    monkeypatch.setattr(runner, "REQUIREMENTS", tmp_path)
+    for name in ("good", "bad"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}==1\n")
     monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(tmp_path / "peers"))
     return tmp_path
 
 
-def test_an_environment_is_built_once(builder, monkeypatch):
-    """After a build that was cut off from the start; other pins are another one."""
-    here = environments.folder("good")
+def test_an_environment_is_built_once_for_its_requirements(builder):
+    """After a build that was cut off from the start, and again where they changed."""
+    here = runner.environment("good")
     (here / "left").mkdir(parents=True)
-    assert environments.python_of("good") == str(here / "bin" / "python")
+    assert not runner.built("good")
+    assert runner.python_of("good") == str(here / "bin" / "python")
     assert not (here / "left").exists()
-    environments.python_of("good")
-    installed = (builder / "installed").read_text().splitlines()
-    assert installed == ["-m pip install --quiet a==1 b==2"]
-    monkeypatch.setattr(environments, "PINS", {"good": ("a==1", "b==3")})
-    assert environments.folder("good") != here
+    assert runner.built("good")
+    runner.python_of("good")
+    install = f"-m pip install --quiet -r {builder / 'good.txt'}"
+    assert (builder / "installed").read_text().splitlines() == [install]
+    (builder / "good.txt").write_text("good==2\n")
+    runner.python_of("good")
+    assert (builder / "installed").read_text().splitlines() == [install] * 2
+
+
+def test_a_rival_without_requirements_has_our_environment(builder):
+    assert runner.python_of("torch") == runner.sys.executable
 
 
 def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder, monkeypatch):
-    with pytest.raises(ChildProcessError, match=r"cannot be built.*pip: ERROR: no matching dist"):
-        environments.python_of("bad")
-    assert not environments.folder("bad").exists()
+    why = r"cannot be built.*pip: ERROR: no matching distribution; see .*bad\.txt"
+    with pytest.raises(ChildProcessError, match=why):
+        runner.python_of("bad")
+    assert not runner.environment("bad").exists()
     (builder / "file").touch()
     monkeypatch.setenv("FEDPRIV_PEERS_DIR", str(builder / "file"))
     with pytest.raises(ChildProcessError, match="cannot be built"):
-        environments.python_of("good")
-
-
-@pytest.mark.parametrize(("version", "hint"), [((3, 12), False), ((3, 13), True)])
-def test_pins_that_this_python_is_too_new_for_say_so(builder, monkeypatch, version, hint):
-    assert environments.PYTHONS.keys() == {"fedjax"}
-    monkeypatch.setattr(environments, "PINS", {"fedjax": ("bad==1",)})
-    monkeypatch.setattr(environments.sys, "version_info", version)
-    with pytest.raises(ChildProcessError, match="no matching distribution") as failure:
-        environments.python_of("fedjax")
-    said = "(its pins need Python 3.11 or 3.12, this is 3.13)"
-    assert str(failure.value).endswith(said) == hint
-    assert ("its pins" in str(failure.value)) == hint
+        runner.python_of("good")
 
 
 def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):
-    monkeypatch.setattr(rivals, "PEERS", {"A": {"bad": "anything"}})
-    with Rivals("A", torch=False, peers=True, settings=SETTINGS) as none:
+    monkeypatch.setattr(runner, "RIVALS", {"bad": "A"})
+    with Rivals(torch=False, peers=True, settings=SETTINGS) as none:
         none.once()
         assert "no matching distribution" in none.failures["bad"]
         assert none.about() == {}
@@ -190,6 +181,6 @@ def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):
 def test_environments_lie_in_the_users_cache_by_default(monkeypatch, tmp_path):
     monkeypatch.delenv("FEDPRIV_PEERS_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert environments.folder("pfl").parent == tmp_path / "fedpriv" / "peers"
+    assert runner.environment("pfl").parent == tmp_path / "fedpriv" / "peers"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert environments.folder("pfl").parent == Path.home() / ".cache" / "fedpriv" / "peers"
+    assert runner.environment("pfl").parent == Path.home() / ".cache" / "fedpriv" / "peers"

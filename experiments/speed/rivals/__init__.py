@@ -1,6 +1,7 @@
 """The benchmark's rounds in PyTorch and in other simulators, each in a process of its own.
 
-A file per rival and workload: its `build(Settings)` gives a `Baseline`, which is its training and nothing else. `child`
-runs one of them, `rival` asks them for rounds in turn, `environments` builds the simulators' virtual environments,
-`examples` makes the data, `memory` measures theirs and ours, `comparison` sets the numbers side by side.
+A file for each rival: its `WORKLOADS` maps the workloads that it has to functions `(Settings) -> Baseline`, which give
+its training and nothing else. `runner` starts a rival, in an environment of its file of requirements where it has one,
+and asks for rounds in turn; `comparison` sets the numbers side by side. `faults` plants faults in DP-SGD as
+users of these libraries write it (`jax_privacy_faults`, `opacus_faults`, by `planted`).
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.speed.rivals.rival import Rivals
-from experiments.speed.timing import lines, ratios, show, spread
+from experiments.speed.rivals.runner import Rivals
+from experiments.speed.timing import lines, medians, ratios, show, spread
 
 Result = dict[str, Any]
 
@@ -32,7 +32,7 @@ def steps(rivals: Rivals, ours: dict[str, list[float]], group: int) -> Result:
     """
     found = _failures(rivals)
     for name, about in rivals.about().items():
-        times = rivals.seconds(name, group)
+        times = {run: medians(each, group) for run, each in rivals.seconds(name).items()}
         found[name] = about | {"ms": {r: spread([1e3 * t for t in ts]) for r, ts in times.items()}}
         found[f"ratios_to_{name}"] = {run: ratios(times[run], ours[run]) for run in times}
     return found

@@ -14,7 +14,7 @@ from jax_privacy import batch_selection, clipping, noise_addition
 from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
 
 from experiments.speed.rivals import planted
-from experiments.speed.rivals.child import Baseline, Settings
+from experiments.speed.rivals.runner import Baseline, Settings
 
 DRAWS = np.random.default_rng(0)
 IMAGES = DRAWS.normal(size=(planted.RECORDS, planted.FEATURES)).astype(np.float32)
@@ -158,3 +158,6 @@ FAULTS: planted.Faults = {
 def build(settings: Settings) -> Baseline:
     packages = ("jax-privacy", "dp-accounting", "jax")
     return Baseline({}, planted.FEATURES, packages, findings=planted.answers(train, FAULTS))
+
+
+WORKLOADS = {"faults": build}

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from experiments.speed.rivals import planted
-from experiments.speed.rivals.child import Baseline, Settings
+from experiments.speed.rivals.runner import Baseline, Settings
 
 IMAGES = torch.randn(planted.RECORDS, planted.FEATURES, generator=torch.Generator().manual_seed(0))
 LABELS = IMAGES.sum(1, keepdim=True)
@@ -181,3 +181,6 @@ def build(settings: Settings) -> Baseline:
     torch.set_num_threads(settings.threads)
     findings = planted.answers(train, FAULTS)
     return Baseline({}, planted.FEATURES, ("opacus", "torch"), findings=findings)
+
+
+WORKLOADS = {"faults": build}

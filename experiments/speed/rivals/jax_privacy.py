@@ -1,4 +1,4 @@
-"""Workload C's step by jax_privacy: its clipped gradient and its noise, of a plain flax CNN."""
+"""jax_privacy: the steps of workloads C and G by its clipped gradient and its noise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import jax
 import optax
 from jax_privacy import clipping, noise_addition
 
-from experiments.speed.rivals import examples
-from experiments.speed.rivals.child import Baseline, Settings
+from experiments.speed import examples
+from experiments.speed.rivals.runner import Baseline, Settings
+from experiments.speed.transformer import Transformer
 
 
 class CNN(nn.Module):
@@ -31,15 +32,32 @@ class CNN(nn.Module):
         return nn.Dense(10)(x)
 
 
-def build(settings: Settings) -> Baseline:
+def images(settings: Settings) -> Baseline:
     workload = settings.workload
     model = CNN(tuple(workload.filters), tuple(workload.hidden))
-    images, labels = jax.device_put(examples.images(workload, workload.lot))
-    params = model.init(jax.random.key(0), images[:1] / 255)
-    step = jax.jit(private_step(lambda params, images: model.apply(params, images / 255), workload))
-    run = functools.partial(step, jax.random.key(1), params, images, labels)
+    pixels, labels = examples.images(workload, workload.lot)
+    params = model.init(jax.random.key(0), pixels[:1] / 255)
+    return step_of(lambda params, x: model.apply(params, x / 255), params, pixels, labels, workload)
+
+
+def attention(settings: Settings) -> Baseline:
+    workload = settings.workload
+    model = Transformer(
+        workload.vocabulary, workload.length, workload.width, workload.heads, workload.layers
+    )
+    text = examples.texts(workload, workload.lot)
+    params = model.init(jax.random.key(0), text[:1, :-1])
+    return step_of(model.apply, params, text[:, :-1], text[:, 1:], workload)
+
+
+def step_of(
+    apply: Callable[..., Any], params: Any, inputs: Any, labels: Any, workload: Any
+) -> Baseline:
+    step = jax.jit(private_step(apply, workload))
+    given = jax.device_put((jax.random.key(1), params, inputs, labels))
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    return Baseline({"dp_sgd": run}, size, ("jax-privacy", "jax", "jaxlib"))
+    packages = ("jax-privacy", "jax", "jaxlib")
+    return Baseline({"dp_sgd": functools.partial(step, *given)}, size, packages)
 
 
 def private_step(apply: Callable[..., Any], workload: Any) -> Any:
@@ -67,3 +85,6 @@ def private_step(apply: Callable[..., Any], workload: Any) -> Any:
         return privatizer.update(mean, privatizer.init(params))[0]
 
     return step
+
+
+WORKLOADS = {"C": images, "G": attention}

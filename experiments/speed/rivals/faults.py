@@ -1,14 +1,10 @@
-"""The command `faults`: planted faults, and what fedpriv, jax_privacy and Opacus say to each.
-
-As rows of a table: the error or warning, in its words, or the epsilon that is printed for the faulty program. fedpriv's
-programs are those of tests/test_faults.py and tests/test_measured_faults.py. Opacus runs in an environment of its own
-(`environments`); all on a CPU.
-"""
+"""Planted faults, and what fedpriv, jax_privacy and Opacus say to each: `experiments.faults`."""
 
 from __future__ import annotations
 
 import re
 import sys
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,10 +12,8 @@ from typing import Any
 import jax
 
 import fedpriv as fp
-from experiments.speed.rivals import environments
-from experiments.speed.rivals.child import Settings
 from experiments.speed.rivals.planted import DELTA, STEPS
-from experiments.speed.rivals.rival import Rival
+from experiments.speed.rivals.runner import Rival, Settings, python_of
 
 
 def shortened(message: str) -> str:
@@ -45,41 +39,43 @@ def _certified(tests: Any, algorithm: Any) -> str:
     return f"{certificate.epsilon:.3g}, {certificate.basis}"
 
 
-def _asked(module: str, python: str) -> dict[str, Any]:
-    rival = Rival(module, Settings({}, 0, 1, "cpu"), python)
-    try:
+def _answers(name: str) -> dict[str, Any]:
+    """What a library says: {"versions", "findings"}."""
+    settings = Settings("faults", {}, 0, 1, "cpu")
+    with closing(Rival(f"{__package__}.{name}_faults", settings, python_of(name))) as rival:
         return rival.about()
-    finally:
-        rival.close()
 
 
-def main() -> None:
-    """Prints the table.
+def compared() -> dict[str, Any]:
+    """{"rows", "versions"}: a row has the fault, and what the four say to it.
 
     Raises:
       ChildProcessError: a library cannot be asked.
     """
-    others = [
-        _asked("jax_privacy_faults", sys.executable),
-        _asked("opacus_faults", environments.python_of("opacus")),
-    ]
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    others = [_answers("jax_privacy"), _answers("opacus")]
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
     jax.config.update("jax_disable_most_optimizations", True)  # many tiny programs
     import test_faults as tests
     import test_measured_faults
 
     faults = tests.FAULTS | test_measured_faults.FAULTS
-
-    print("| fault | fedpriv: `check_algorithm` | fedpriv: `certify` | jax_privacy | Opacus |")
-    print("|---|---|---|---|---|")
     first, last = (each["findings"] for each in others)
-    ours = f"nothing | {_certified(tests, tests.fed_avg())}"
-    print(f"| (none) | {ours} | {first['epsilon']:.3g} | {last['epsilon']:.3g} |")
+    sound = _certified(tests, tests.fed_avg())
+    rows = [["(none)", "nothing", sound, f"{first['epsilon']:.3g}", f"{last['epsilon']:.3g}"]]
     for fault in first["said"]:
         algorithm, _ = faults[fault]
-        ours = f"{_checked(tests, algorithm)} | {_certified(tests, algorithm)}"
-        print(f"| {fault} | {ours} | {first['said'][fault]} | {last['said'][fault]} |")
+        ours = [_checked(tests, algorithm), _certified(tests, algorithm)]
+        rows.append([fault, *ours, first["said"][fault], last["said"][fault]])
     versions = {name: metadata.version(name) for name in ("fedpriv", "jax")}
     for each in others:
         versions |= each["versions"]
-    print("\n" + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    return {"rows": rows, "versions": versions}
+
+
+def table(found: dict[str, Any]) -> str:
+    """As Markdown."""
+    head = ["fault", "fedpriv: `check_algorithm`", "fedpriv: `certify`", "jax_privacy", "Opacus"]
+    lines = [f"| {' | '.join(cells)} |" for cells in [head, *found["rows"]]]
+    lines.insert(1, "|---" * len(head) + "|")
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return "\n".join([*lines, "", versions])

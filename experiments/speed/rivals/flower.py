@@ -1,4 +1,4 @@
-"""Workload A in flower: FedAvg with its server-side clipping and noise, PyTorch clients on Ray.
+"""flower, workloads A, D and E: FedAvg with its server-side clipping and noise, PyTorch clients on Ray.
 
 What is timed is a round inside one simulation that keeps running: from the server's sending of the model to the new
 model, with the messages, the clients' training, the aggregation and up to 0.2 s of flower's waiting for messages, but
@@ -22,19 +22,20 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from flwr.simulation import run_simulation
 from ray import cloudpickle
 
-from experiments.speed.rivals import child, examples, torch_common, torch_images
-from experiments.speed.rivals.child import Baseline, Settings
-from experiments.speed.rivals.torch_common import cnn, size
-from experiments.speed.rivals.torch_images import local_training
+from experiments.speed import examples
+from experiments.speed.rivals import runner
+from experiments.speed.rivals import torch as pytorch
+from experiments.speed.rivals.runner import Baseline, Settings
+from experiments.speed.rivals.torch import cnn, local_training, size
 
 FOREVER = 2**31  # rounds
 
 NOTES = ("rounds of one running simulation; the start of Ray is not counted",)
 
 
-def build(settings: Settings) -> Baseline:
+def images(settings: Settings) -> Baseline:
     os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    for module in (sys.modules[__name__], child, examples, torch_common, torch_images):
+    for module in (sys.modules[__name__], runner, examples, pytorch):
         cloudpickle.register_pickle_by_value(module)  # Ray's workers cannot import them
     rounds = Rounds()
     simulation = {
@@ -47,12 +48,9 @@ def build(settings: Settings) -> Baseline:
         },
     }
     rounds.start(simulation)
-    return Baseline({"ray": rounds.one}, size(network(settings)), ("flwr", "ray", "torch"), NOTES)
-
-
-def network(settings: Settings) -> torch.nn.Module:
-    workload = settings.workload
-    return cnn(workload.side, workload.filters, workload.hidden)
+    return Baseline(
+        {"ray": rounds.one}, size(cnn(settings.workload)), ("flwr", "ray", "torch"), NOTES
+    )
 
 
 class Rounds:
@@ -102,7 +100,7 @@ def server(settings: Settings, after_round: Callable[[int, ArrayRecord], None]) 
         private = DifferentialPrivacyServerSideFixedClipping(
             fed_avg, workload.noise_multiplier, workload.clip_norm, clients
         )
-        start = ArrayRecord(network(settings).state_dict())
+        start = ArrayRecord(cnn(workload).state_dict())
         private.start(grid, start, num_rounds=FOREVER, evaluate_fn=after_round)
 
     return app
@@ -116,11 +114,11 @@ def client(settings: Settings) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)  # one client per core
         torch.manual_seed(context.node_config["partition-id"])
-        model = network(settings)
+        model = cnn(workload)
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         shape = (workload.examples, 1, workload.side, workload.side)
-        images = torch.randint(0, 256, shape, dtype=torch.uint8).float() / 255
-        local_training(model, images, torch.randint(0, 10, shape[:1]), workload)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8).float() / 255
+        local_training(model, pixels, torch.randint(0, 10, shape[:1]), workload)
         reply = {
             "arrays": ArrayRecord(model.state_dict()),
             "metrics": MetricRecord({"num-examples": workload.examples}),
@@ -128,3 +126,6 @@ def client(settings: Settings) -> ClientApp:
         return Message(RecordDict(reply), reply_to=message)
 
     return app
+
+
+WORKLOADS = dict.fromkeys("ADE", images)
