@@ -207,6 +207,8 @@ class Rivals:
 
 def environment(name: str) -> Path:
     """The folder of a rival's virtual environment, whether it exists or not."""
+    from fedpriv.core.files import user_cache
+
     chosen = os.environ.get("FEDPRIV_PEERS_DIR")
     folder = Path(chosen) if chosen else user_cache() / "peers"
     return folder.absolute() / f"{name}-python{sys.version_info[0]}.{sys.version_info[1]}"
