@@ -32,34 +32,47 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from experiments.base.command import Parser, command
-from experiments.speed.benchmark import STEPS, WORKLOADS, measure, table
+from experiments.base.command import command
+from experiments.config.fields import Number
+from experiments.config.options import only_options
+from experiments.speed.benchmark import measure, table
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    workload: Literal["A", "B", "C", "D", "E", "F", "G"] = "A"
+    """See above."""
+    clients: Number | None = None
+    """A smaller cohort, for a quick look."""
+    repeats: Number = 3
+    """Turns."""
+    devices: Number | None = None
+    """By default all; on CPU one per core."""
+    torch: bool = False
+    """Also time PyTorch."""
+    peers: bool = False
+    """Also time PyTorch and other simulators (on CPU)."""
+    json: bool = False
+    """Print one JSON object, nothing else."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark", description=details)
-    add = parser.add_argument
-    names = [*WORKLOADS, *STEPS]
-    add("--workload", default="A", choices=names, metavar="W", help="A (default) to G")
-    add("--clients", type=int, metavar="N", help="a smaller cohort, for a quick look")
-    add("--repeats", type=int, default=3, metavar="N", help="turns (default: 3)")
-    add("--devices", type=int, metavar="N", help="default: all; on CPU one per core")
-    add("--torch", action="store_true", help="also time PyTorch")
-    add("--peers", action="store_true", help="also time PyTorch and other simulators (on CPU)")
-    add("--json", action="store_true", help="print one JSON object, nothing else")
-    args = parser.parse_args(argv)
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "benchmark", __doc__)
     result = measure(
-        args.workload,
-        clients=args.clients,
-        repeats=args.repeats,
-        devices=args.devices,
-        torch=args.torch,
-        peers=args.peers,
+        options.workload,
+        clients=options.clients,
+        repeats=options.repeats,
+        devices=options.devices,
+        torch=options.torch,
+        peers=options.peers,
     )
-    print(json.dumps(result) if args.json else table(result))
+    print(json.dumps(result) if options.json else table(result))
     return int("unavailable" in result.get("torch", {}))
 
 

@@ -14,19 +14,29 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from experiments.base.command import Parser, command
+from experiments.base.command import command
+from experiments.config.fields import Number
+from experiments.config.options import only_options
 from experiments.speed.cifar10_speed import measure
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    turns: Number = 5
+    """Of each."""
+    rounds: Number = 10
+    """Of a turn."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark_cifar10", description=details)
-    parser.add_argument("--turns", type=int, default=5, metavar="N", help="of each (default: 5)")
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="a turn (default: 10)")
-    args = parser.parse_args(argv)
-    print(json.dumps(measure(args.turns, args.rounds), indent=1))
+    args = sys.argv[1:] if argv is None else argv
+    options = only_options(Options, args, "benchmark_cifar10", __doc__)
+    print(json.dumps(measure(options.turns, options.rounds), indent=1))
     return 0
 
 

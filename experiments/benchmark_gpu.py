@@ -11,25 +11,38 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.base.command import Parser, command
+from experiments.base.command import command
+from experiments.config.options import only_options
 from experiments.speed.gpu import measure
+from fedpriv.core.arguments import Positive
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    minutes: Positive = 9.5
+    """In all."""
+    data_dir: Path | None = None
+    """Prepared data, for all that trains on images."""
+    output: Path = Path("runs/gpu")
+    """Folder to write into."""
+    tiny: bool = False
+    """Two clients, one turn, Table 1 at 1/100."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark_gpu", description=details)
-    add = parser.add_argument
-    add("--minutes", type=float, default=9.5, metavar="M", help="in all (default: 9.5)")
-    data_dir = "prepared data, for all that trains on images"
-    add("--data-dir", type=Path, metavar="DIR", help=data_dir)
-    add("--output", type=Path, default=Path("runs/gpu"), metavar="DIR")
-    add("--tiny", action="store_true", help="two clients, one turn, Table 1 at 1/100")
-    args = parser.parse_args(argv)
-    parts = measure(args.output, minutes=args.minutes, data_dir=args.data_dir, tiny=args.tiny)
-    print(args.output / "gpu.json")
+    options = only_options(
+        Options, sys.argv[1:] if argv is None else argv, "benchmark_gpu", __doc__
+    )
+    parts = measure(
+        options.output, minutes=options.minutes, data_dir=options.data_dir, tiny=options.tiny
+    )
+    print(options.output / "gpu.json")
     return int(any(part["ended"].startswith("exit") for part in parts.values()))
 
 

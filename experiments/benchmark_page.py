@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from experiments.base.command import Parser, command
+import tyro
+
+from experiments.base.command import command
+from experiments.config.options import only_options
 from experiments.speed.page import write
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FILE")]
+    """Objects of experiments.benchmark --json, one each."""
+    output: Path = Path()
+    """Folder to write into."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.benchmark_page", description=details)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--output", type=Path, default=Path(), metavar="DIR", help="default: here")
-    args = parser.parse_args(argv)
-    print(write(args.files, args.output))
+    args = sys.argv[1:] if argv is None else argv
+    options = only_options(Options, args, "benchmark_page", __doc__)
+    print(write(options.files, options.output))
     return 0
 
 

@@ -14,59 +14,66 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from experiments.base.command import Parser, command
+import tyro
+
+from experiments.base.command import command
+from experiments.config import View
+from experiments.config.options import only_options
 from experiments.runs.run_folder import labelled
-from experiments.tables.compare import ABOVE, BEST, NAMES, TITLE, evaluated, output_paths, write
+from experiments.tables.compare import evaluated, output_paths, write
 from experiments.tables.frame import above, rows
-from experiments.tables.grid import SHOWN, as_markdown, grid
-from experiments.tables.plots import SUFFIXES, WIDTHS
-from fedpriv.privacy import VIEWS
+from experiments.tables.grid import as_markdown, grid
+from experiments.tables.plots import SUFFIXES, By, Width
+
+DRAWING = ("metrics", "by", "together", "width", "title")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER")]
+    """Run folders, or folders of such."""
+    output: tuple[Path, ...] = ()
+    """Files, or one folder, to write."""
+    metrics: tuple[str, ...] | None = None
+    """What to draw; by default the runs' own."""
+    by: By | None = None
+    """What to draw by; by default epsilon where the runs differ in their noise or budget alone, else round."""
+    together: bool = False
+    """One column for all folders."""
+    width: Width | None = None
+    """Of the picture: 3.3 or 6.8 inches."""
+    views: tuple[View, ...] | None = None
+    """Whose epsilons are in the table; by default third_party's, and those of the runs' own --view."""
+    title: str | None = None
+    """Above the figure; by default none, as papers have captions."""
+    names: tuple[str, ...] | None = None
+    """What to call the runs, one each, and algorithms, as in fed_avg=Ours; by default the settings that differ."""
+    best: bool = False
+    """Also show the best of each metric over the evaluations, which is chosen on the test set."""
+    above: str | None = None
+    """Also show how far each score is above this algorithm's, with an interval of 95 %."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.compare", description=details)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="of a run")
-    parser.add_argument(
-        "--output", type=Path, nargs="+", metavar="FILE", help="files, or one folder, to write"
-    )
-    parser.add_argument(
-        "--metrics", nargs="+", metavar="NAME", help="to draw (default: the runs' own)"
-    )
-    parser.add_argument(
-        "--by",
-        choices=("round", "uplink", "epsilon"),
-        help="to draw by (default: epsilon where the runs differ in their noise or budget alone, else round)",
-    )
-    parser.add_argument("--together", action="store_true", help="one column for all folders")
-    parser.add_argument("--width", choices=WIDTHS, help="of the picture: 3.3 or 6.8 inches")
-    parser.add_argument(
-        "--views",
-        nargs="+",
-        choices=VIEWS,
-        help=f"with an epsilon in the table (default: {' '.join(SHOWN)}, and the runs' own --view)",
-    )
-    parser.add_argument("--title", metavar="TEXT", help=TITLE)
-    parser.add_argument("--names", nargs="+", metavar="LABEL", help=NAMES)
-    parser.add_argument("--best", action="store_true", help=BEST)
-    parser.add_argument("--above", metavar="ALGORITHM", help=ABOVE)
-    args = parser.parse_args(argv)
-    paths = output_paths(args.output or [])
-    drawn = [path for path in paths if path.suffix in SUFFIXES]
-    options = ("metrics", "by", "together", "width", "title")
-    for option in options:
-        if getattr(args, option) and not drawn:
-            raise ValueError(f"--{option}: there is no picture to draw in; give --output")
-    runs = labelled(evaluated(args.folders), args.names)
-    found = rows(runs)
-    if args.above is not None:
-        found = above(found, args.above, args.best)
-    drawing = {name: getattr(args, name) for name in options}
-    caption = write(runs, found, paths, views=args.views, best=args.best, **drawing)
-    print(as_markdown(grid(found, args.views, args.best)))
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "compare", __doc__)
+    paths = output_paths(options.output)
+    drawing = {name: getattr(options, name) for name in DRAWING}
+    if not any(path.suffix in SUFFIXES for path in paths):
+        for name in filter(drawing.get, drawing):
+            raise ValueError(f"--{name}: there is no picture to draw in; give --output")
+    runs = labelled(evaluated(options.folders), options.names)
+    table = rows(runs)
+    if options.above is not None:
+        table = above(table, options.above, options.best)
+    caption = write(runs, table, paths, views=options.views, best=options.best, **drawing)
+    print(as_markdown(grid(table, options.views, options.best)))
     if caption:
         print(f"\ncaption of the figure: {caption}")
     return 0

@@ -10,14 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from experiments.base.command import Parser, command
+from experiments.base.command import command
+from experiments.config.options import NoOptions, only_options
 from experiments.speed.rivals.faults import compared, table
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    Parser(prog="python -m experiments.faults", description=details).parse_args(argv)
+    only_options(NoOptions, sys.argv[1:] if argv is None else argv, "faults", __doc__)
     print(table(compared()))
     return 0
 

@@ -20,25 +20,33 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.base.command import Parser, command
+from experiments.base.command import command
+from experiments.config.fields import Number
+from experiments.config.options import only_options
 from experiments.speed.growth import growth, table
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    repeats: Number = 5
+    """Turns."""
+    output: Path | None = None
+    """Folder to make; by default runs/growth-DATE-TIME."""
+    json: bool = False
+    """Print one JSON object, nothing else."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.growth", description=details)
-    add = parser.add_argument
-    add("--repeats", type=int, default=5, metavar="N", help="turns (default: 5)")
-    folder = "folder to make (default: runs/growth-DATE-TIME)"
-    add("--output", type=Path, metavar="DIR", help=folder)
-    add("--json", action="store_true", help="print one JSON object, nothing else")
-    args = parser.parse_args(argv)
-    found = growth(args.repeats, args.output)
-    print(json.dumps(found) if args.json else table(found))
-    return 0 if found["linear"] else 1
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "growth", __doc__)
+    result = growth(options.repeats, options.output)
+    print(json.dumps(result) if options.json else table(result))
+    return 0 if result["linear"] else 1
 
 
 if __name__ == "__main__":

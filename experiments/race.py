@@ -8,30 +8,43 @@ Tables go to DIR/race.md, with pictures beside it, of what there is so far. Tuni
 here covers it.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.base.command import Parser, command
+from experiments.base.command import command
 from experiments.base.outside_errors import outside
-from experiments.config.fields import Number, check_each
+from experiments.config.fields import Number
+from experiments.config.options import only_options
 from experiments.search.race import COURSES, ENTRANTS, SEEDS, race
 from experiments.training.trained_run import TrainingError
 from fedpriv.engine import compilation_cache
 
 
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    datasets: tuple[str, ...] = tuple(COURSES)
+    """Data sets to race on."""
+    entrants: tuple[str, ...] = tuple(ENTRANTS)
+    """Algorithms that race."""
+    rounds: Number | None = None
+    """Of every training, in place of the data set's."""
+    seeds: Number = SEEDS
+    """Of what was chosen."""
+    data_dir: Path | None = None
+    """Prepared data sets, as for experiments.run."""
+    output: Path = Path("runs/race")
+    """Folder of the race."""
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.race", description=details)
-    parser.add_argument("--datasets", nargs="+", default=list(COURSES), choices=list(COURSES))
-    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=list(ENTRANTS))
-    parser.add_argument("--rounds", type=int, help="of every training, in place of the data set's")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of what was chosen ({SEEDS})")
-    parser.add_argument("--data-dir", type=Path, help="prepared data sets, as for experiments.run")
-    parser.add_argument("--output", type=Path, default=Path("runs/race"), metavar="DIR")
-    options = parser.parse_args(argv)
-    check_each(Number, **{"--rounds": options.rounds, "--seeds": options.seeds})
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "race", __doc__)
     compilation_cache.cache_programs()
     try:
         race(

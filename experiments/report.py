@@ -10,37 +10,45 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from experiments.base.command import Parser, command
+import tyro
+
+from experiments.base.command import command
+from experiments.config.options import only_options
 from experiments.runs.run_folder import labelled, read_all
 from experiments.tables import compare
 from experiments.tables.report.page import write_page
 
 
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+    """Run folders, or folders of such."""
+    output: Path | None = None
+    """The page; by default report.html."""
+    paper: Path | None = None
+    """Folder that also gets the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi)."""
+    names: tuple[str, ...] | None = None
+    """What to call the runs, one each, and algorithms, as in fed_avg=Ours."""
+    best: bool = False
+    """Also show the best of each metric over the evaluations, which is chosen on the test set."""
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.report", description=details)
-    parser.add_argument(
-        "folders", type=Path, nargs="+", metavar="RUN", help="run folder, or a folder of such"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html")
-    parser.add_argument(
-        "--paper",
-        type=Path,
-        metavar="DIR",
-        help="also write the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi), into it",
-    )
-    parser.add_argument("--names", nargs="+", metavar="LABEL", help=compare.NAMES)
-    parser.add_argument("--best", action="store_true", help=compare.BEST)
-    args = parser.parse_args(argv)
-    found, remarks = read_all(args.folders)
-    runs = labelled(found, args.names)
-    if args.paper:
-        compare.for_paper(runs, args.paper, args.best)
-    path = args.output or (args.folders[0] if len(args.folders) == 1 else Path()) / "report.html"
-    write_page(path, runs, remarks, args.best)
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "report", __doc__)
+    folders = list(options.folders)
+    recorded, remarks = read_all(folders)
+    runs = labelled(recorded, options.names)
+    if options.paper:
+        compare.for_paper(runs, options.paper, options.best)
+    path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
+    write_page(path, runs, remarks, options.best)
     print(path)
     return 0
 

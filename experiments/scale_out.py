@@ -13,23 +13,38 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from experiments.base.command import Parser, command
+import tyro
+
+from experiments.base.command import command
+from experiments.config.fields import Number
+from experiments.config.options import only_options
 from experiments.speed.scale_out import CONFIGS, measure, table
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    configs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CONFIG")] = (
+        CONFIGS
+    )
+    """Whose algorithms' traffic is counted."""
+    clients: Number = 60
+    """Of a round."""
+    repeats: Number = 7
+    """Turns."""
+    json: bool = False
+    """Print one JSON object, nothing else."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.scale_out", description=details)
-    add = parser.add_argument
-    add("configs", nargs="*", metavar="CONFIG", help=f"default: {' '.join(CONFIGS)}")
-    add("--clients", type=int, default=60, metavar="N", help="of a round (default: 60)")
-    add("--repeats", type=int, default=7, metavar="N", help="turns (default: 7)")
-    add("--json", action="store_true", help="print one JSON object, nothing else")
-    args = parser.parse_args(argv)
-    result = measure(args.configs or CONFIGS, args.clients, args.repeats)
-    print(json.dumps(result) if args.json else table(result))
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "scale_out", __doc__)
+    result = measure(options.configs, options.clients, options.repeats)
+    print(json.dumps(result) if options.json else table(result))
     return 0
 
 

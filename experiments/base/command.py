@@ -1,19 +1,16 @@
-"""What every command does: errors in one line, exit codes, the parser of its options."""
+"""What every command does: errors in one line, exit codes."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import linecache
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 
@@ -24,22 +21,6 @@ from fedpriv.core.code_places import place
 from fedpriv.core.user_code import is_fedprivs, last_of_user, user_line
 
 WHOLE = "--traceback"  # of every command
-
-
-class Parser(argparse.ArgumentParser):
-    """Complains in one line; its help keeps the paragraphs of the description."""
-
-    def __init__(self, *, description: str, **options: Any):
-        super().__init__(
-            description=_filled(description),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            **options,
-        )
-        # `command` takes it out of what is given.
-        self.add_argument(WHOLE, action="store_true", help="show the whole trace of an error")
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {printable(message)} (see --help)\n")
 
 
 _whole: ContextVar[bool] = ContextVar(
@@ -126,14 +107,6 @@ def _caller(error: ValueError) -> str:
     ships = str(Path(path).parent) in configs.__path__
     line = place(path, last.tb_lineno)
     return "" if ships or line in str(error) else f" ({line})"
-
-
-def _filled(text: str) -> str:
-    """Each paragraph as wide as argparse makes what it fills itself."""
-    width = shutil.get_terminal_size().columns - 2
-    return "\n\n".join(
-        textwrap.fill(p, width, break_on_hyphens=False) for p in text.strip().split("\n\n")
-    )
 
 
 def one_line(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import difflib
@@ -28,26 +27,6 @@ HELP = ("-h", "--help")
 @dataclasses.dataclass(frozen=True)
 class NoOptions:
     """Of a command that takes a config alone."""
-
-
-def own_options(
-    parser: argparse.ArgumentParser, args: list[str]
-) -> tuple[argparse.Namespace, list[str]]:
-    """A command's own options, and what is left for its config; prints its own part of the help.
-
-    Args:
-      parser: with add_help=False and exit_on_error=False, so that nothing is printed or ended here.
-
-    Raises:
-      ValueError: a value that an option does not take.
-    """
-    if {"-h", "--help"} & set(args):
-        parser.print_help()
-        print()
-    try:
-        return parser.parse_known_args(args)
-    except argparse.ArgumentError as error:
-        raise ValueError(f"{error.argument_name}: {error.message}") from None
 
 
 def config_name(args: list[str], default: str = "quickstart") -> str:

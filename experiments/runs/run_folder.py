@@ -183,6 +183,8 @@ def read_all(given: Sequence[Path]) -> tuple[list[RunFolder], list[str]]:
     Raises:
       ValueError: a folder without a run, or with damaged files.
     """
+    if not given:
+        raise ValueError("folders: none is given; name a run's, or one that holds such")
     paths: dict[Path, Path] = {}
     remarks: list[str] = []
     for path in given:

@@ -15,6 +15,7 @@ from experiments.search import race_page
 from experiments.search.race_page import Result, setting
 from experiments.search.sweep import sweep
 from experiments.training.train import train_or_resume
+from fedpriv.core.arguments import require
 
 BUDGETS = ("2", "8")
 SEEDS = 3
@@ -140,10 +141,13 @@ def race(
       progress: whether to show it on standard error.
 
     Raises:
-      ValueError: none of the entrants is private, or every trial of one diverged.
+      ValueError: there is no such data set or entrant, none of the entrants is private, or every trial of one diverged.
       KeyboardInterrupt: it was stopped; asked again, it goes on.
     """
     folder = Path(folder)
+    for field, chosen, known in (("datasets", datasets, COURSES), ("entrants", entrants, ENTRANTS)):
+        for name in chosen:
+            require(name in known, field, name, f"choose among {', '.join(known)}")
     if not any(ENTRANTS[name].budgets[0] for name in entrants):
         raise ValueError(f"entrants: {', '.join(entrants)} is not private; add DP-FedAvg, say")
     common: dict[str, Any] = {"layout.devices": 1} | ({"data_dir": data_dir} if data_dir else {})

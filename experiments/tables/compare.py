@@ -15,13 +15,6 @@ from experiments.tables.plots import SUFFIXES, columns, picture
 from experiments.tables.swept_privacy import ends_by_epsilon
 
 TABLES = (".tex", ".csv", ".md")
-NAMES = (
-    "what to call the runs in tables and figures, one each (default: the settings in which they differ), and "
-    "algorithms, as in fed_avg=Ours"
-)
-TITLE = "above the figure (default: none, as papers have captions)"
-ABOVE = "also show how far each score is above this algorithm's, with an interval of 95 %%"
-BEST = "also show the best of each metric over the evaluations, which is chosen on the test set"
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
 

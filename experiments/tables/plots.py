@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from fedpriv.models.score import is_fraction
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTHS = {"column": 3.3, "page": 6.8}  # inches
+By: TypeAlias = Literal["round", "uplink", "epsilon"]
+Width: TypeAlias = Literal["column", "page"]
+WIDTHS: dict[Width, float] = {"column": 3.3, "page": 6.8}  # inches
 SUFFIXES = (".pdf", ".png", ".svg")
 # Okabe and Ito's palette for all kinds of colour vision, without its yellow and black, which one of two backgrounds
 # would hide; markers and dashes tell curves apart without it.

@@ -11,15 +11,12 @@ from experiments.tables import compare
 from experiments.tables import frame as frames
 from experiments.tables.frame import rows
 from experiments.tables.grid import grid
-from experiments.tables.plots import SUFFIXES, WIDTHS
+from experiments.tables.plots import SUFFIXES, By, Width
 from experiments.tables.report.page import write_page
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import checked, require
 
 if TYPE_CHECKING:
     import pandas
-
-
-BY = ("round", "uplink", "epsilon")
 
 
 class Drawn(NamedTuple):
@@ -58,10 +55,10 @@ def figure(
     runs: Any,
     path: str | Path,
     *,
-    by: str | None = None,
+    by: By | None = None,
     metrics: Sequence[str] | None = None,
     together: bool = False,
-    width: str | None = None,
+    width: Width | None = None,
     title: str | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Drawn:
@@ -86,8 +83,7 @@ def figure(
         str(path),
         f"give a file that ends in {', '.join(SUFFIXES)}",
     )
-    require(by in (None, *BY), "by", by, f"give one of {', '.join(BY)}")
-    require(width in (None, *WIDTHS), "width", width, f"give one of {', '.join(WIDTHS)}")
+    by, width = checked("by", by, By | None), checked("width", width, Width | None)
     given = _evaluated(runs, names)
     drawing = {"metrics": metrics, "by": by, "together": together, "width": width, "title": title}
     return Drawn(file, compare.write(given, rows(given), [file], **drawing))

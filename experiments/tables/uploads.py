@@ -1,52 +1,31 @@
-"""The command `uploads`: messages that cohorts sent to reach an accuracy.
-
-The communication complexity of Wang et al. (Figure 4): for each run folder and algorithm with model splitting, the
-rounds I until an evaluation shows accuracy A (in [0, 1]), the uploads M sum_t (K_t + 1) until then, as recorded, and
-Proposition 3's bound on them, which is for K_t by Theorem 3 (`--exchanges 0`), each mean ± standard deviation over the
-seeds. Exit code 2: something given was wrong.
-"""
+"""Messages that cohorts sent to reach an accuracy: the communication complexity of Wang et al. (Figure 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.base.command import Parser, command
 from experiments.base.formats import markdown
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, titles
-from experiments.tables.compare import evaluated
 from fedpriv.algorithms.msp import uploads_bound
-from fedpriv.core.arguments import Fraction, checked
-
-
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    details = (__doc__ or "").partition("\n\n")[2]
-    parser = Parser(prog="python -m experiments.uploads", description=details)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
-    parser.add_argument("--accuracy", type=float, required=True, metavar="A")
-    args = parser.parse_args(argv)
-    checked("--accuracy", args.accuracy, Fraction)
-    runs = evaluated(args.folders)
-    if lacking := [
-        run for run in runs if not all("accuracy" in x for x in run.results.best.values())
-    ]:
-        raise ValueError(f"runs: {lacking[0].path} has no accuracy; leave it out")
-    print(table(runs, args.accuracy))
-    return 0
 
 
 def table(runs: Sequence[RunFolder], accuracy: float) -> str:
     """Markdown.
 
+    Args:
+      accuracy: to reach, in [0, 1].
+
     Raises:
-      ValueError: no run has an algorithm with exchanges.
+      ValueError: a run has no accuracy, or none has an algorithm with exchanges.
     """
+    for run in runs:
+        if not all("accuracy" in x for x in run.results.best.values()):
+            raise ValueError(f"runs: {run.path} has no accuracy; leave it out")
     head = ["settings", "algorithm", f"rounds to {accuracy:.1%}", "uploads", "Proposition 3"]
     rows = [
         [title, run.name_of(name), *_row(run, name, accuracy)]

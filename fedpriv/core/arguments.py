@@ -100,6 +100,8 @@ def checked(name: str, value: Any, kind: Any) -> Any:
       ValueError: it is not of that kind; names the argument, what was given and what is wanted.
     """
     kinds = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
+    if value is None and type(None) in kinds:
+        return None
     for one in kinds:
         taken = _taken(name, value, one)
         if taken is not _NEITHER:
@@ -110,7 +112,7 @@ def checked(name: str, value: Any, kind: Any) -> Any:
 
 def _taken(name: str, value: Any, kind: Any) -> Any:
     if kind is type(None):
-        return None if value is None else _NEITHER
+        return _NEITHER
     if kind is jax.Array:
         return value if _is_computed(value) else _NEITHER
     if get_origin(kind) is Callable:
