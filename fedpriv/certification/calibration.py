@@ -48,6 +48,8 @@ def calibrate_noise(
             from 1e-3 on; as `certify`.
         LeakError: as `certify`.
     """
+    from scipy.optimize import brentq
+
     require(callable(make), "make", make, "give a function: noise -> algorithm")
     epsilon = checked("epsilon", epsilon, Budget)
     rounds = checked("rounds", rounds, Count)
@@ -58,13 +60,13 @@ def calibrate_noise(
 
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
-        made = asked("make", make, "(noise_multiplier)", math.exp(log_noise))
-        gives(isinstance(made, Algorithm), "make", make, made, "give back an algorithm")
-        found = epsilon_of(made, rounds)
-        return min(max(math.log(max(found, 1e-300) / epsilon), -99.0), 99.0)
+        algorithm = asked("make", make, "(noise_multiplier)", math.exp(log_noise))
+        gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "give back an algorithm")
+        cost = epsilon_of(algorithm, rounds)
+        return min(max(math.log(max(cost, 1e-300) / epsilon), -99.0), 99.0)
 
     low, high = _bracket(excess, epsilon)
-    root = _root(excess, low, high, tolerance / 4)
+    root = float(brentq(excess, low, high, xtol=tolerance / 4))
     while excess(root) > 0:
         root += tolerance / 4
     return math.exp(root)
@@ -88,12 +90,6 @@ def _bracket(excess: Callable[[float], float], epsilon: float) -> tuple[float, f
             raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
         low, high = max(low - 2, least), low
     return low, high
-
-
-def _root(excess: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    from scipy.optimize import brentq
-
-    return float(brentq(excess, low, high, xtol=tolerance))
 
 
 @names_user_code

@@ -238,11 +238,11 @@ def check_twice(traced: TracedRound) -> None:
 
 def _like(federation: Any) -> Any:
     """A client's records, in shapes."""
-    held = getattr(federation, "held", None)
-    cut = 2 if held is not None else 1
+    by_cohort = getattr(federation, "held", None)
+    cut = 2 if by_cohort is not None else 1
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[cut:]), leaf.dtype),
-        federation.examples if held is None else held,
+        federation.examples if by_cohort is None else by_cohort,
     )
 
 

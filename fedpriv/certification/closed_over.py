@@ -46,11 +46,11 @@ def _first_use(jaxpr: Jaxpr, var: Any) -> str | None:
     return None
 
 
-def check_closed_over(held: Sequence[tuple[Any, str]], federation: Any, otherwise: str) -> None:
+def check_closed_over(arrays: Sequence[tuple[Any, str]], federation: Any, otherwise: str) -> None:
     """Raises LeakError, in the words of `otherwise`: a program closes over some of a federation's arrays."""
     theirs = {name: getattr(federation, name) for name in private_names(federation)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
-        if any(_same(constant, leaf) for constant, _ in held):
+        if any(_same(constant, leaf) for constant, _ in arrays):
             raise LeakError(otherwise.format("federation" + jax.tree_util.keystr(path)))
 
 

@@ -111,9 +111,9 @@ def mark(number: int, *arrays: Any) -> list[Any]:
     return list(MARK.bind(*arrays, number=number))
 
 
-def follow(jaxpr: Jaxpr, given: Sequence[Labels], rules: Following) -> list[Labels]:
+def follow(jaxpr: Jaxpr, labels: Sequence[Labels], rules: Following) -> list[Labels]:
     """The labels of the outputs, for those of the inputs."""
-    return _Follow(rules).program(jaxpr, given, Place())
+    return _Follow(rules).program(jaxpr, labels, Place())
 
 
 def where(eqn: JaxprEqn) -> str:
@@ -147,8 +147,8 @@ class _Follow:
     def __init__(self, rules: Following):
         self._rules, self._step, self._numbers = rules, rules.step, count()
 
-    def program(self, jaxpr: Jaxpr, given: Sequence[Labels], place: Place) -> list[Labels]:
-        known = dict(zip(jaxpr.invars, given, strict=True))
+    def program(self, jaxpr: Jaxpr, inputs: Sequence[Labels], place: Place) -> list[Labels]:
+        known = dict(zip(jaxpr.invars, inputs, strict=True))
 
         def read(atom: Any) -> Labels:
             if isinstance(atom, Literal):
@@ -178,8 +178,10 @@ class _Follow:
         if inner:  # not known: all may depend on all, and how often is not known either
             every = NONE.union(*labels)
             for jaxpr in inner:
-                found = self.program(jaxpr, [every] * len(jaxpr.invars), replace(place, times=None))
-                every = every.union(*found)
+                results = self.program(
+                    jaxpr, [every] * len(jaxpr.invars), replace(place, times=None)
+                )
+                every = every.union(*results)
             labels = [*labels, every]
         return [self._step(eqn, labels)] * len(eqn.outvars)
 
@@ -226,9 +228,9 @@ class _Follow:
         return [c | o for c, o in zip(carry, out, strict=True)]
 
     def _cond(self, eqn: JaxprEqn, labels: list[Labels], place: Place) -> list[Labels]:
-        index, given = labels[0], labels[1:]
+        index, operands = labels[0], labels[1:]
         inside = replace(place, condition=place.condition | index)
-        branches = [self.program(b.jaxpr, given, inside) for b in eqn.params["branches"]]
+        branches = [self.program(b.jaxpr, operands, inside) for b in eqn.params["branches"]]
         return [self._step(eqn, [index, *out]) for out in zip(*branches, strict=True)]
 
     def _after_turns(
@@ -262,8 +264,8 @@ def _one_by_one(eqn: JaxprEqn) -> Jaxpr:
 
 def _goes_up(jaxpr: Jaxpr, before: Any, after: Any) -> bool:
     """Whether a turn adds a number to `before`, which is then `after`."""
-    made = (eqn for eqn in jaxpr.eqns if after in eqn.outvars and eqn.primitive.name == "add")
+    sums = (eqn for eqn in jaxpr.eqns if after in eqn.outvars and eqn.primitive.name == "add")
     return any(
         before in eqn.invars and any(isinstance(x, Literal) and x.val != 0 for x in eqn.invars)
-        for eqn in made
+        for eqn in sums
     )

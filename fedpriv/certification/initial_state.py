@@ -50,9 +50,9 @@ def trace_init(
     rules = Rules([], algorithm.unit, True)
     models = len(jax.tree.leaves(model))
     label = frozenset({Private("the clients' records or sizes", -1, "init")})
-    given = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]
+    inputs = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]
     leaves = jax.tree_util.tree_leaves_with_path(state)
-    for (path, _), labels in zip(leaves, follow(program.jaxpr, given, rules), strict=True):
+    for (path, _), labels in zip(leaves, follow(program.jaxpr, inputs, rules), strict=True):
         if rules.private(labels):
             name = "state" + jax.tree_util.keystr(path)
             raise LeakError(

@@ -107,12 +107,12 @@ def may_reveal(drawn: Path, noise: Path, *, reserved: bool) -> bool:
     Args:
       reserved: whether streams of the library's own, beyond `RESERVED`, count as children that bits are made of.
     """
-    seen: set[tuple[Path, Path]] = set()
+    compared: set[tuple[Path, Path]] = set()
 
     def meet(p: Path, n: Path) -> bool:
-        if (p, n) in seen:
+        if (p, n) in compared:
             return False
-        seen.add((p, n))
+        compared.add((p, n))
         told = _may_end(n) or reserved or any(s.low < RESERVED for s, _ in _heads(n))
         if _may_end(p) and told:
             return True

@@ -92,10 +92,10 @@ def of_constant(atom: Any) -> Labels:
 
 def fault_of(key: Labels) -> str | None:
     """Why noise drawn from a key of these labels is not fresh in every round; None where it is."""
-    found = _keys(key)
-    if not found or any(k.path is None for k in found):
+    its_keys = _keys(key)
+    if not its_keys or any(k.path is None for k in its_keys):
         return "not drawn from the round's key, so that rounds share it"
-    if not all(k.whole for k in found):
+    if not all(k.whole for k in its_keys):
         return "drawn from a part of the round's key that has few values, so that it can be guessed"
     return None
 
@@ -107,12 +107,12 @@ def varies(key: Labels, thing: Any) -> bool:
 
 def as_every_client(key: Labels) -> Labels:
     """The labels of one client's key, child 0, as those of all clients' keys."""
-    found = _keys(key)
+    its_keys = _keys(key)
     every = {
         replace(k, path=(*k.path[:-1], COUNTED) if k.path else k.path, varies=k.varies | {CLIENTS})
-        for k in found
+        for k in its_keys
     }
-    return (key - found) | every
+    return (key - its_keys) | every
 
 
 def each_turn(labels: Labels, loop: Loop, *, counts: bool, element: bool) -> Labels:
@@ -122,26 +122,26 @@ def each_turn(labels: Labels, loop: Loop, *, counts: bool, element: bool) -> Lab
       counts: whether it is a number that goes up by the same in every turn.
       element: whether it is an entry of an array that the loop goes through, and not what it carries.
     """
-    found = _keys(labels)
+    its_keys = _keys(labels)
     numbered = {Counter(loop)} if counts or (element and Counter() in labels) else NONE
     turned = set()
-    for k in found:
+    for k in its_keys:
         path = of_a_turn(k.path) if element and k.path else k.path
         # One of an array of equal keys, or a key that stays, is the same in every turn.
         other = (
             not element
-            or len(found) > 1
+            or len(its_keys) > 1
             or bool(path and not getattr(path[-1], "is_single", False))
         )
         turned.add(replace(k, path=path, varies=k.varies | {loop} if other else k.varies))
-    return (labels - found - {Counter()}) | {loop} | numbered | turned
+    return (labels - its_keys - {Counter()}) | {loop} | numbered | turned
 
 
 def after_loop(loop: Loop, labels: Labels) -> Labels:
     """The labels of what a loop gives back, which varies with its turns no more."""
-    found = _keys(labels)
-    kept = labels - found - {loop, Counter(loop)}
-    return kept | {replace(k, varies=k.varies - {loop}) for k in found}
+    its_keys = _keys(labels)
+    kept = labels - its_keys - {loop, Counter(loop)}
+    return kept | {replace(k, varies=k.varies - {loop}) for k in its_keys}
 
 
 def with_line(eqn: JaxprEqn, labels: Labels) -> Labels:
@@ -166,32 +166,32 @@ def through(eqn: JaxprEqn, labels: Any) -> Labels:
         return every | {Counter()}
     if counters and not _still_counts(eqn, labels, counters):
         every -= counters
-    found = _keys(every)
+    its_keys = _keys(every)
     if name in ("random_split", "random_fold_in"):
         # Who knows what was folded in, such as words of a key, can look for it in what is drawn.
         folded = {replace(k, whole=False) for x in labels[1:] for k in _keys(x)}
-        made = {_child(k, eqn, labels) for k in _keys(labels[0]) or {FOREIGN}}
-        return (every - found - counters) | folded | made
+        descendants = {_child(k, eqn, labels) for k in _keys(labels[0]) or {FOREIGN}}
+        return (every - its_keys - counters) | folded | descendants
     if name in ("random_seed", "random_wrap", "random_unwrap"):
         kept = name != "random_seed"
-        words = {replace(_reworded(k, eqn), whole=k.whole and kept) for k in found}
-        return (every - found) | (words or {FOREIGN})
-    if not found or not eqn.outvars:
+        words = {replace(_reworded(k, eqn), whole=k.whole and kept) for k in its_keys}
+        return (every - its_keys) | (words or {FOREIGN})
+    if not its_keys or not eqn.outvars:
         return every
     if name in _CONTROL:
         mixed = {FOREIGN} if name == "cond" and not all(map(_keys, labels[1:])) else NONE
         return every | mixed
     if is_key(eqn.outvars[0]):
-        return (every - found) | {_moved(k, eqn, labels) for k in found}
+        return (every - its_keys) | {_moved(k, eqn, labels) for k in its_keys}
     drawn = NONE
     if any(map(is_key, eqn.invars)):
         line = where(eqn)
-        drawn = frozenset(DrawnLabel(k.path, line) for k in found if k.path is not None)
+        drawn = frozenset(DrawnLabel(k.path, line) for k in its_keys if k.path is not None)
         if not programs(eqn):
-            return (every - found) | drawn
+            return (every - its_keys) | drawn
     whole = name in _MOVES and _keeps_words(eqn, labels)
-    words = {_moved(k, eqn, labels) if whole else replace(k, whole=False) for k in found}
-    return (every - found) | drawn | words
+    words = {_moved(k, eqn, labels) if whole else replace(k, whole=False) for k in its_keys}
+    return (every - its_keys) | drawn | words
 
 
 def _keys(labels: Labels) -> frozenset[KeyLabel]:

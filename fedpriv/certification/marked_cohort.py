@@ -110,9 +110,9 @@ class MarkedCohort(Cohort):
         release = Sum(user_line(), self._call, *options, _shapes(total), generator_of(key))
         return mark_tree(self._marks, release, (total, key))[0]
 
-    def _metrics(self, wire: Any, seen: Any) -> Metrics:
+    def _metrics(self, wire: Any, diagnostics: Any) -> Metrics:
         of_all = Diagnostics(Private(TAKING_PART, -1, user_line()))
-        return super()._metrics(wire, mark_tree(self._marks, of_all, dict(seen)))
+        return super()._metrics(wire, mark_tree(self._marks, of_all, dict(diagnostics)))
 
     def _count(self, lost: jax.Array, records: jax.Array) -> None:
         """Nothing: what is counted never leaves the engine."""
@@ -157,8 +157,8 @@ def marked_shard(marks: Marks, call: int, examples: PyTree) -> type[Shard]:
             mean = Shard(own, jnp.int32(0), self.round).private_mean(
                 key, gradients, params, records=records, mechanism=mechanism
             )
-            given = mechanism, records, gradients, _shapes(params), generator_of(key)
-            release = Mean(line, len(marks), call, batch, *given)
+            details = mechanism, records, gradients, _shapes(params), generator_of(key)
+            release = Mean(line, len(marks), call, batch, *details)
             bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
             bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
             return mark_tree(marks, release, (mean, bound, self._of_call(key)))[0]

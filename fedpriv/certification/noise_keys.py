@@ -44,7 +44,7 @@ def noise_keys(
 
     nothing: frozenset[int] = frozenset()
     needed = fixed_point(inputs, nothing)
-    leaves, found = list(state), []
+    leaves, keys = list(state), []
     for program in with_keys:
         small, _ = _pruned(program, len(state), needed)
         run, own = compiled(jaxpr_as_fun(small), root, *leaves, np.int32(0)), []
@@ -52,10 +52,11 @@ def noise_keys(
             out = run(root, *leaves, np.int32(t))
             for i, leaf in zip(sorted(needed), out, strict=False):
                 leaves[i] = leaf
-            for words, drawn in zip(*[iter(out[len(needed) :])] * 2, strict=True):
-                own += [key.tobytes() for key in np.asarray(words)[np.asarray(drawn)]]
-        found.append(own)
-    return found
+            pairs = list(map(np.asarray, out[len(needed) :]))
+            for words, drawn in zip(pairs[::2], pairs[1::2], strict=True):
+                own += [key.tobytes() for key in words[drawn]]
+        keys.append(own)
+    return keys
 
 
 def _with_keys(program: ClosedJaxpr, count: int) -> ClosedJaxpr:
@@ -92,9 +93,13 @@ def _run(program: ClosedJaxpr, args: Sequence[Any]) -> tuple[list[Any], Keys]:
         called = programs(eqn)
         if not any(_is_release(e) for each in called for e, _ in equations(each.jaxpr)):
             return NotImplemented
-        of_loops = {"scan": _run_scan, "cond": _run_cond}
-        run = of_loops.get(eqn.primitive.name, _run_call)
-        out, own = run(eqn, called, values)
+        if eqn.primitive.name == "scan":
+            out, own = _run_scan(eqn, called[0], values)
+        elif eqn.primitive.name == "cond":
+            out, own = _run_cond(called, values)
+        else:  # a call; anywhere else a release is refused, as nobody can count it
+            (body,) = called
+            out, own = _run(body, values)
         keys.extend(own)
         return out
 
@@ -106,11 +111,11 @@ def _is_release(eqn: JaxprEqn) -> bool:
     return eqn.primitive is MARK and len(eqn.invars) > 1 and is_key(eqn.invars[-1])
 
 
-def _run_scan(eqn: JaxprEqn, called: list[ClosedJaxpr], values: Any) -> tuple[list[Any], Keys]:
+def _run_scan(eqn: JaxprEqn, body: ClosedJaxpr, values: Any) -> tuple[list[Any], Keys]:
     consts, carry, xs = scan_operands(eqn, values)
 
     def turn(carry: list[Any], x: list[Any]) -> tuple[list[Any], tuple[list[Any], Keys]]:
-        out, keys = _run(called[0], [*consts, *carry, *x])
+        out, keys = _run(body, [*consts, *carry, *x])
         return out[: len(carry)], (out[len(carry) :], keys)
 
     length, backwards = eqn.params["length"], eqn.params["reverse"]
@@ -119,20 +124,15 @@ def _run_scan(eqn: JaxprEqn, called: list[ClosedJaxpr], values: Any) -> tuple[li
     return [*last, *ys], flat
 
 
-def _run_cond(eqn: JaxprEqn, called: list[ClosedJaxpr], values: Any) -> tuple[list[Any], Keys]:
-    """Each branch with no keys from the others."""
-    of_each = [jax.eval_shape(partial(_run, branch), values[1:])[1] for branch in called]
+def _run_cond(branches: list[ClosedJaxpr], values: Any) -> tuple[list[Any], Keys]:
+    """Of a branch that is not taken, no noise is drawn."""
+    of_each = [jax.eval_shape(partial(_run, branch), values[1:])[1] for branch in branches]
 
-    def branch(number: int, *operands: Any) -> tuple[list[Any], list[Keys]]:
-        none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), of_each)
-        out, none[number] = _run(called[number], operands)
-        return out, none
+    def taken(number: int, *operands: Any) -> tuple[list[Any], list[Keys]]:
+        keys = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), of_each)
+        out, keys[number] = _run(branches[number], operands)
+        return out, keys
 
-    branches = [partial(branch, number) for number in range(len(called))]
-    out, keys = lax.switch(values[0], branches, *values[1:])
+    each = [partial(taken, number) for number in range(len(branches))]
+    out, keys = lax.switch(values[0], each, *values[1:])
     return out, [pair for own in keys for pair in own]
-
-
-def _run_call(eqn: JaxprEqn, called: list[ClosedJaxpr], values: Any) -> tuple[list[Any], Keys]:
-    (program,) = called  # a release anywhere else is refused, as nobody can count it
-    return _run(program, values)

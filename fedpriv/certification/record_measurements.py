@@ -74,9 +74,9 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
 def _check_sums(mean: Mean, of_batch: PerExample, each: PyTree, key: Key) -> None:
     """Raises ValueError: gradients, or weighted sums of them, are not those that one record at a time has."""
     leaves = jax.tree.leaves(each)
-    given = jax.random.uniform(key, (len(leaves), len(leaves[0]))).at[:, 0].set(0.0)
-    weights = jax.tree.unflatten(jax.tree.structure(of_batch.norms), list(given))
-    sums = [jnp.tensordot(w, g.astype(w.dtype), 1) for w, g in zip(given, leaves, strict=True)]
+    factors = jax.random.uniform(key, (len(leaves), len(leaves[0]))).at[:, 0].set(0.0)
+    weights = jax.tree.unflatten(jax.tree.structure(of_batch.norms), list(factors))
+    sums = [jnp.tensordot(w, g.astype(w.dtype), 1) for w, g in zip(factors, leaves, strict=True)]
     together = zip(
         [*sums, *leaves],
         jax.tree.leaves((of_batch.weighted(weights), of_batch.each())),

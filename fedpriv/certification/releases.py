@@ -108,10 +108,10 @@ def _of_clients(
     common = {"noise": noise, "mechanism": _drawable(sums, first)}
 
     def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
-        given: dict[str, Any] = (
+        fields: dict[str, Any] = (
             {"sampling": drawn, "noise_is_split": noise_is_split, "reason": reason} | common | more
         )
-        return Release(view, unit, m, steps=steps, **given)
+        return Release(view, unit, m, steps=steps, **fields)
 
     if sums[0].local and multiplier > 0:
         full = isinstance(drawn, FixedSize | Everyone)

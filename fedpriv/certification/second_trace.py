@@ -19,7 +19,8 @@ from fedpriv.core.jaxprs import programs, programs_in
 def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) -> None:
     """Raises ValueError: the programs differ, and where; `made` as `closed_over`."""
     before, after = closed_over(one, made), closed_over(other, made)
-    line = _first_changed_array(before, after)
+    arrays = zip(before, after, strict=False)
+    line = next((line for (a, line), (b, _) in arrays if not same_array(a, b)), None)
     if line is None and _text(one.jaxpr) != _text(other.jaxpr):
         line = _first_changed_equation(one.jaxpr, other.jaxpr)
     if line is None and len(before) == len(after):
@@ -50,20 +51,20 @@ def _first_changed_equation(one: Jaxpr, other: Jaxpr) -> str | None:
 
 def _numbered(jaxpr: Jaxpr) -> dict[Any, int]:
     """The variables of a program by the order in which they are bound."""
-    made = (v for eqn in jaxpr.eqns for v in eqn.outvars)
-    return dict(zip([*jaxpr.constvars, *jaxpr.invars, *made], count(), strict=False))
+    outputs = (v for eqn in jaxpr.eqns for v in eqn.outvars)
+    return dict(zip([*jaxpr.constvars, *jaxpr.invars, *outputs], count(), strict=False))
 
 
 def _alone(eqn: Any, numbers: dict[Any, int]) -> tuple:
     """An equation without the programs that it calls; checkify numbers errors anew in every trace."""
     name = eqn.primitive.name
-    given = _atoms(eqn.invars, numbers, literals=not made_by_checkify(eqn))
+    inputs = _atoms(eqn.invars, numbers, literals=not made_by_checkify(eqn))
     settings = [
         (setting, _text(value))
         for setting, value in sorted(eqn.params.items())
         if name != "check" and not programs_in(value)
     ]
-    return name, given, [str(v.aval) for v in eqn.outvars], settings, len(programs(eqn))
+    return name, inputs, [str(v.aval) for v in eqn.outvars], settings, len(programs(eqn))
 
 
 def _atoms(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list[Any]:
@@ -75,12 +76,6 @@ def _atoms(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list[A
 
 def _text(of: Any) -> str:
     return re.sub(r"0x[0-9a-f]+", "", str(of))
-
-
-def _first_changed_array(before: list[tuple[Any, str]], after: list[tuple[Any, str]]) -> str | None:
-    """The line that uses the first array that is another."""
-    pairs = zip(before, after, strict=False)
-    return next((line for (a, line), (b, _) in pairs if not same_array(a, b)), None)
 
 
 def same_array(one: Any, other: Any) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedpriv.certification.certificate import TracedRound, check_twice, trace_round, with_basis
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
-from fedpriv.privacy import Certificate, Release, certify_releases
+from fedpriv.privacy import Certificate, certify_releases
 from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS, View
 from fedpriv.rounds.algorithm import Algorithm
 
@@ -60,9 +60,9 @@ def certify_together(
                 f"runs[{i}]", algorithm, params if own is None else own, federation
             )
     traced = [rounds[id(algorithm), id(own)] for algorithm, _, own in several]
-    releases = _all_releases(
-        each.releases(length) for each, (_, length, _) in zip(traced, several, strict=True)
-    )
+    each = zip(traced, several, strict=True)
+    every = [release for run, (_, length, _) in each for release in run.releases(length)]
+    releases = [release for release in every if release.steps] or every
     certificate = certify_releases(releases, delta, view, honest=honest)
     if len(several) > 1:
         certificate = _assuming_several_runs(certificate)
@@ -91,12 +91,6 @@ def _traced(name: str, algorithm: Algorithm, params: Any, federation: Any) -> Tr
         error.add_note(f"in {name}")
         raise
     return traced
-
-
-def _all_releases(each: Iterable[tuple[Release, ...]]) -> list[Release]:
-    """The releases of all runs, but for those of no rounds."""
-    every = [release for releases in each for release in releases]
-    return [release for release in every if release.steps] or every
 
 
 def _assuming_several_runs(certificate: Certificate) -> Certificate:

@@ -64,25 +64,25 @@ def certify_releases(
     best_of = checked("best_of", best_of, MeanRuns)
     public = view == "third_party" or best_of == 1
     require(public, "view", view, "a server sees every run, not the best alone: leave best_of out")
-    seen = [release for release in releases if release.view == view]
+    of_view = [release for release in releases if release.view == view]
     remedy = f"declare a release of this view (found: {sorted({r.view for r in releases})})"
-    require(bool(seen), "view", view, remedy)
-    units = sorted({release.unit for release in seen})
+    require(bool(of_view), "view", view, remedy)
+    units = sorted({release.unit for release in of_view})
     remedy = "certify one unit at a time, as an epsilon hides either records or whole clients"
     require(len(units) == 1, "unit", units, remedy)
 
-    seen = [_within_range(release.with_honest(honest)) for release in seen]
-    bare = [release for release in seen if release.steps > 0 and release.multiplier == 0]
-    active = _active(seen)
+    of_view = [_within_range(release.with_honest(honest)) for release in of_view]
+    bare = [release for release in of_view if release.steps > 0 and release.multiplier == 0]
+    active = _active(of_view)
     # Without noise all is infinite, and what shows nothing costs nothing: neither has to compose with the rest.
-    counted = bare or active or seen[:1]
+    counted = bare or active or of_view[:1]
     template = Certificate(
         epsilon=0.0,
         delta=delta,
         view=view,
         unit=units[0],
         relation=relation_of(counted, view),
-        event=" + ".join(release.event for release in seen),
+        event=" + ".join(release.event for release in of_view),
         accountant="none",
         bound="exact",
         assumptions=("nothing about the unit is released",),
@@ -111,18 +111,20 @@ def certify_choice(
     best_of = checked("best_of", best_of, MeanRuns)
     require(best_of > 1, "best_of", best_of, "give a mean number of runs above 1")
     require(len(settings) > 0, "settings", settings, "give what a run of each releases")
-    found = [certify_releases(each, delta, "third_party", best_of=best_of) for each in settings]
+    certificates = [
+        certify_releases(each, delta, "third_party", best_of=best_of) for each in settings
+    ]
     for field in ("unit", "relation"):
-        kinds = sorted({getattr(c, field) for c in found if c.epsilon > 0})
+        kinds = sorted({getattr(c, field) for c in certificates if c.epsilon > 0})
         require(len(kinds) < 2, field, kinds, "choose among settings of one kind")
-    worst = max(found, key=lambda c: c.epsilon)
-    if len(found) == 1 or worst.epsilon in (0, math.inf):
+    worst = max(certificates, key=lambda c: c.epsilon)
+    if len(certificates) == 1 or worst.epsilon in (0, math.inf):
         return worst
-    seen = ([r for r in each if r.view == worst.view] for each in settings)
-    first, *others = (read(own) for each in seen if (own := _active(map(_within_range, each))))
+    of_view = ([r for r in each if r.view == worst.view] for each in settings)
+    first, *others = (read(own) for each in of_view if (own := _active(map(_within_range, each))))
     epsilon = rdp_epsilon(first, worst.relation, delta, best_of, others)
     assert epsilon is not None  # each has a certificate of its own
-    event = f"{worst.event}, the costliest of {len(found)} settings"
+    event = f"{worst.event}, the costliest of {len(certificates)} settings"
     bound = f"{worst.bound}, of the settings that cost most at each order"
     return replace(worst, epsilon=epsilon, event=event, bound=bound, epsilons={"RDP": epsilon})
 
@@ -203,22 +205,22 @@ def epsilons_of(
     if best_of > 1:
         return {"RDP": _of_the_best(releases, relation, delta, best_of)}
     if is_exact(releases, relation):
-        found = {"PLD": epsilon_of_mixture(*participations(releases, relation), delta)}
+        by_losses = {"PLD": epsilon_of_mixture(*participations(releases, relation), delta)}
     else:
-        found = {"PLD": pld_epsilon(releases, relation, delta)}
+        by_losses = {"PLD": pld_epsilon(releases, relation, delta)}
     by_rdp = rdp_epsilon(releases, relation, delta)
-    return found if by_rdp is None else found | {"RDP": by_rdp}
+    return by_losses if by_rdp is None else by_losses | {"RDP": by_rdp}
 
 
 def _of_the_best(
     releases: tuple[Release, ...], relation: str, delta: float, best_of: float
 ) -> float:
-    found = rdp_epsilon(releases, relation, delta, best_of)
-    if found is None:
+    epsilon = rdp_epsilon(releases, relation, delta, best_of)
+    if epsilon is None:
         raise ValueError(
             f"best_of: {best_of:g}; no Rényi divergences are known for this noise and sampling, so leave it out"
         )
-    return found
+    return epsilon
 
 
 def _of_mixture(releases: Sequence[Release], view: str) -> str:

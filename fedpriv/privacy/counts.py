@@ -51,14 +51,14 @@ def total(once: Counts, times: int) -> Counts:
     Formal guarantees: stochastically no smaller than the sum, but for `missing`. Chances are sums of products of
     chances, with no cancellation.
     """
-    found: Counts | None = None
+    counted: Counts | None = None
     while times:
         if times % 2:
-            found = once if found is None else _plus(found, once)
+            counted = once if counted is None else _plus(counted, once)
         times //= 2
         if times:
             once = _plus(once, once)
-    return found or Counts(0, 1, np.ones(1), 0.0)
+    return counted or Counts(0, 1, np.ones(1), 0.0)
 
 
 def sometimes(law: Counts, rate: float) -> Counts:
@@ -73,10 +73,10 @@ def _plus(a: Counts, b: Counts) -> Counts:
     width = max(a.width, b.width)
     a, b = _on(a, a.low, width), _on(b, b.low, width)
     chances = np.convolve(a.chances, b.chances)
-    found = _kept(Counts(a.low + b.low, width, chances, a.missing + b.missing))
-    while len(found.chances) > _MOST:
-        found = _on(found, found.low, 2 * found.width)
-    return found
+    both = _kept(Counts(a.low + b.low, width, chances, a.missing + b.missing))
+    while len(both.chances) > _MOST:
+        both = _on(both, both.low, 2 * both.width)
+    return both
 
 
 def _on(law: Counts, low: int, width: int) -> Counts:

@@ -93,8 +93,8 @@ def add_delta(
     eps = np.asarray(epsilon, float)
     left = rate - (1 - rate) * np.expm1(np.minimum(eps, 700.0))
     kept = np.maximum(left, 1e-300)
-    found = kept * CURVES[noise](eps + math.log(rate) - np.log(kept), 1 / multiplier)
-    return np.where(left > 0, found, 0.0)
+    curve = kept * CURVES[noise](eps + math.log(rate) - np.log(kept), 1 / multiplier)
+    return np.where(left > 0, curve, 0.0)
 
 
 def replace_delta(
@@ -163,10 +163,10 @@ def epsilon_of_mixture(precisions: Floats, weights: Floats, missing: float, delt
 
     if missing >= delta:
         return math.inf
-    seen = precisions > 0
-    if not seen.any():
+    positive = precisions > 0
+    if not positive.any():
         return 0.0
-    separation, weight = np.sqrt(precisions[seen]), weights[seen]
+    separation, weight = np.sqrt(precisions[positive]), weights[positive]
 
     def excess(epsilon: float) -> float:
         return float(weight @ gaussian_delta(epsilon, separation)) + missing - delta

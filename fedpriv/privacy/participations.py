@@ -54,8 +54,8 @@ def _count(release: Release) -> tuple[Floats, Floats, float]:
     of_round = counts.total(counts.of(n**2, chances), release.local_steps)
     if known is not None:
         of_round = counts.sometimes(of_round, known.rate)
-    found = counts.total(of_round, release.steps)
-    return found.values, found.chances, found.missing
+    whole_run = counts.total(of_round, release.steps)
+    return whole_run.values, whole_run.chances, whole_run.missing
 
 
 def _binomial(trials: int, rate: float) -> tuple[Floats, Floats, float]:

@@ -107,26 +107,26 @@ class Composed:
         stop = start + math.ceil(_NEGLIGIBLE / tilt / self._interval)
         part = chances[start - low : stop - low]
         above = np.maximum((start + np.arange(len(part))) * self._interval - epsilon, 0.0)
-        found = part @ (np.exp(-tilt * above) * -np.expm1(-above))
-        return float(found) + self._margin + math.exp(-_NEGLIGIBLE)
+        mean = part @ (np.exp(-tilt * above) * -np.expm1(-above))
+        return float(mean) + self._margin + math.exp(-_NEGLIGIBLE)
 
     def _log_moment(self, tilt: float) -> float:
         """log E[e^(t L); L < inf]."""
-        found = 0.0
+        moment = 0.0
         for r, (of_release, _) in zip(self._rounds, self._once(tilt), strict=True):
-            found += r.steps * _of_round(r, of_release)
-        return found
+            moment += r.steps * _of_round(r, of_release)
+        return moment
 
     def _once(self, tilt: float) -> list[tuple[float, Floats]]:
         """(log moment of one release, its tilted chances), of each kind of rounds."""
-        found = []
+        each = []
         for cells, logs in zip(self._cells, self._logs, strict=True):
             exponents = tilt * cells + logs
             largest = exponents.max()
             weights = np.exp(exponents - largest)
             total = weights.sum()
-            found.append((float(largest + math.log(total)), weights / total))
-        return found
+            each.append((float(largest + math.log(total)), weights / total))
+        return each
 
     def _tilted(self, tilt: float) -> tuple[int, Floats]:
         """(the first cell, chances from there on) of the tilted loss of all rounds."""
@@ -165,13 +165,13 @@ class Composed:
 
     def _end(self, which: int) -> int:
         """The first (0) or last (-1) cell that the loss of all rounds can have."""
-        found = 0
+        cells = 0
         for r in self._rounds:
             cell = r.local_steps * (r.losses.low + (len(r.losses.chances) - 1 if which else 0))
             if r.rate < 1:
                 cell = max(cell, 0) if which else min(cell, 0)
-            found += r.steps * cell
-        return found
+            cells += r.steps * cell
+        return cells
 
 
 def _of_round(r: Rounds, of_release: float) -> float:
@@ -198,10 +198,10 @@ def _least(value: Callable[[float], float]) -> float:
     """A tilt where `value`, which falls and then rises, is nearly smallest."""
     from scipy.optimize import minimize_scalar
 
-    found = minimize_scalar(
+    least = minimize_scalar(
         lambda log: value(math.exp(log)),
         bounds=(math.log(1e-9), math.log(1e9)),
         method="bounded",
         options={"xatol": 1e-3},
     )
-    return math.exp(found.x)
+    return math.exp(least.x)

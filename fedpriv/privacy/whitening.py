@@ -46,11 +46,11 @@ def whitened_multiplier(
     return 1 / sensitivity if sensitivity > 0 else math.inf
 
 
-def _floats(name: str, given: ArrayLike) -> NDArray[np.float64]:
+def _floats(name: str, array: ArrayLike) -> NDArray[np.float64]:
     try:
-        return np.asarray(given, np.float64)
+        return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name}: {shown(given)}; give numbers") from None
+        raise ValueError(f"{name}: {shown(array)}; give numbers") from None
 
 
 def joint_multiplier(multipliers: Iterable[Multiplier]) -> float:
