@@ -117,15 +117,15 @@ def with_canaries(
         params, moves, (inner, metrics) = jax.linearize(
             lambda added: run(added, []), zeros, has_aux=True
         )
-        seen = _unit(flatten(jax.tree.map(jnp.subtract, params, state.params)))
+        step = _unit(flatten(jax.tree.map(jnp.subtract, params, state.params)))
 
-        def cosine(j: jax.Array) -> jax.Array:
+        def move(j: jax.Array) -> jax.Array:
+            """The direction, f32[d], in which canary j moves the model."""
             if per_client:  # a descent along its gradient
-                return -jnp.vdot(flatten(canaries.direction(j, params)), seen)
-            messages = [canaries.direction(j, like) for like in zeros]
-            return jnp.vdot(_unit(flatten(moves(messages))), seen)
+                return -flatten(canaries.direction(j, params))
+            return _unit(flatten(moves([canaries.direction(j, like) for like in zeros])))
 
-        cosines = lax.map(cosine, jnp.arange(count))
+        cosines = lax.map(lambda j: jnp.vdot(move(j), step), jnp.arange(count))
         clients = jnp.arange(count) // max(per_client, 1)
         drawn = cohort._draw_for_audits()
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
