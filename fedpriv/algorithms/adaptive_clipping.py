@@ -146,8 +146,8 @@ def _with_a_bit(codec: Codec) -> Codec:
         of_update = codec.wire(d - 1)
         return of_update._replace(overhead=of_update.overhead + 1)
 
-    made = Codec(code, wire, codec.lossy)
-    return sealed(made) if constructed(codec) else made
+    with_bit = Codec(code, wire, codec.lossy)
+    return sealed(with_bit) if constructed(codec) else with_bit
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:

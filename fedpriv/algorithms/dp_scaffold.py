@@ -208,8 +208,8 @@ def record_fed_avg(
     Raises:
       ValueError: as `dp_sgd`.
     """
-    plain = dp_sgd(local, sampler=sampler, codec=codec, server=server)
-    return plain._replace(claim=_claim(local, sampler))
+    algorithm = dp_sgd(local, sampler=sampler, codec=codec, server=server)
+    return algorithm._replace(claim=_claim(local, sampler))
 
 
 def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:
@@ -242,7 +242,7 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
     )
 
     def claim(rounds: int, delta: float) -> Claim:
-        found = dp_scaffold_claim(
+        claimed = dp_scaffold_claim(
             sigma,
             round(sampler.expected_size),
             sampler.accounting.rate,
@@ -253,6 +253,10 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
             median_clip=median,
         )
         reasons = tuple(text for differs, text in unlike if differs)
-        return replace(found, sound=False, reasons=(*reasons, *found.reasons)) if reasons else found
+        return (
+            replace(claimed, sound=False, reasons=(*reasons, *claimed.reasons))
+            if reasons
+            else claimed
+        )
 
     return claim

@@ -149,7 +149,7 @@ def dp_fed_avg(
       ValueError: C <= 0 or sigma < 0, or noise without a finite C.
     """
     mechanism = gaussian(clip_norm, noise_multiplier)
-    plain = fed_avg(
+    algorithm = fed_avg(
         loss,
         sampler=sampler,
         optimizer=optimizer,
@@ -160,4 +160,4 @@ def dp_fed_avg(
         weighting=weighting,
     )
     claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
-    return plain._replace(claim=claimed)
+    return algorithm._replace(claim=claimed)

@@ -197,5 +197,7 @@ def jopeq(
         f"a server that decodes knows the dither; each {'value' if noise == 'laplace' else 'pair of values'} of a "
         f"message then has epsilon {private.hidden:.4g}, and those of all its values add up"
     )
-    made = fed_avg(loss, sampler=sampler, mechanism=unprotected(reason), codec=codec, **options)
-    return made._replace(claim=lambda rounds, delta: claim)
+    algorithm = fed_avg(
+        loss, sampler=sampler, mechanism=unprotected(reason), codec=codec, **options
+    )
+    return algorithm._replace(claim=lambda rounds, delta: claim)

@@ -203,10 +203,10 @@ def mspdq_fl(loss: LossFn, *, bits: Levels, norm: Norm = "frobenius", **options:
     """
     bits = checked("bits", bits, Levels)
     norm = checked("norm", norm, Norm)
-    made = msp_fl(loss, transmission=dynamic(bits, norm), **options)
+    algorithm = msp_fl(loss, transmission=dynamic(bits, norm), **options)
     # All 2^B levels are in use, so that the second term is 1; the paper names no C4 that would make the first smaller.
     claim = mspdq_claim(2**bits, bits, interval=1.0, difference=1.0)
-    return made._replace(claim=lambda rounds, delta: claim)
+    return algorithm._replace(claim=lambda rounds, delta: claim)
 
 
 def _split(

@@ -104,15 +104,15 @@ def dp_sgd_wav(
     """
     noise_on_each = checked("noise_on_each", noise_on_each, bool)
     options: dict[str, Any] = {"sampler": sampler, "codec": codec, "server": server}
-    plain = dp_sgd(local, **options)
+    algorithm = dp_sgd(local, **options)
     if noise_on_each:
         if not isinstance(local.records.accounting, FixedSize):
             raise ValueError(
                 f"noise_on_each: the lots are {local.records.accounting}; draw exact subsets"
             )
         louder = _on_each(local.mechanism, round(local.records.expected_size))
-        plain = dp_sgd(local._replace(mechanism=louder), **options)
-    return plain._replace(claim=_claim_of_records(local, sampler))
+        algorithm = dp_sgd(local._replace(mechanism=louder), **options)
+    return algorithm._replace(claim=_claim_of_records(local, sampler))
 
 
 def _on_each(used: RecordMechanism, lot: int) -> Mechanism:
@@ -175,7 +175,7 @@ def dp_fed_avg_wav(
     shape = haar_noise(d) if noise is None else noise
     used = mechanism(flat(), shape, clip_norm=clip_norm, noise_multiplier=noise_multiplier)
     by_gradient = bounded == "gradients"
-    made = fed_avg(
+    algorithm = fed_avg(
         loss,
         sampler=sampler,
         optimizer=optimizer,
@@ -185,7 +185,7 @@ def dp_fed_avg_wav(
         codec=codec,
         server=server,
     )
-    return made._replace(claim=_claim_of_clients(used, sampler, by_gradient))
+    return algorithm._replace(claim=_claim_of_clients(used, sampler, by_gradient))
 
 
 def _unbounded(used: Mechanism) -> Mechanism:
@@ -209,10 +209,10 @@ def _claim_of_clients(
 
     def claim(rounds: int, delta: float) -> Claim:
         sigma, cohorts = used.noise_multiplier, sampler.accounting
-        found = wavelet_claim(sigma, cohorts, rounds, delta, "client", reach)
-        if not by_gradient or not math.isfinite(found.epsilon):
-            return found
-        return replace(found, sound=False, reasons=(unbounded, *found.reasons))
+        claimed = wavelet_claim(sigma, cohorts, rounds, delta, "client", reach)
+        if not by_gradient or not math.isfinite(claimed.epsilon):
+            return claimed
+        return replace(claimed, sound=False, reasons=(unbounded, *claimed.reasons))
 
     return claim
 

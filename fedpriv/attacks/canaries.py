@@ -29,7 +29,7 @@ from fedpriv.mechanisms.per_example import Gradients, PerExample
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
-from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.sent import Client, Sent, sent_by
 
 VIEWS = ("third_party", "server_secagg")
@@ -117,18 +117,19 @@ def with_canaries(
         params, moves, (inner, metrics) = jax.linearize(
             lambda added: run(added, []), zeros, has_aux=True
         )
-        seen = _unit(flatten(jax.tree.map(jnp.subtract, params, state.params)))
+        step = _unit(flatten(jax.tree.map(jnp.subtract, params, state.params)))
 
-        def cosine(j: jax.Array) -> jax.Array:
+        def move(j: jax.Array) -> jax.Array:
+            """The direction, f32[d], in which canary j moves the model."""
             if per_client:  # a descent along its gradient
-                return -jnp.vdot(flatten(canaries.direction(j, params)), seen)
-            messages = [canaries.direction(j, like) for like in zeros]
-            return jnp.vdot(_unit(flatten(moves(messages))), seen)
+                return -flatten(canaries.direction(j, params))
+            return _unit(flatten(moves([canaries.direction(j, like) for like in zeros])))
 
-        cosines = lax.map(cosine, jnp.arange(count))
+        cosines = lax.map(lambda j: jnp.vdot(move(j), step), jnp.arange(count))
         clients = jnp.arange(count) // max(per_client, 1)
-        members = _members(cohort._draw_for_audits(), cohort.num_clients)[clients]
-        scores = state.scores + jnp.stack([cosines, jnp.where(members, cosines, 0.0)])
+        drawn = cohort._draw_for_audits()
+        members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
+        scores = state.scores + jnp.stack([cosines, jnp.where(members[clients], cosines, 0.0)])
         return CanaryState(inner.params, inner.round, inner, present, scores), metrics
 
     return algorithm._replace(init=init, round=round)
@@ -194,7 +195,9 @@ class Canaries(NamedTuple):
 
                 return jax.tree.map(add, total, weights, canaries)
 
-            lengths = jax.tree.map(jax.vmap(jnp.linalg.norm), jax.tree.map(_rows, canaries))
+            lengths = jax.tree.map(
+                lambda leaf: jnp.linalg.norm(leaf.reshape(len(leaf), -1), axis=1), canaries
+            )
             return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
 
         return GradientFunction(of_batch, needs_keys(of_records))
@@ -295,12 +298,3 @@ def _with_canaries(canaries: Canaries, shard: Shard, places: list[PyTree]) -> Sh
 
 def _unit(v: jax.Array) -> jax.Array:
     return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(jnp.float32).tiny)
-
-
-def _rows(leaf: jax.Array) -> jax.Array:
-    return leaf.reshape(len(leaf), -1)
-
-
-def _members(drawn: Draw, clients: int) -> jax.Array:
-    """bool[clients]: who is in a cohort."""
-    return jnp.zeros(clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")

@@ -69,11 +69,11 @@ def least_squares(
     step = checked("step", step, Positive)
     different = checked("different", different, Count)
     seen, moved, public = _public(messages, step, decay, different)
-    found = [
+    solutions = [
         _solve(seen[:-1, i], moved[:, i] / public[:, None], public, different)
         for i in range(seen.shape[1])
     ]
-    return Recovered(*map(np.stack, zip(*found, strict=True)))
+    return Recovered(*map(np.stack, zip(*solutions, strict=True)))
 
 
 def _solve(a: np.ndarray, x: np.ndarray, public: np.ndarray, r: int) -> tuple[Any, ...]:
@@ -92,10 +92,10 @@ def _solve(a: np.ndarray, x: np.ndarray, public: np.ndarray, r: int) -> tuple[An
 
 def _powers(f: np.ndarray, public: np.ndarray, most: int) -> list[np.ndarray]:
     """L^0 f to L^most f, each shorter by one."""
-    found = [f]
+    powers = [f]
     for _ in range(most):
-        found.append(-np.diff(found[-1], axis=0) / public[: len(found[-1]) - 1, None])
-    return found
+        powers.append(-np.diff(powers[-1], axis=0) / public[: len(powers[-1]) - 1, None])
+    return powers
 
 
 @names_user_code
@@ -120,8 +120,8 @@ def fit_weights(
     largest = checked("largest", largest, Gamma)
     seen, moved, public = _public(messages, step, decay, number)
     start = np.log(largest * np.geomspace(0.2, 1, number + 1)[1:])
-    found = [_fit(seen[:-1, i], moved[:, i], public, start) for i in range(seen.shape[1])]
-    models, weights = map(np.stack, zip(*found, strict=True))
+    fits = [_fit(seen[:-1, i], moved[:, i], public, start) for i in range(seen.shape[1])]
+    models, weights = map(np.stack, zip(*fits, strict=True))
     return Recovered(models, np.full(len(models), float(number)), weights)
 
 
@@ -220,7 +220,11 @@ def unmixed(
 def _public(
     messages: jax.Array, step: float, decay: Decay, unknowns: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(messages f64[K + 1, M, d], x f64[K, M, d], c f64[K]); raises ValueError where K is not above the unknowns."""
+    """(messages a f64[K + 1, M, d], x f64[K, M, d], c f64[K]), x[k] = a[k + 1] - a[k] - e (w[k] - a[k]).
+
+    Raises:
+      ValueError: K is not above the unknowns.
+    """
     remedy = "give a function of the exchange, such as fp.consensus.DECAYS['linear']"
     require(callable(decay), "decay", decay, remedy)
     exchanges = len(messages) - 1
@@ -230,10 +234,6 @@ def _public(
         )
     seen = np.asarray(messages, np.float64)
     public = np.asarray(jax.vmap(decay)(jnp.arange(exchanges)), np.float64)
-    return seen, _moved(seen, step), public
-
-
-def _moved(messages: np.ndarray, step: float) -> np.ndarray:
-    """x[k] = a[k + 1] - a[k] - e (w[k] - a[k]), f64[K, M, d]."""
-    now = messages[:-1]
-    return messages[1:] - now - step * (now.mean(1, keepdims=True) - now)
+    now = seen[:-1]
+    moved = seen[1:] - now - step * (now.mean(1, keepdims=True) - now)
+    return seen, moved, public

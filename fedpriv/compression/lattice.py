@@ -83,8 +83,8 @@ def lattice_for(bits: SignedLevels, largest: Reach, dim: Dimension) -> tuple[Lat
     largest = checked("largest", largest, Reach)
     dim = checked("dim", dim, Dimension)
     row = 2 * largest / (2**bits - 1)
-    made = scalar(row) if dim == 1 else hexagonal(row * 2 / math.sqrt(3))
-    return made, largest - row / 2
+    lattice = scalar(row) if dim == 1 else hexagonal(row * 2 / math.sqrt(3))
+    return lattice, largest - row / 2
 
 
 def dithered(key: Key, x: jax.Array, lattice: Lattice, limit: float) -> tuple[jax.Array, jax.Array]:

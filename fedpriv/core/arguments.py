@@ -121,8 +121,8 @@ def _taken(name: str, value: Any, kind: Any) -> Any:
         known = isinstance(value, str) and value in get_args(kind)
         return str(value) if known else _NEITHER
     if kind is bool:
-        plain = _plain(value)
-        return plain if isinstance(plain, bool) else _NEITHER
+        python_value = _plain(value)
+        return python_value if isinstance(python_value, bool) else _NEITHER
     if get_origin(kind) is not Annotated:
         return _each(name, value, get_args(kind))
     allowed = kind.__metadata__[0]

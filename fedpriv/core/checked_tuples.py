@@ -27,13 +27,13 @@ def checking_fields(cls: T) -> T:
 
     So by `_replace`, too; not where JAX takes a tree apart and puts it together again.
     """
-    plain, names = cls.__new__, cls._fields
+    unchecked, names = cls.__new__, cls._fields
 
-    @functools.wraps(plain)
+    @functools.wraps(unchecked)
     def new(of: Any, *args: Any, **fields: Any) -> Any:
         kinds = kinds_of_fields(cls)
-        made = list(zip(names, plain(of, *args, **fields), strict=True))
-        for name, value in made:
+        pairs = list(zip(names, unchecked(of, *args, **fields), strict=True))
+        for name, value in pairs:
             fits = callable(value) or (value is None and name in cls._field_defaults)
             require(
                 fits or name not in _functions(cls),
@@ -41,7 +41,7 @@ def checking_fields(cls: T) -> T:
                 value,
                 f"give a function{_SUCH_AS.get(name, '')}",
             )
-        return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in made])
+        return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in pairs])
 
     cls.__new__ = new
     cls._make = classmethod(lambda of, fields: of(*fields))

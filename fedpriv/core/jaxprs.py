@@ -83,9 +83,9 @@ def scan_operands(eqn: JaxprEqn, values: Sequence[Any]) -> tuple[list[Any], list
 
 def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
     """The outputs of an equation as JAX computes it."""
-    given = eqn.primitive.get_bind_params(eqn.params)
+    bound = eqn.primitive.get_bind_params(eqn.params)
     # Older versions of JAX give functions beside the parameters.
-    functions, params = given if isinstance(given, tuple | list) else ((), given)
+    functions, params = bound if isinstance(bound, tuple | list) else ((), bound)
     # What is computed again keeps the line of the user's code that it came from.
     with source_info_util.user_context(eqn.source_info.traceback), eqn.ctx.manager:
         out = eqn.primitive.bind(*functions, *values, **params)

@@ -76,9 +76,9 @@ def _is_zero(gradient: Jaxpr) -> bool:
     needed, used = partial_eval.dce_jaxpr(gradient, [True] * len(gradient.outvars))
     if any(used) or any(eqn.primitive.name != "broadcast_in_dim" for eqn in needed.eqns):
         return False
-    made = {id(eqn.outvars[0]) for eqn in needed.eqns}
+    zeros = {id(eqn.outvars[0]) for eqn in needed.eqns}
     return _zeros([eqn.invars[0] for eqn in needed.eqns]) and all(
-        id(v) in made or _zeros([v]) for v in needed.outvars
+        id(v) in zeros or _zeros([v]) for v in needed.outvars
     )
 
 

@@ -79,22 +79,22 @@ def of_one(loss: LossFn) -> LossFn:
     random, traced = takes_key(loss), set()
     _check_parameters(loss, random)
 
-    def plain(params: Params, given: Example | Keyed) -> jax.Array:
+    def plain(params: Params, batch: Example | Keyed) -> jax.Array:
         if not random:
-            return loss(params, given)
-        if not isinstance(given, Keyed):
+            return loss(params, batch)
+        if not isinstance(batch, Keyed):
             raise ValueError(
                 "batch: this loss takes a key for each example; give fp.with_keys(key, batch)"
             )
-        return loss(params, given.example, given.key)  # type: ignore[call-arg]
+        return loss(params, batch.example, batch.key)  # type: ignore[call-arg]
 
-    def one(params: Params, given: Example | Keyed) -> jax.Array:
+    def one(params: Params, batch: Example | Keyed) -> jax.Array:
         if (seen := _SEEN.get()) is not None and all(known is not loss for known in seen):
             seen.append(loss)
-        if (shapes := _shapes(params, given)) not in traced:
-            check_loss(plain, params, given)
+        if (shapes := _shapes(params, batch)) not in traced:
+            check_loss(plain, params, batch)
             traced.add(shapes)
-        return plain(params, given)
+        return plain(params, batch)
 
     return one
 

@@ -94,9 +94,9 @@ def check_params(params: Params) -> None:
 
 
 def _no_floats(path: Any, leaf: Any) -> ValueError:
-    given = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else shown(leaf)
+    kind = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else shown(leaf)
     return ValueError(
-        f"params{jax.tree_util.keystr(path)}: {given}; give floats, which alone can be trained, or keep it out of the "
+        f"params{jax.tree_util.keystr(path)}: {kind}; give floats, which alone can be trained, or keep it out of the "
         "parameters"
     )
 

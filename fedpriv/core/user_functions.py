@@ -29,16 +29,18 @@ def asked(name: str, fn: Callable[..., Any], wants: str, *args: Any) -> Any:
     return fn(*args)
 
 
-def both(name: str, fn: Callable[..., Any], wants: str, made: str, *args: Any) -> tuple[Any, Any]:
-    """As `asked`, of a function that gives back two things, `made` in words.
+def both(
+    name: str, fn: Callable[..., Any], wants: str, returns: str, *args: Any
+) -> tuple[Any, Any]:
+    """As `asked`, of a function that gives back two things, `returns` in words.
 
     Raises:
       ValueError: as `asked`, or it gives back something else.
     """
-    given = asked(name, fn, wants, *args)
-    pair = isinstance(given, tuple) and len(given) == 2
-    gives(pair, name, fn, given, f"give back {made}")
-    return given
+    returned = asked(name, fn, wants, *args)
+    pair = isinstance(returned, tuple) and len(returned) == 2
+    gives(pair, name, fn, returned, f"give back {returns}")
+    return returned
 
 
 def takes(fn: Any, *args: Any) -> bool:

@@ -68,10 +68,10 @@ class _Files:
     def append(self, examples: Mapping[str, ArrayLike], whose: str) -> int:
         """Writes somebody's examples; how many they are."""
         try:
-            found = leaves_of(examples)
-            require(isinstance(found, Mapping), "examples", found, "give a dict of arrays")
-            count = check_lengths(found)
-            kept = stored(found, None)
+            leaves = leaves_of(examples)
+            require(isinstance(leaves, Mapping), "examples", leaves, "give a dict of arrays")
+            count = check_lengths(leaves)
+            kept = stored(leaves, None)
             arrays = {name: np.asarray(array) for name, array in kept.items()}
         except ValueError as error:
             raise ValueError(f"{whose}: {error}") from None

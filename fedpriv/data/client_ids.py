@@ -24,9 +24,9 @@ def by_leaf(
     """
     named = isinstance(examples, Mapping)
     if not named or name not in examples:
-        found = ", ".join(map(str, examples)) if named else "no names"
+        names = ", ".join(map(str, examples)) if named else "no names"
         raise ValueError(
-            f"clients: there is no leaf {name!r} in examples, only {found}; give one of these"
+            f"clients: there is no leaf {name!r} in examples, only {names}; give one of these"
         )
     rows = np.setdiff1d(np.arange(total), row_numbers("public", public, total))
     others = {key: leaf for key, leaf in examples.items() if key != name}

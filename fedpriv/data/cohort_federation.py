@@ -29,14 +29,14 @@ class CohortFederation:
       public: i32[p], their rows, which are 0 to p - 1.
       size: i32[clients].
       holders: i32[slots], whose records are here, in increasing order; equal to the number of clients in empty slots.
-      held: their records, leaves [slots, capacity, ...], padded as a `Federation`'s.
+      holder_records: their records, leaves [slots, capacity, ...], padded as a `Federation`'s.
     """
 
     examples: PyTree
     public: jax.Array
     size: jax.Array
     holders: jax.Array
-    held: PyTree
+    holder_records: PyTree
 
     @property
     def num_clients(self) -> int:
@@ -46,7 +46,7 @@ class CohortFederation:
     @property
     def capacity(self) -> int:
         """How many records there is room for, for each client that is here."""
-        return int(jax.tree.leaves(self.held)[0].shape[1])
+        return int(jax.tree.leaves(self.holder_records)[0].shape[1])
 
     @property
     def rows(self) -> NoReturn:
@@ -64,6 +64,6 @@ class CohortFederation:
 
         def of_client(i: jax.Array) -> PyTree:
             slot = jnp.argmax(self.holders == i)
-            return jax.tree.map(lambda leaf: leaf[slot], self.held)
+            return jax.tree.map(lambda leaf: leaf[slot], self.holder_records)
 
         return of_client

@@ -37,10 +37,10 @@ def as_rows(
     Raises:
         ValueError: they are none.
     """
-    given = array_of(name, total_or_rows)
-    if np.ndim(given) == 0:
-        given = np.arange(checked(name, total_or_rows, CountOrZero))
-    rows = on_host(name, given)
+    numbers = array_of(name, total_or_rows)
+    if np.ndim(numbers) == 0:
+        numbers = np.arange(checked(name, total_or_rows, CountOrZero))
+    rows = on_host(name, numbers)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name}: {shown(rows)}; give a 1-d array of row numbers")
     rows = rows.astype(np.int64) if rows.size else np.zeros(0, np.int64)
@@ -62,9 +62,9 @@ def labels_and_rows(
         ValueError: labels that are not integers, or floats and booleans that are such; as `as_rows`.
     """
     check_spawning(rng)
-    given = on_host("labels", labels)
-    require(np.ndim(given) == 1, "labels", given, "give one class per example")
-    classes = np.asarray(class_numbers("labels", given))
+    array = on_host("labels", labels)
+    require(np.ndim(array) == 1, "labels", array, "give one class per example")
+    classes = np.asarray(class_numbers("labels", array))
     return classes, as_rows("rows", len(classes) if rows is None else rows, len(classes))
 
 

@@ -27,18 +27,18 @@ def counts(clients: Sequence[ArrayLike], labels: ArrayLike) -> np.ndarray:
     Raises:
         ValueError: no client; rows that are not there; labels that are not integers from 0.
     """
-    given = on_host("labels", labels)
-    labels = np.asarray(class_numbers("labels", given)) if given.ndim == 1 else given
+    array = on_host("labels", labels)
+    labels = np.asarray(class_numbers("labels", array)) if array.ndim == 1 else array
     if labels.ndim != 1 or (labels.size and labels.min() < 0):
         raise ValueError(f"labels: {shown(labels)}; give one class from 0 per example")
     require(len(clients) > 0, "clients", [], "give one array of row numbers per client")
     classes = 1 + int(labels.max(initial=0))
     remedy = "number the classes one after the other, as np.unique(labels, return_inverse=True)[1]"
     require(len(clients) * classes <= _MOST, "labels", classes - 1, remedy)
-    held = (
+    labels_of_clients = (
         labels[row_numbers(f"clients[{i}]", rows, len(labels))] for i, rows in enumerate(clients)
     )
-    return np.stack([np.bincount(own, minlength=classes) for own in held])
+    return np.stack([np.bincount(own, minlength=classes) for own in labels_of_clients])
 
 
 def picture(

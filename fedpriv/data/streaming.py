@@ -166,7 +166,7 @@ class StreamedFederation:
           ValueError: a public example that is NaN, infinite or of no class.
         """
         examples = self._checked(self.public, "public examples")
-        held = jax.tree.map(
+        no_records = jax.tree.map(
             lambda leaf: np.zeros((0, self.capacity, *leaf.shape[1:]), leaf.dtype), examples
         )
         return CohortFederation(
@@ -174,11 +174,11 @@ class StreamedFederation:
             jnp.arange(len(self.public), dtype=jnp.int32),
             jnp.asarray(self.size),
             jnp.zeros(0, jnp.int32),
-            jax.tree.map(jnp.asarray, held),
+            jax.tree.map(jnp.asarray, no_records),
         )
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, PyTree]:
-        """`holders` and `held` of `CohortFederation` for clients in any order, on the host.
+        """`holders` and `holder_records` of `CohortFederation` for clients in any order, on the host.
 
         Args:
           ids: i32[slots]; the number of clients where there is nobody. Who is there twice is read once.
@@ -192,20 +192,20 @@ class StreamedFederation:
             raise ValueError(f"cohort: it holds client {wrong}, but there are {nobody}")
         holders = holders[holders < nobody]
         none = self._checked(np.zeros(0, int), "examples")
-        held = jax.tree.map(
+        holder_records = jax.tree.map(
             lambda leaf: np.zeros((len(ids), self.capacity, *leaf.shape[1:]), leaf.dtype), none
         )
         for slot, i in enumerate(holders):
             rows = slice(self.offsets[i], self.offsets[i + 1])
             own = self._checked(rows if self.order is None else self.order[rows], f"client {i}")
-            for to, leaf in zip(jax.tree.leaves(held), jax.tree.leaves(own), strict=True):
+            for to, leaf in zip(jax.tree.leaves(holder_records), jax.tree.leaves(own), strict=True):
                 if leaf.shape[1:] != to.shape[2:]:
                     raise ValueError(
                         f"client {i}: an array of objects holds arrays {list(leaf.shape[1:])}; give np.stack(array)"
                     )
                 to[slot, : len(leaf)] = leaf
                 to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
-        return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), held
+        return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), holder_records
 
     def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:
         """Some of the examples, in the data types of the device."""

@@ -100,11 +100,11 @@ def _numbers(array: np.ndarray) -> np.ndarray:
     if array.size and isinstance(array.flat[0], tuple):
         return array
     try:
-        found = np.asarray(array.tolist())
+        numbers = np.asarray(array.tolist())
     except (ValueError, TypeError, OverflowError):
         return array
-    same = found.dtype.kind in "biuf" and found.shape[: array.ndim] == array.shape
-    return found if same and array.size else array
+    same = numbers.dtype.kind in "biuf" and numbers.shape[: array.ndim] == array.shape
+    return numbers if same and array.size else array
 
 
 def unmasked(name: str, array: ArrayLike) -> np.ndarray:

@@ -182,13 +182,13 @@ def check_equal(**values: PyTree) -> None:
 def digest(tree: PyTree) -> np.ndarray:
     """u8[32], of structure, types, shapes and values of arrays, of numbers, or of typed keys."""
     leaves, structure = jax.tree.flatten(tree)
-    found = hashlib.sha256(str(structure).encode())
+    hashed = hashlib.sha256(str(structure).encode())
     for leaf in leaves:
         if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
-        found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return np.frombuffer(found.digest(), np.uint8)
+        hashed.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return np.frombuffer(hashed.digest(), np.uint8)
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:

@@ -112,9 +112,9 @@ def split_cpu(devices: Count | None = None) -> None:
       ValueError: devices below 1.
     """
     devices = checked("devices", devices, Count | None)
-    given = os.environ.get("XLA_FLAGS", "")
-    ours = {name: value for name, value in _XLA_FLAGS.items() if name not in given}
-    os.environ["XLA_FLAGS"] = " ".join([given, *(f"{n}={v}" for n, v in ours.items())]).strip()
+    flags = os.environ.get("XLA_FLAGS", "")
+    ours = {name: value for name, value in _XLA_FLAGS.items() if name not in flags}
+    os.environ["XLA_FLAGS"] = " ".join([flags, *(f"{n}={v}" for n, v in ours.items())]).strip()
     with suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices or cores())
 

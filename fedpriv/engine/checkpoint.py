@@ -72,15 +72,15 @@ class Checkpoints:
             ) from None
 
     @contextmanager
-    def opened(self, given: Mapping[str, Any]) -> Iterator[Keeper]:
-        """What `simulate` uses; `given` must be as it was, too.
+    def opened(self, identity: Mapping[str, Any]) -> Iterator[Keeper]:
+        """What `simulate` uses; `identity` must be as it was, too.
 
         Raises:
           ValueError: the folder cannot be made.
         """
         folder, writes = Path(self.folder).absolute(), jax.process_index() == 0
         try:
-            made = writes and not folder.exists()
+            is_new = writes and not folder.exists()
             if writes:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -89,9 +89,9 @@ class Checkpoints:
                     f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
                 ) from None
         try:
-            yield Keeper(self, folder, json.loads(json.dumps({**self.settings, **given})))
+            yield Keeper(self, folder, json.loads(json.dumps({**self.settings, **identity})))
         finally:
-            if made:
+            if is_new:
                 with suppress(OSError):  # it holds checkpoints, or is gone
                     folder.rmdir()
 

@@ -87,7 +87,7 @@ def _spread(
     values: jax.Array, metric: str, higher: bool, bound: float | None
 ) -> dict[str, jax.Array]:
     name, worst, sign = PREFIX + metric, math.ceil(len(values) / 10), 1 if higher else -1
-    found = {
+    statistics = {
         f"{name}_mean": jnp.nanmean(values),
         f"{name}_median": jnp.nanmedian(values),
         f"{name}_worst_decile": sign * jnp.nanmean(jnp.sort(sign * values)[:worst]),  # NaN is last
@@ -96,8 +96,8 @@ def _spread(
         bound = 0.5
     if bound is not None:
         beyond = jnp.where(jnp.isnan(values), jnp.nan, sign * values < sign * bound)
-        found[f"{name}_{'below' if higher else 'above'}_{bound:g}"] = jnp.nanmean(beyond)
-    return found
+        statistics[f"{name}_{'below' if higher else 'above'}_{bound:g}"] = jnp.nanmean(beyond)
+    return statistics
 
 
 def labelled(names: Collection[str]) -> tuple[str, dict[str, str]]:
@@ -122,9 +122,9 @@ def together(*measures: Measure) -> Measure:
         )
 
     def measure(state: State, federation: Federation) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        measured: dict[str, Any] = {}
         for each in measures:
-            found |= each(state, federation)
-        return found
+            measured |= each(state, federation)
+        return measured
 
     return measure

@@ -43,13 +43,14 @@ def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
     if isinstance(federations, Federation):
         return federations
     return [
-        (f.offsets, f.public, () if f.order is None else f.order, *f.read(_ends(f)))
+        (
+            f.offsets,
+            f.public,
+            () if f.order is None else f.order,
+            *f.read(np.array([0, f.num_clients - 1])),
+        )
         for f in federations
     ]
-
-
-def _ends(federation: StreamedFederation) -> np.ndarray:
-    return np.array([0, federation.num_clients - 1])
 
 
 def _told(releases: Sequence[Release]) -> dict[str, str]:

@@ -75,14 +75,14 @@ def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = 
         total, _ = over_clients(client, jax.random.key(0), everyone, federation)
         value, mean, squared = jax.tree.map(lambda leaf: leaf / clients, total)
         of_mean = jnp.sum(mean**2)
-        found = {
+        measured = {
             "objective": value,
             "dissimilarity": squared - of_mean,
             "log_dissimilarity": jnp.log(squared) - jnp.log(of_mean),
         }
         if minimum is not None:
-            found["log_gap"] = jnp.log10(value - minimum)
-        return found
+            measured["log_gap"] = jnp.log10(value - minimum)
+        return measured
 
     return measure
 
@@ -121,14 +121,14 @@ def minimum_of(
         # The data are arguments: XLA would compute for minutes, and say so, with constants of their size.
         data = jax.device_put((examples, shares))
         value_and_grad = jax.jit(jax.value_and_grad(f))
-        found = minimize(
+        solution = minimize(
             lambda v: tuple(np.asarray(part, np.float64) for part in value_and_grad(v, *data)),
             np.asarray(vector),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-10},
         )
-    return float(found.fun)
+    return float(solution.fun)
 
 
 def _double(leaf: jax.Array) -> np.ndarray:

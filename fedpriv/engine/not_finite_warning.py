@@ -31,15 +31,19 @@ CAUSES = "Likely causes: a learning rate too high, or a log, root or division in
 
 
 def warn(
-    training: Training, state: State, found: Mapping[str, np.ndarray], start: int, seeds: Any
+    training: Training,
+    state: State,
+    shares_by_name: Mapping[str, np.ndarray],
+    start: int,
+    seeds: Any,
 ) -> None:
     """Warns of the first round in which something was not finite.
 
     Args:
       state: leaves [seeds, ...], or a list with the state of each seed, after these rounds.
-      found: name -> f32[seeds, every], shares above 0 in some of the rounds after round `start`.
+      shares_by_name: name -> f32[seeds, every], shares above 0 in some of the rounds after round `start`.
     """
-    name, shares = min(found.items(), key=lambda item: int(np.argmax(np.any(item[1], 0))))
+    name, shares = min(shares_by_name.items(), key=lambda item: int(np.argmax(np.any(item[1], 0))))
     t = int(np.argmax(np.any(shares, 0)))
     s = int(np.argmax(shares[:, t]))
     own = state[s] if isinstance(state, list) else jax.tree.map(lambda x: x[s], state)
@@ -103,14 +107,16 @@ def _with_records(
     federation = of_seed(federations, s)
     if isinstance(federation, Federation):
         rows, size = np.asarray(federation.rows), np.asarray(federation.size)
-        held = rows[np.arange(rows.shape[1]) < size[:, None]]
-        some = held[np.linspace(0, len(held) - 1, min(len(held), LOOKED_AT)).astype(int)]
+        used_rows = rows[np.arange(rows.shape[1]) < size[:, None]]
+        some = used_rows[
+            np.linspace(0, len(used_rows) - 1, min(len(used_rows), LOOKED_AT)).astype(int)
+        ]
         return federation, jax.tree.map(lambda leaf: np.asarray(leaf[some]), federation.examples)
     streamed = federations[s]  # type: ignore[index]
     clients = min(streamed.num_clients, 1 + LOOKED_AT // streamed.capacity)
     holders, read = streamed.read(np.arange(clients))  # a client's room is filled with its records
     records = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:LOOKED_AT], read)
-    return replace(federation, holders=holders, held=read), records
+    return replace(federation, holders=holders, holder_records=read), records
 
 
 def _fine(loss: LossFn, params: Params, records: Example) -> np.ndarray:

@@ -96,9 +96,9 @@ def streamed_chunk(
             for _ in ends(start):
                 states[s], out = running.run(states[s])
                 of_seed.append(out)
-        found = jax.device_get((seen, [scores(state.params, test) for state in states]))
-        metrics, finite = _stacked([_stacked(of_seed) for of_seed in found[0]])
-        return states, (metrics, finite, _stacked(found[1]), {})
+        results = jax.device_get((seen, [scores(state.params, test) for state in states]))
+        metrics, finite = _stacked([_stacked(of_seed) for of_seed in results[0]])
+        return states, (metrics, finite, _stacked(results[1]), {})
 
     with StreamedRounds(make, sampler, federations, roots, order, mesh) as running:
         yield chunk, lambda: running.layout
@@ -165,19 +165,19 @@ class StreamedRounds:
         federation = fetched.result()
         # Before the round is started: a device that does one thing after another would find its ids after the round.
         self._next = self._fetch()
-        given = self._roots[seed], t, state, federation
+        arguments = self._roots[seed], t, state, federation
         if self._step is None:
-            self._step = self._jitted(given)
+            self._step = self._jitted(arguments)
         with use(self._strategy):
-            state, seen = self._step(*given)
+            state, seen = self._step(*arguments)
         self._done = jax.tree.leaves(seen)[0]
         return state, seen
 
-    def _jitted(self, given: tuple) -> Callable[..., tuple]:
+    def _jitted(self, arguments: tuple) -> Callable[..., tuple]:
         """The step, with as many clients side by side as fit beside the records of two rounds."""
 
         def lowered() -> jax.stages.Lowered:
-            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*given)
+            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*arguments)
 
         self._strategy = fitted(self._strategy, lowered)
         with use(self._strategy):
@@ -194,8 +194,8 @@ class StreamedRounds:
     def _read(self, seed: int, ids: jax.Array, before: jax.Array | None) -> CohortFederation:
         jax.block_until_ready(before)
         read = self._federations[seed].read(np.asarray(ids))
-        holders, held = distributed.replicate(read, self._mesh)
-        return replace(self._empty[seed], holders=holders, held=held)
+        holders, holder_records = distributed.replicate(read, self._mesh)
+        return replace(self._empty[seed], holders=holders, holder_records=holder_records)
 
 
 def _draws(sampler: Sampler | Opening) -> Callable[[Key, Any], jax.Array]:

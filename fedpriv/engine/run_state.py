@@ -103,5 +103,5 @@ class RunState:
 
 def _shares(metrics: Metrics, rounds: int) -> dict[str, np.ndarray]:
     """Name -> f32[seeds, every], of what was not finite in the first `rounds`, where that is above 0."""
-    found = {name: metrics["not_finite"][kind] for name, kind in SHARES.items()}
-    return {name: shares for name, shares in found.items() if shares[:, :rounds].any()}
+    by_name = {name: metrics["not_finite"][kind] for name, kind in SHARES.items()}
+    return {name: shares for name, shares in by_name.items() if shares[:, :rounds].any()}

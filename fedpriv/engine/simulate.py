@@ -123,7 +123,8 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds)
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
-        traced = check_launch(algorithm, params, of_seed(federations, 0))
+        first = of_seed(federations, 0)
+        traced = check_launch(algorithm, params, first)
         for s in range(1, len(seeds)):
             check_data(traced, of_seed(federations, s))
         in_memory = federations.examples if isinstance(federations, Federation) else None
@@ -137,10 +138,10 @@ def simulate(
             )
         keeper, saved = None, None
         if checkpoints:
-            given = identity(training, traced, seeds, strategy)
-            keeper = cleanup.enter_context(checkpoints.opened(given))
+            run_identity = identity(training, traced, seeds, strategy)
+            keeper = cleanup.enter_context(checkpoints.opened(run_identity))
             saved = _begun(keeper, state)
-        run = RunState(seeds, _num_clients(federations), saved)
+        run = RunState(seeds, first.num_clients, saved)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
@@ -223,7 +224,8 @@ def _chunks(
         first = distributed.replicate(to_device(saved.state, state), strategy.mesh)
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
-        make = partial(rounds_of_seeds, algorithm, score, measure or _nothing, rounds, every)
+        measure = measure or (lambda state, federation: {})
+        make = partial(rounds_of_seeds, algorithm, score, measure, rounds, every)
         chunk, layout = compiled_chunk(
             make, (state, federation, roots, test, 0), strategy, compiler
         )
@@ -256,18 +258,10 @@ def _begun(keeper: Keeper, state: State) -> Snapshot | None:
     """
     saved = keeper.load(state)
     if jax.process_count() > 1:
-        found = (saved.round, saved.state) if saved else (0, ())
-        distributed.check_equal(checkpoint=found)
+        checkpoint = (saved.round, saved.state) if saved else (0, ())
+        distributed.check_equal(checkpoint=checkpoint)
     keeper.begin(saved)
     return saved
-
-
-def _num_clients(federations: Federation | list[StreamedFederation]) -> int:
-    return (federations if isinstance(federations, Federation) else federations[0]).num_clients
-
-
-def _nothing(state: State, federation: Federation) -> dict[str, jax.Array]:
-    return {}
 
 
 def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederation]:

@@ -108,9 +108,9 @@ def separately(tensors: Count) -> Clipping:
     tensors = checked("tensors", tensors, Count)
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
-        found = len(jax.tree.leaves(norms))
-        if found != tensors:
-            raise ValueError(f"tensors: {tensors}, but the model has {found}; give {found}")
+        leaves = len(jax.tree.leaves(norms))
+        if leaves != tensors:
+            raise ValueError(f"tensors: {tensors}, but the model has {leaves}; give {leaves}")
         whole = over_tensors(norms)
         return jax.tree.map(lambda n, c: _scale(n, c, whole), norms, spread(bound, norms))
 
@@ -144,8 +144,8 @@ def coefficients(d: Count) -> Clipping:
         return jax.tree.map(lambda n: _scale(n, bound, n), norms)  # they are equal
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
-        found = norms(update)
-        return _scaled(real(update), scales(found, bound)), jax.tree.leaves(found)[0]
+        lengths = norms(update)
+        return _scaled(real(update), scales(lengths, bound)), jax.tree.leaves(lengths)[0]
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
     return sealed(
@@ -235,6 +235,6 @@ def _scale(norm: jax.Array, bound: Bound, whole: jax.Array) -> jax.Array:
 
 
 def _require_dimension(d: int, update: PyTree) -> None:
-    found = dimension(update)
-    if found != d:
-        raise ValueError(f"d: {d}, but a contribution has {found} coordinates; give that")
+    coordinates = dimension(update)
+    if coordinates != d:
+        raise ValueError(f"d: {d}, but a contribution has {coordinates} coordinates; give that")

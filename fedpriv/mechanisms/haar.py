@@ -52,10 +52,10 @@ def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
     m = padded.shape[-1]
     vectors, at_once = padded.reshape(-1, m), max(1, _IN_CACHE // m)
     if len(vectors) > at_once:
-        found = lax.map(lambda v: _coefficients(v, factor), vectors, batch_size=at_once)
+        coefficients = lax.map(lambda v: _coefficients(v, factor), vectors, batch_size=at_once)
     else:
-        found = _coefficients(vectors, factor)
-    return found.reshape(padded.shape)
+        coefficients = _coefficients(vectors, factor)
+    return coefficients.reshape(padded.shape)
 
 
 def haar_norm(x: jax.Array) -> jax.Array:

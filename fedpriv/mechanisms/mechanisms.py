@@ -153,7 +153,7 @@ def mechanism(
 
             return jax.tree.map(noisy, total, drawn, bounds)
 
-        made = Mechanism(
+        unsealed = Mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
@@ -168,7 +168,7 @@ def mechanism(
             tensors=clipping.tensors,
             at=at,
         )
-        return sealed(made) if constructed(clipping) and constructed(noise) else made
+        return sealed(unsealed) if constructed(clipping) and constructed(noise) else unsealed
 
     return at(clip_norm, noise_multiplier)
 
@@ -202,7 +202,7 @@ def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
     def norm(update: PyTree) -> jax.Array:
         return optax.tree.norm(update, ord=1)
 
-    made = Mechanism(
+    unsealed = Mechanism(
         _clip(clip_norm, norm),
         _perturb(clip_norm * noise_multiplier, jax.random.laplace),
         noise_multiplier,
@@ -213,7 +213,7 @@ def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
         worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
         whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
     )
-    return sealed(made)
+    return sealed(unsealed)
 
 
 def _times(u: PyTree, bound: Bound) -> PyTree:
@@ -244,10 +244,10 @@ def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> N
     Raises:
         ValueError: a bound or noise that is beyond float32.
     """
-    given = [("clip_norm", clip_norm, LEAST_CLIP)] if clip_norm < math.inf else []
+    limits = [("clip_norm", clip_norm, LEAST_CLIP)] if clip_norm < math.inf else []
     if noise_multiplier > 0:
-        given.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier, LEAST))
-    for name, value, least in given:
+        limits.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier, LEAST))
+    for name, value, least in limits:
         if not least <= value <= 1 / least:
             squared = ", which squares what it bounds" if name == "clip_norm" else ""
             raise ValueError(
@@ -336,7 +336,7 @@ def joint(*parts: Mechanism) -> Mechanism:
         return tuple(part.worst(n) for part, n in zip(parts, sizes, strict=True))  # type: ignore[misc]
 
     hidden = all(part.certified_multiplier > 0 for part in parts)
-    made = Mechanism(
+    unsealed = Mechanism(
         clip,
         perturb,
         joint_multiplier(part.certified_multiplier for part in parts),
@@ -349,4 +349,4 @@ def joint(*parts: Mechanism) -> Mechanism:
         tensors=parts[0].tensors,
         parts=parts,
     )
-    return sealed(made) if all(map(constructed, parts)) else made
+    return sealed(unsealed) if all(map(constructed, parts)) else unsealed

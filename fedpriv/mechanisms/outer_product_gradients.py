@@ -23,8 +23,8 @@ def stacked_gradients(loss: LossFn, params: Params, batch: Example) -> list[Any]
     """For each leaf of the parameters f32[B, ...], or `Stacked` where that has fewer numbers and costs less."""
     gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
     program = jax.make_jaxpr(gradients)(params, batch)
-    made = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
-    origins = {id(_origin(v, made)) for v in program.jaxpr.outvars}
+    producers = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
+    origins = {id(_origin(v, producers)) for v in program.jaxpr.outvars}
 
     def rule(eqn: JaxprEqn, values: list[Any]) -> Any:
         if id(eqn) in origins and _pays(eqn):

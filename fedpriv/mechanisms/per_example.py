@@ -90,7 +90,9 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
         return PerExample(
             jax.tree.unflatten(tree, [_norms(g) for g in each]),
             weighted,
-            lambda: jax.tree.unflatten(tree, [_formed(g) for g in each]),
+            lambda: jax.tree.unflatten(
+                tree, [g.formed() if isinstance(g, Stacked) else g for g in each]
+            ),
         )
 
     return RecordGradients(gradients, takes_key(loss))
@@ -106,10 +108,6 @@ def _weighted(g: jax.Array | Stacked, weights: jax.Array) -> jax.Array:
     if isinstance(g, Stacked):
         return g.weighted(weights)
     return jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT)
-
-
-def _formed(g: jax.Array | Stacked) -> jax.Array:
-    return g.formed() if isinstance(g, Stacked) else g
 
 
 @checking_fields

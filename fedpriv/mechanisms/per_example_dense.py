@@ -59,9 +59,9 @@ def _in_order(params: Params) -> list[str]:
     count = len(params["params"])
     names = [f"Dense_{i}" for i in range(count)]
     if set(names) != set(params["params"]):
-        found = ", ".join(params["params"])
+        layers = ", ".join(params["params"])
         raise ValueError(
-            f"params: layers {found}; per_example_dense knows LogisticRegression and MLP, take per_example for others"
+            f"params: layers {layers}; per_example_dense knows LogisticRegression and MLP, take per_example for others"
         )
     return names
 

@@ -39,9 +39,9 @@ Parts: TypeAlias = Annotated[
 MECHANISM = "such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
 
 
-def is_mechanism(given: Any) -> bool:
+def is_mechanism(value: Any) -> bool:
     """Whether it bounds and perturbs, be it the same in all rounds or not."""
-    return hasattr(given, "in_round") and not isinstance(given, type)
+    return hasattr(value, "in_round") and not isinstance(value, type)
 
 
 @checking_fields

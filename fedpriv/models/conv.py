@@ -59,10 +59,10 @@ def conv_general_dilated(
       ValueError: shapes that do not fit, as there.
     """
     dilated: set[Any] = {kwargs.get(f"{side}_dilation") or (1,) for side in ("lhs", "rhs")}
-    plain = {*window_strides, *(i for d in dilated for i in d)} == {1}
+    unit_steps = {*window_strides, *(i for d in dilated for i in d)} == {1}
     grouped = kwargs.get("feature_group_count", 1) != 1
     odd = w.shape[0] % 2 == 1 and w.shape[1] % 2 == 1
-    if padding == "SAME" and plain and odd and not grouped and x.ndim == 4:
+    if padding == "SAME" and unit_steps and odd and not grouped and x.ndim == 4:
         return conv_same(x, w)
     return lax.conv_general_dilated(x, w, window_strides, padding, **kwargs)  # type: ignore[arg-type]
 
@@ -215,8 +215,8 @@ def _patches(x: jax.Array, kernel: Sequence[int], folds: int) -> jax.Array:
     """
     rows = kernel[0] // 2
     x = jnp.pad(_folded_image(x, kernel[1], folds), ((0, 0), (rows, rows), (0, 0), (0, 0)))
-    found = _windows(_windows(x, size=_blocks(kernel[1], folds), axis=2), size=kernel[0], axis=1)
-    return found.reshape(-1, found.shape[3])
+    windows = _windows(_windows(x, size=_blocks(kernel[1], folds), axis=2), size=kernel[0], axis=1)
+    return windows.reshape(-1, windows.shape[3])
 
 
 def _forward_patches(x: jax.Array, w: jax.Array) -> jax.Array:

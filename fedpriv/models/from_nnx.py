@@ -43,18 +43,18 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
         return nnx.merge(graph, state, rest, copy=True)  # its own, in this trace
 
     def apply(params: Params, x: PyTree) -> PyTree:
-        made = module(params)
-        made.eval()
-        return made(x)
+        model = module(params)
+        model.eval()
+        return model(x)
 
     def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
         if key is None:
             return apply(params, x)
-        made = module(params)
-        made.train()
+        model = module(params)
+        model.train()
         of_streams = zip(sorted(streams), jax.random.split(key, len(streams)), strict=True)
-        nnx.reseed(made, **dict(of_streams))
-        return made(x)
+        nnx.reseed(model, **dict(of_streams))
+        return model(x)
 
     init = jax.jit(lambda key: nnx.to_pure_dict(parts(key)[1]))
     return from_apply(init, random_apply if streams else apply, inputs)

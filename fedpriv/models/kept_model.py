@@ -192,8 +192,8 @@ def _about(file: Path) -> dict[str, Any]:
     try:
         if not file.is_file() or file.stat().st_size > MOST_BYTES:
             raise ValueError(f"not a file of at most {MOST_BYTES} bytes")
-        found = json.loads(file.read_bytes())
-        return {**found, "network": str(found["network"])}
+        about = json.loads(file.read_bytes())
+        return {**about, "network": str(about["network"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(_damaged(file, error)) from None
 
@@ -202,9 +202,9 @@ def _rebuilt(about: Mapping[str, Any]) -> Built:
     """The network; a list that JSON made of a tuple is one again."""
     kind, given = NETWORKS[about["network"]], about["fields"]
     fields = {name: given[name] for name in _fields(kind)}
-    made = kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    module = kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
     shape, dtype = about["input"]["shape"], jnp.dtype(about["input"]["dtype"])
-    return Built(made, jax.ShapeDtypeStruct(tuple(map(int, shape)), dtype))
+    return Built(module, jax.ShapeDtypeStruct(tuple(map(int, shape)), dtype))
 
 
 def _fields(kind: type) -> list[str]:
@@ -216,15 +216,15 @@ def _arrays(file: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError, numpy
 
     try:
-        found = numpy.load_file(file)
+        arrays = numpy.load_file(file)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise ValueError(_damaged(file, error)) from None
-    for name, array in found.items():
+    for name, array in arrays.items():
         if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
             raise ValueError(
                 f"{file}: {_printable(name)} is {array.dtype}, which JAX would shorten; set JAX_ENABLE_X64=true"
             )
-    return found
+    return arrays
 
 
 def _named(params: Params) -> dict[str, Any]:

@@ -218,8 +218,8 @@ def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image
         return _cross_entropy(*judged(params, example))
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
-        given = () if key is None else (key,)
-        return _cross_entropy(*judged(params, example, *given))
+        keys = () if key is None else (key,)
+        return _cross_entropy(*judged(params, example, *keys))
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
         z, label = judged(params, example)

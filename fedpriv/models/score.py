@@ -43,8 +43,8 @@ class Score:
 
     def metrics(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         """Name -> array like the sums."""
-        found = {name: each / sums[WEIGHT] for name, each in sums.items() if name != WEIGHT}
-        return found | {name: derive(found) for name, derive in self.derived.items()}
+        metrics = {name: each / sums[WEIGHT] for name, each in sums.items() if name != WEIGHT}
+        return metrics | {name: derive(metrics) for name, derive in self.derived.items()}
 
     def names(self, params: Params, examples: Example) -> list[str]:
         """Of the metrics, by tracing alone.
@@ -58,24 +58,24 @@ class Score:
         """
 
         def first(params: Params, examples: Example) -> Any:
-            found = self.function(params, jax.tree.map(lambda leaf: leaf[0], examples))
-            check_leaves("score", found)
-            return found
+            metrics = self.function(params, jax.tree.map(lambda leaf: leaf[0], examples))
+            check_leaves("score", metrics)
+            return metrics
 
-        given = jax.eval_shape(first, params, examples)
-        if not isinstance(given, dict) or not set(given) - {WEIGHT}:
-            kind = "an array" if hasattr(given, "shape") else f"a {type(given).__name__}"
-            what = f"{sorted(given)} alone" if isinstance(given, dict) else kind
+        returned = jax.eval_shape(first, params, examples)
+        if not isinstance(returned, dict) or not set(returned) - {WEIGHT}:
+            kind = "an array" if hasattr(returned, "shape") else f"a {type(returned).__name__}"
+            what = f"{sorted(returned)} alone" if isinstance(returned, dict) else kind
             raise ValueError(
                 f'score: gives {what} for an example; return a dict with a number for each metric, {{"loss": ...}}'
             )
-        for name, leaf in given.items():
+        for name, leaf in returned.items():
             if getattr(leaf, "shape", None) != ():
                 shape = list(getattr(leaf, "shape", ())) or type(leaf).__name__
                 raise ValueError(
                     f"score: {name} is {shape} for an example, not a number; sum over it, with the count as weight"
                 )
-        sums = {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32), **given}
+        sums = {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32), **returned}
         try:
             return list(jax.eval_shape(self.metrics, sums))
         except KeyError as missing:

@@ -71,8 +71,8 @@ class Algorithm(NamedTuple):
 
     def __repr__(self) -> str:
         """What made the round, who takes part and what is protected: `Algorithm(round=fed_avg, ...)`."""
-        made = getattr(self.round, "__qualname__", type(self.round).__name__)
-        name = made.partition(".<locals>")[0]
+        qualname = getattr(self.round, "__qualname__", type(self.round).__name__)
+        name = qualname.partition(".<locals>")[0]
         sampler = getattr(self.sampler, "accounting", self.sampler)
         return f"Algorithm(round={name}, sampler={sampler}, unit={self.unit!r})"
 
@@ -84,11 +84,11 @@ _MADE: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 def _with_the_line(make: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     @functools.wraps(make)
     def new(*args: Any, **fields: Any) -> Algorithm:
-        made = make(*args, **fields)
+        algorithm = make(*args, **fields)
         if line := callers_line():
             with contextlib.suppress(TypeError):  # a round that cannot be a key
-                _MADE.setdefault(made.round, line)
-        return made
+                _MADE.setdefault(algorithm.round, line)
+        return algorithm
 
     return new
 
@@ -132,8 +132,8 @@ def after_round(
       ValueError: it is no function of these arguments, or does not give back a state of arrays, and metrics.
     """
     fn = algorithm.round
-    wants, made = "(key, state, cohort)", "(state, metrics)"
-    after, metrics = both("round", fn, wants, made, key, state, cohort)
+    wants, returns = "(key, state, cohort)", "(state, metrics)"
+    after, metrics = both("round", fn, wants, returns, key, state, cohort)
     # A state of two fields would unpack as well.
     gives(isinstance(metrics, dict), "metrics", fn, metrics, "give back (state, metrics), a dict")
     check_leaves("round: state", after)

@@ -159,9 +159,9 @@ class Cohort:
                 bounded, norm = _clipped(used, sent.message)
                 own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
                 noisy = _perturbed(used, self._noise_key(own_key, mechanism), bounded)
-                message, found = _coded(codec, key, noisy)
+                message, of_codec = _coded(codec, key, noisy)
             else:
-                coded, found = _coded(codec, key, sent.message)
+                coded, of_codec = _coded(codec, key, sent.message)
                 message, norm = _clipped(used, coded)
             message, weight = weighting.weigh(message, shard.size)
             norms = {} if used is ALREADY_PRIVATE else {NORM: norm}
@@ -169,7 +169,7 @@ class Cohort:
             if codec.lossy:  # what is decoded may be finite all the same
                 lost |= ~is_finite(sent.message)
             counts = lost, records.total()
-            return message, (sent.own, {**norms, **found, **sent.diagnostics}, weight, counts)
+            return message, (sent.own, {**norms, **of_codec, **sent.diagnostics}, weight, counts)
 
         total, (new, seen, weights, counts) = self._over(one, clients_key, own)
         self._count(*counts)
@@ -238,8 +238,8 @@ class Cohort:
     def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
         """The sum over the cohort of what `fn` returns first, and what it returns second, stacked."""
         rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
-        given = (rows,) if jax.tree.leaves(own) else ()
-        return over_clients(fn, key, self._drawn, self._federation, *given, round=self.round)
+        own_rows = (rows,) if jax.tree.leaves(own) else ()
+        return over_clients(fn, key, self._drawn, self._federation, *own_rows, round=self.round)
 
     def _draw_for_audits(self) -> Draw:
         """Who takes part, for attacks, whose scores are not released: no certificate counts it."""
@@ -285,8 +285,8 @@ def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTr
     Raises:
       ValueError: the protocol is no function of (key, messages), or does not give back both.
     """
-    made = "(what comes of them, what travels)"
-    return both("protocol", protocol, "(key, messages)", made, key, messages)
+    returns = "(what comes of them, what travels)"
+    return both("protocol", protocol, "(key, messages)", returns, key, messages)
 
 
 def _clipped(mechanism: Mechanism, message: PyTree) -> tuple[PyTree, jax.Array]:

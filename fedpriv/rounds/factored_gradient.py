@@ -62,9 +62,9 @@ class FactoredGradient:
 
     def __init__(self, program: ClosedJaxpr, matrix: int):
         self._program, self._matrix = program, matrix
-        made = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
+        producers = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
         variable = program.jaxpr.outvars[matrix]
-        while (eqn := made.get(variable)) and eqn.primitive is lax.transpose_p:
+        while (eqn := producers.get(variable)) and eqn.primitive is lax.transpose_p:
             variable = eqn.invars[0]
         if eqn is None or not _of_matrices(eqn):
             raise NotInterpretedError("the gradient is no product of two matrices")
@@ -111,13 +111,13 @@ def _rows(x: jax.Array, contracted: Sequence[int]) -> jax.Array:
 
 def _product(eqn: JaxprEqn, lhs: Any, rhs: Any) -> jax.Array:
     """A product with one `LowRank` operand."""
-    given = {k: eqn.params.get(k) for k in ("precision", "preferred_element_type")}
+    options = {k: eqn.params.get(k) for k in ("precision", "preferred_element_type")}
     (of_lhs, of_rhs), batch = eqn.params.get("dimension_numbers", (((1,), (0,)), ((), ())))
     if any(batch) or len(of_lhs) != 1 or type(lhs) is type(rhs):
         raise NotInterpretedError("a product over several axes, or with itself")
 
     def over(x: jax.Array, of_x: int, y: jax.Array, of_y: int) -> jax.Array:
-        return lax.dot_general(x, y, (((of_x,), (of_y,)), ((), ())), **given)
+        return lax.dot_general(x, y, (((of_x,), (of_y,)), ((), ())), **options)
 
     x, (of_x,), w, (of_w,) = (
         (lhs, of_lhs, rhs, of_rhs) if isinstance(rhs, LowRank) else (rhs, of_rhs, lhs, of_lhs)

@@ -42,8 +42,8 @@ def on_coefficients(
 
     def step(gradient: list[Any], state: list[Any], leaves: list[Any]) -> tuple:
         params = jax.tree.unflatten(tree, leaves)
-        given = jax.tree.unflatten(tree, gradient), jax.tree.unflatten(structure, state), params
-        updates, after = optimizer.update(*given)
+        arguments = jax.tree.unflatten(tree, gradient), jax.tree.unflatten(structure, state), params
+        updates, after = optimizer.update(*arguments)
         return jax.tree.leaves(optax.apply_updates(params, updates)), jax.tree.leaves(after)
 
     owned = _owned(jax.make_jaxpr(step)(leaves, state, leaves).jaxpr, len(leaves), tensor)
@@ -61,21 +61,21 @@ def on_coefficients(
 def _owned(jaxpr: Jaxpr, count: int, tensor: int) -> set[int]:
     """Numbers of the leaves of the state that are linear in the tensor's history."""
     states = len(jaxpr.outvars) - count
-    own, found = {jaxpr.invars[tensor], jaxpr.invars[count + states + tensor]}, set[int]()
+    own, owned = {jaxpr.invars[tensor], jaxpr.invars[count + states + tensor]}, set[int]()
     while True:
-        inside = own | {jaxpr.invars[count + i] for i in found}
+        inside = own | {jaxpr.invars[count + i] for i in owned}
         linear, reached = set(inside), set(inside)
         _follow(jaxpr, linear, reached)
         outputs = [_among(v, reached) for v in jaxpr.outvars]
         now = {i for i in range(states) if outputs[count + i]}
-        if now == found:
+        if now == owned:
             break
-        found = now
+        owned = now
     ends = [v for v, out in zip(jaxpr.outvars, outputs, strict=True) if out]
     moved = [i for i in range(count) if outputs[i]]
     if moved != [tensor] or not linear.issuperset(ends):
         raise NotInterpretedError("the optimiser is not linear, or mixes tensors")
-    return found
+    return owned
 
 
 def _follow(jaxpr: Jaxpr, linear: set[Any], reached: set[Any]) -> None:

@@ -146,8 +146,8 @@ def mean_grad(loss: LossFn) -> GradFn:
 def optimizer_of(schedule: Schedule, t: jax.Array) -> optax.GradientTransformation:
     """The optimiser of round t (i32[]); schedules mix types as they like, see `promoting`."""
     with jax.numpy_dtype_promotion("standard"):
-        made = schedule(t)
-    return promoting(made)
+        optimizer = schedule(t)
+    return promoting(optimizer)
 
 
 @names_user_code
@@ -188,9 +188,9 @@ def train(
         return examples, mask
 
     def like_params(params: Params, *batch: Any) -> Params:
-        found = grad(params, *batch)
-        _check_gradient(found, params)
-        return found
+        gradient = grad(params, *batch)
+        _check_gradient(gradient, params)
+        return gradient
 
     steps = None
     if plan.most is not None:
@@ -211,25 +211,25 @@ def train(
     return steps.trained(carried)
 
 
-def _check_gradient(found: Any, params: Params) -> None:
+def _check_gradient(gradient: Any, params: Params) -> None:
     """Raises ValueError: it is not of floats in the shapes of the parameters, to which it would be stretched."""
-    given, wanted = _kinds(found), _kinds(params)
-    for name in dict.fromkeys([*wanted, *given]):
-        if given.get(name) != wanted.get(name):
+    kinds, wanted = _kinds(gradient), _kinds(params)
+    for name in dict.fromkeys([*wanted, *kinds]):
+        if kinds.get(name) != wanted.get(name):
             raise ValueError(
-                f"grad: gives {given.get(name, 'nothing')} for params{name}, which is "
+                f"grad: gives {kinds.get(name, 'nothing')} for params{name}, which is "
                 f"{wanted.get(name, 'not there')}; give a tree like the parameters, as fp.mean_grad(loss) does"
             )
 
 
 def _kinds(tree: Any) -> dict[str, str]:
-    found = {}
+    kinds = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         kind = getattr(leaf, "dtype", type(leaf))
         floats = kind is float or jnp.issubdtype(kind, jnp.floating)
         shape = list(getattr(leaf, "shape", ()))
-        found[jax.tree_util.keystr(path)] = f"{'float' if floats else kind}{shape}"
-    return found
+        kinds[jax.tree_util.keystr(path)] = f"{'float' if floats else kind}{shape}"
+    return kinds
 
 
 def _plain_steps(grad: GradFn, optimizer: optax.GradientTransformation, params: Params) -> Steps:

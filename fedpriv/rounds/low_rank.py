@@ -92,11 +92,11 @@ def low_rank_steps(
         return _Carry(values, init(values), left, right)
 
     def step(s: jax.Array, carry: _Carry, batch: Batch) -> _Carry:
-        found = gradient(with_sum(carry), batch)
-        new, found[at] = found[at], _unit(most, s + 1)
-        values, state = update(found, carry.state, carry.leaves)
+        gradients = gradient(with_sum(carry), batch)
+        factors, gradients[at] = gradients[at], _unit(most, s + 1)
+        values, state = update(gradients, carry.state, carry.leaves)
         return _Carry(
-            values, state, carry.left.at[s].set(new.left), carry.right.at[s].set(new.right)
+            values, state, carry.left.at[s].set(factors.left), carry.right.at[s].set(factors.right)
         )
 
     def trained(carry: _Carry) -> Params:

@@ -21,10 +21,10 @@ def _of_type(*types: type) -> Callable[[Any], bool]:
     return lambda given: isinstance(given, types)
 
 
-def _is_schedule(given: Any) -> bool:
+def _is_schedule(value: Any) -> bool:
     """Of one argument; not optax's own functions, which would take the round for a learning rate."""
-    module = getattr(given, "__module__", None) or ""
-    return takes(given, 0) and not module.startswith("optax.")
+    module = getattr(value, "__module__", None) or ""
+    return takes(value, 0) and not module.startswith("optax.")
 
 
 _SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"

@@ -42,9 +42,9 @@ def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
         that `Sent` describes.
     """
     wants = "(key, shard, own)" if mine else "(key, shard)"
-    given = asked("client", client, wants, key, shard, *mine)
-    gives(given is not None, "client", client, given, "give back the message")
-    sent = given if isinstance(given, Sent) else Sent(given)
+    returned = asked("client", client, wants, key, shard, *mine)
+    gives(returned is not None, "client", client, returned, "give back the message")
+    sent = returned if isinstance(returned, Sent) else Sent(returned)
     check_leaves("message", sent.message)
     check_diagnostics("diagnostics", sent.diagnostics)
     check_leaves("own", sent.own)
@@ -52,7 +52,8 @@ def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
         remedy = "hand the store to the cohort, `own=` of leaves [clients, ...]"
         gives(not jax.tree.leaves(sent.own), "own", client, sent.own, remedy)
     else:
-        remedy = f"give back fp.Sent(message, own=...), a tree like its row {_shapes(mine[0])}"
+        row = jax.tree.map(lambda leaf: list(leaf.shape), mine[0])
+        remedy = f"give back fp.Sent(message, own=...), a tree like its row {row}"
         gives(_alike(sent.own, mine[0]), "own", client, sent.own, remedy)
     return sent
 
@@ -70,7 +71,3 @@ def _alike(one: PyTree, other: PyTree) -> bool:
     return same_structure(one, other) and all(
         jax.tree.leaves(jax.tree.map(lambda a, b: jnp.shape(a) == b.shape, one, other))
     )
-
-
-def _shapes(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: list(leaf.shape), tree)
