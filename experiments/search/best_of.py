@@ -64,10 +64,11 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
     releases, own = [], []
     for point, _, experiment, planned, _ in points:
         ((name, rounds), *others) = planned.items()
-        if others or experiment.own_test:
+        if others:
+            raise ValueError(f"best_of: {' '.join(planned)} are several algorithms; name one")
+        if experiment.own_test:
             raise ValueError(
-                "best_of: one algorithm is chosen from, by test records that are nobody's; name one of "
-                f"{' '.join(planned)}, and take a data set with test records of others"
+                "best_of: the test records are the clients', and no certificate covers a choice by these"
             )
         if experiment.delta != first.delta or _clients(experiment) != _clients(first):
             raise ValueError(

@@ -81,10 +81,7 @@ class Planned(NamedTuple):
 
 def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
     """Everything that can go wrong because of what was given does so here, before anything trains."""
-    if slurm_step():
-        raise ValueError("sweep: runs in one process; start it without srun")
-    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
-        raise ValueError("JAX_DISABLE_JIT: a sweep compiles its points together; unset it")
+    _require_place()
     module, mean = asked.config, asked.best_of
     asked = _with_folds(asked) if asked.folds is not None else asked
     grid = axes(asked.grid)
@@ -99,8 +96,8 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
     there = begun(folder, wanted, module)
     trials = every
     if mean is not None:
-        drawn = best_of.drawn(len(every), mean, random.SystemRandom())
-        wanted["trials"] = there["trials"] if there else drawn
+        again = there["trials"] if there else None
+        wanted["trials"] = again or best_of.drawn(len(every), mean, random.SystemRandom())
         trials = [
             every[i]._replace(name=f"trial-{n}", key=key)
             for n, (i, key) in enumerate(wanted["trials"], 1)
@@ -116,6 +113,14 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
         begin(folder, wanted)
         user_modules.keep(module, folder / user_modules.KEPT)
     return plan
+
+
+def _require_place() -> None:
+    """Raises ValueError: a sweep cannot run like this."""
+    if slurm_step():
+        raise ValueError("sweep: runs in one process; start it without srun")
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        raise ValueError("JAX_DISABLE_JIT: a sweep compiles its points together; unset it")
 
 
 def _with_folds(asked: Asked) -> Asked:

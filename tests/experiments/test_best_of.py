@@ -63,7 +63,10 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
         (["--grid", "seeds=1,2"], "seeds 1 and seeds 2 are the same settings"),
         (["--view", "server"], "target_epsilon, view: best_of certifies"),
         (["--target-epsilon", "2"], "target_epsilon, view: best_of certifies"),
-        (["--algorithms", "dp_fed_avg", "rand_k"], "name one of dp_fed_avg rand_k"),
+        (
+            ["--algorithms", "dp_fed_avg", "rand_k"],
+            "dp_fed_avg rand_k are several algorithms; name one",
+        ),
         (["--algorithms", "fed_avg"], "fed_avg has no finite epsilon (not private"),
         (["--grid", "delta=0.01,0.02"], "delta and clients must be those of the other points"),
         (["--grid", "clients=60,120"], "delta and clients must be those of the other points"),
@@ -102,8 +105,7 @@ def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
     args += ["--grid", "clip-norm=1,2", "--best-of", "3", *own, "--output", str(tmp_path / "never")]
     assert sweep.main(args) == 2
     assert (
-        "best_of: one algorithm is chosen from, by test records that are nobody's"
-        in capsys.readouterr().err
+        "best_of: the test records are the clients', and no certificate" in capsys.readouterr().err
     )
     assert not (tmp_path / "never").exists()
 

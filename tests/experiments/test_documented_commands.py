@@ -58,7 +58,6 @@ SCALES += (
 OWN = {
     "audit": ["--draws", "100", "--canaries", "40"],
     "inversion": ["--victims", "2", "--steps", "2", "--data", "digits"],
-    "sweep": ["--algorithms", "rand_k"],
     "reproduce": ["--only", "top_k p=0.005", "--seeds", "1"],
     "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],
     "growth": ["--repeats", "1"],
@@ -196,7 +195,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     if args[:1] == [] or args[0].startswith("--"):
         args = ["quickstart", *args]
     small = [] if module == "privacy" else SHORT + SMALL.get(args[0], [])
-    return args + small + OWN.get(module, [])
+    one = ["--algorithms", "rand_k"] if module == "sweep" and "--algorithms" not in args else []
+    return args + small + one + OWN.get(module, [])
 
 
 # Two rounds of two clients, mostly noise, may end in models whose gradients are not finite.
