@@ -59,7 +59,7 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
         (["--best-of", "0.5"], "best_of: 0.5 is no finite mean above 1"),
         (["--best-of", "inf"], "best_of: inf is no finite mean"),
         (["--best-of", "nan"], "best_of: nan is no finite mean"),
-        (["--best-of", "many"], "--best-of: invalid float value: 'many'"),
+        (["--best-of", "many"], "--best-of: 'many' is not"),
         (["--grid", "seeds=1,2"], "seeds 1 and seeds 2 are the same settings"),
         (["--view", "server"], "target_epsilon, view: best_of certifies"),
         (["--target-epsilon", "2"], "target_epsilon, view: best_of certifies"),

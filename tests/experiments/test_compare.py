@@ -86,7 +86,7 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
     ("args", "said"),
     [
         (["--together"], "--together: there is no picture"),
-        ([], "arguments are required: FOLDER"),
+        ([], "folders: none is given"),
         (["--metrics", "accuracy"], "--metrics: there is no picture"),
         (
             ["--metrics", "height", "--output", "p.png"],
@@ -96,7 +96,7 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
         (["--output", "config.json/x.tex"], "output: cannot write"),
         (["--names", "one"], "names: 'one' for 0, 5; give each run a name of its own"),
         (["--names", "one", "one"], "names: 'one' 'one' for 0, 5; give each run a name"),
-        (["--outptu", "p.png"], "unrecognized arguments"),
+        (["--outptu", "p.png"], "--outptu: unknown field"),
     ],
 )
 def test_bad_input(args, said, recorded, tmp_path, monkeypatch, capsys):

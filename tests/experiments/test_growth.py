@@ -192,7 +192,7 @@ def test_every_axis_is_measured(tmp_path, capsys, monkeypatch):
         (["--repeats", "0"], "repeats: 0; give"),
         (["--output", "{file}/under"], "output: cannot make"),
         (["--output", "{done}"], "already holds growth.json; choose another folder"),
-        (["--speed"], "unrecognized arguments"),
+        (["--speed"], "--speed: unknown field"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(given, said, tmp_path, capsys):

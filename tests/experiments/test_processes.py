@@ -171,7 +171,7 @@ def test_other_settings_in_one_process_end_all(tmp_path):
         (["--coordinator", "h:1"], "give all three or none"),
         (options("h:1", 2, 2), "process_id: 2; give 0 to 1"),
         (options("h", 2, 1), "coordinator: 'h' is not HOST:PORT"),
-        (["--num-processes", "two"], "--num-processes: invalid int value: 'two'"),
+        (["--num-processes", "two"], "--num-processes: 'two' is not"),
     ],
 )
 def test_options_that_make_no_sense(args, said, tmp_path, capsys):

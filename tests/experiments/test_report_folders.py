@@ -140,8 +140,8 @@ WRONG = {
     "no folder": (lambda base: [str(base / "none")], "No such file or directory); give a run"),
     "a file": (lambda base: [__file__], "Not a directory); give a run folder"),
     "empty": (lambda base: [str(base)], "holds no run; give a run folder"),
-    "nothing": (lambda base: [], "arguments are required: RUN"),
-    "unknown option": (lambda base: ["x", "--picture", "y"], "unrecognized arguments"),
+    "nothing": (lambda base: [], "folders: none is given"),
+    "unknown option": (lambda base: ["x", "--picture", "y"], "--picture: unknown field"),
     "a sweep that is damaged": (swept, "sweep.json is damaged; restore it"),
     "a line without": (torn, "metrics.jsonl, line 1, is damaged (lacks round); take the line out"),
 }
