@@ -244,7 +244,9 @@ def test_a_hundred_thousand_clients(large):
     test = {"image": large.examples["image"].view(np.memmap)[rows]}
     test["label"] = large.examples["label"][rows]
 
-    others = jax.live_arrays()  # kept alive: were one of them freed meanwhile, the difference would shrink
+    others = (
+        jax.live_arrays()
+    )  # kept alive: were one of them freed meanwhile, the difference would shrink
     before, most = sum(leaf.nbytes for leaf in others), []
     history = fp.simulate(
         algorithm,
@@ -255,7 +257,9 @@ def test_a_hundred_thousand_clients(large):
         rounds=6,
         every=2,
         strategy=fp.Strategy(),
-        on_evaluation=lambda _: most.append(sum(leaf.nbytes for leaf in jax.live_arrays()) - before),
+        on_evaluation=lambda _: most.append(
+            sum(leaf.nbytes for leaf in jax.live_arrays()) - before
+        ),
     )
     assert history.loss[-1, 0] < 0.8 * np.log(2)
     data = large.examples["image"].nbytes
