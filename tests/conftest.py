@@ -3,6 +3,7 @@
 The user's own compilation cache is left alone: here it is another one, and the processes that tests start have none.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # For the processes that tests start: configs and experiments are not installed.
 root, *others = str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])
 os.environ["PYTHONPATH"] = os.pathsep.join([root, *others])
+if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends the process
+    own = "--xla_cpu_parallel_codegen_split_count=1"  # less work, where others keep the other cores busy
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {own}".strip()
+gc.set_threshold(50_000, 20, 20)  # tracing makes many objects and few cycles
 split_cpu(2)
 jax.devices()  # started now: a command that a test calls first would start it with another number
 
@@ -65,6 +70,12 @@ def _with_cache(compiled_once: str) -> None:
 @pytest.fixture
 def tiny_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the place of the configs', where nothing depends on their size."""
-    for name, shape in (("mnist", (28, 28, 1)), ("cifar10", (32, 32, 3))):
+    shapes = {
+        "small_mnist_cnn": (28, 28, 1),
+        "small_cifar10_cnn": (32, 32, 3),
+        "fashion_mnist_cnn": (28, 28, 1),
+        "svhn_cnn": (32, 32, 3),
+    }
+    for name, shape in shapes.items():
         network = models.classifier(models.MLP((4,), 10), shape)
-        monkeypatch.setattr(models, f"small_{name}_cnn", lambda network=network: network)
+        monkeypatch.setattr(models, name, lambda *weights, network=network: network)

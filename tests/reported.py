@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from experiments.config import Experiment, modules
+from experiments.config import Experiment, Ledger, Run, modules
 from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.networks import Model
@@ -25,12 +26,12 @@ def record(
     """
     folder.mkdir(parents=True)
     planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
-    module = modules.load(name)
-    config = replace(module.config, rounds=planned, seeds=seeds, output=folder, **given)
-    ledger = module.ledger(config)
+    settings = replace(modules.load(name).config, rounds=planned, **given)
+    ledger, config = _ledger(name, settings), replace(settings, seeds=seeds, output=folder)
     entries = {n: entry._replace(settings={"eta_0": 0.5}) for n, entry in ledger.entries.items()}
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
+    experiment.ledger.traced.update(ledger.traced)
     recorder, rng = Recorder(folder, name, config), np.random.default_rng(seed)
     histories = {n: History(tuple(range(seeds)), compile_seconds=1.5) for n in entries}
     for n, history in histories.items():
@@ -41,6 +42,15 @@ def record(
     if status is not None:
         recorder.summary(histories, experiment, dict.fromkeys(entries, planned), status)
     return histories
+
+
+@lru_cache(maxsize=8)
+def _ledger(name: str, settings: Run) -> Ledger:
+    """Of a config that ships, with every round traced: for every folder with these settings."""
+    ledger = modules.load(name).ledger(settings)
+    for entry in ledger.entries:
+        ledger.trace(entry)
+    return ledger
 
 
 def _evaluation(name, t, seeds, rng):

@@ -9,6 +9,7 @@ from commands import loaded
 from prepared import write_random
 
 from experiments.papers.reproduce import work
+from experiments.search import race
 from experiments.speed import benchmark, growth, haar_speed, round_speed
 from experiments.speed.growth_point import here
 from experiments.speed.haar_speed import Transform
@@ -147,8 +148,8 @@ def test_the_pages_have_commands():
 
 
 @pytest.fixture
-def tiny(monkeypatch):
-    """The benchmark's, the growth command's and the papers' sizes, which no option changes."""
+def tiny(monkeypatch, tiny_networks):
+    """Sizes that no option changes: of networks, the benchmark, the growth command, the race and the papers."""
     workloads = {
         "A": Images(clients=2, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2),
         "B": Records(2, 10, 4, 3),
@@ -159,6 +160,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(haar_speed, "WORKLOAD", transform)
     monkeypatch.setattr(round_speed, "PRODUCT", 8)
     axis = growth.Axis(("dp_fed_avg",), {"clients": 8, "parameters": 100}, (2, 4))
+    monkeypatch.setattr(race, "BUDGETS", race.BUDGETS[:1])
     monkeypatch.setattr(growth, "AXES", {"cohort": axis})
     monkeypatch.setattr(growth, "measured", lambda *given: here(*given) | {"peak_mb": 1.0})
     words, settings_of = [*SHORT, *SMALL["fed_smp_fashion_mnist"]], work.settings_of
