@@ -10,31 +10,42 @@ import contextlib
 import random
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
+from experiments.base.command import command
+from experiments.config.fields import Number
+from experiments.config.options import only_options
 
 
-def main(calls: int = 10_000, seed: int = 0) -> None:
-    """Prints what gave neither a result nor a line of fedpriv's, and how many calls there were.
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
 
-    Args:
-      calls: how many.
-      seed: of the calls.
-    """
+    calls: Number = 10_000
+    """How many."""
+    seed: int = 0
+    """Of the calls."""
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints what gave neither a result nor a line of fedpriv's, and how many calls there were."""
+    options = only_options(Options, sys.argv[1:] if argv is None else argv, "odd_calls", __doc__)
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     from odd_arguments import fuzzed
 
-    rng = random.Random(seed)
+    rng = random.Random(options.seed)
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # some calls write
-        for _ in range(calls):
+        for _ in range(options.calls):
             if said := fuzzed(rng):
                 wrong += 1
                 print(said, flush=True)
-    print(f"{calls} calls, {wrong} of them neither a result nor one line")
-    sys.exit(wrong > 0)
+    print(f"{options.calls} calls, {wrong} of them neither a result nor one line")
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(main())

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
+
+import tyro
 
 from experiments.base.command import command
 from experiments.config import modules
@@ -30,8 +33,8 @@ class Options:
 
     resume: Path | None = None
     """Folder of the run to go on with."""
-    coordinator: str | None = None
-    """HOST:PORT where process 0 listens."""
+    coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Where process 0 listens."""
     num_processes: int | None = None
     """Processes in all."""
     process_id: int | None = None

@@ -1,8 +1,9 @@
 """python -m experiments.sweep [CONFIG] --grid F=a,b ... [--field value ...] [--output DIR] [--json]: a grid of runs.
 
-Every point of the grid (the product of all --grid) is a run folder under DIR. The same command with the same DIR goes
-on where it was stopped. At the end: a table, in DIR/table.md, table.csv and table.tex, too. No epsilon in it covers
-choosing a point by that table. Fields are those of --help, nested ones by dots, several words in quotes.
+Every point of the grid (the product of all --grid) is a run folder under DIR, by default runs/sweep-CONFIG-DATE-TIME.
+The same command with the same DIR goes on where it was stopped. At the end: a table, in DIR/table.md, table.csv and
+table.tex, too. No epsilon in it covers choosing a point by that table. Fields are those of --help, nested ones by dots,
+several words in quotes.
 
 --folds N chooses on the training records: each point is trained N times, without one of N parts of them, and scored on
 that part. The test records stay unseen. No epsilon covers this choice either.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,6 +92,9 @@ def _asked(args: list[str], options: AllOptions) -> Asked:
     name, module = modules.named(config_name(args))
     pairs = [text.partition("=") for texts in options.grid for text in texts]
     grid = [(field.lstrip("-"), values.split(",")) for field, _, values in pairs]
+    for field, _ in grid:
+        if field.replace("-", "_") in {own.name for own in fields(AllOptions)}:
+            raise ValueError(f"grid: {field} is an option of the command; give --{field} VALUE")
 
     def settle(values: Mapping[str, Any]) -> Run:
         typed = (words(field, as_typed(value).split()) for field, value in values.items())

@@ -111,6 +111,10 @@ def parse(
     others = f"Other configs: python -m experiments.{command} --list"
     text = "\n\n".join([description, str(config.__doc__).strip(), others])
     parts = [options, type(config.config)]
+    if shared := _fields(parts[0]).keys() & _fields(parts[1]).keys():
+        raise ValueError(
+            f"{name}: its field {min(shared)} has the name of an option of {command}; rename it"
+        )
     (_, settings), unknown = _parsed(parts, (options(), config.config), args, prog, text)
     _refuse(unknown, parts, prog)
     return settings
@@ -224,6 +228,7 @@ def _unboxed(text: str) -> str:
         "",
         text,
     ).strip()
+    text = re.sub(r"^\d+(\.|: )", "", text)  # which of the dataclasses
     text = re.sub(r"^(\w+): (?:\1\.)?(\w+: )", r"\1.\2", text)  # a group and its field
     return functools.reduce(lambda said, change: re.sub(*change, said), _PLAINLY, text)
 
@@ -232,7 +237,11 @@ _PLAINLY = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not an integer"),
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
     (r"Required options.*? Missing from [^:]*: (\S+).*", r"\1: missing; give it"),
+    (r"Missing value for argument '(\S+)'\. Expected .*", r"\1: lacks its value"),
     (r"no type matching (.*) could be instantiated from (.*)\. Got errors: .*", r"\2 is not \1"),
+    (r"\[(.*)\] is not \{None\}\|INT$", r"\1 is not an integer"),
+    (r"\[(.*)\] is not \{None\}\|FLOAT$", r"\1 is not a number"),
+    (r"is not \{None\}\|", "is not "),
 )
 """What Python and tyro say of a value, and what a user can do with."""
 

@@ -41,7 +41,7 @@ def new_folder(config: Run, name: str) -> Path:
     """Makes the run folder.
 
     Raises:
-      ValueError: it holds a run already, or what is left of one, or cannot be made.
+      ValueError: it holds a run already, or what is left of one, is the current one and not empty, or cannot be made.
     """
     folder = folder_of(config, name)
     if any((folder / name).exists() for name in (CONFIG, METRICS)):
@@ -53,6 +53,8 @@ def new_folder(config: Run, name: str) -> Path:
             f"output: {folder} has checkpoints of a run whose config.json is gone; delete {folder / CHECKPOINTS}, or "
             "choose another folder"
         )
+    if folder.resolve() == Path.cwd() and any(folder.iterdir()):
+        raise ValueError(f"output: {folder} is the current folder; name a new one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

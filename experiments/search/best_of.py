@@ -87,7 +87,7 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
 
 
 def _clients(experiment: Any) -> list[int]:
-    """Which arrays hold the clients' records, of which equal ones are the same, see `Interned`."""
+    """Which arrays hold the clients' records, of which equal ones are the same, see `SharedArrays`."""
     ((federation,),) = (entry.federations for entry in experiment.entries.values())
     return [id(leaf) for leaf in jax.tree.leaves(federation)]
 
@@ -110,9 +110,9 @@ def keep_best(
         model = model_folder(folder / point.name, name, point.seeds[0])
         shutil.copytree(model, model_folder(folder, name, 0), dirs_exist_ok=True)
     write_text(folder / RELEASE, json.dumps(plain(about), indent=2) + "\n")
-    (folder / SWEEP).unlink()
     for point, _ in found:
         shutil.rmtree(folder / point.name)
+    (folder / SWEEP).unlink()
     return about
 
 

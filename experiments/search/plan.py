@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 
@@ -31,12 +31,15 @@ from experiments.search.sweep_grid import (
 )
 from experiments.search.training_together import Prepared
 from experiments.training.prepare import built
-from experiments.training.shared_arrays import Interned
+from experiments.training.shared_arrays import SharedArrays
+from fedpriv.core.arguments import Range, checked
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.devices.layout import split_cpu
 from fedpriv.models.score import better_higher, main_metric
 from fedpriv.privacy import Certificate
+
+FOLDS = Annotated[int, Range("a whole number, 2 or more", 2, 2**24, whole=True)]
 
 
 class Asked(NamedTuple):
@@ -125,9 +128,7 @@ def _require_place() -> None:
 
 def _with_folds(asked: Asked) -> Asked:
     """The grid with a further axis, of the parts of the training records that are held out."""
-    folds = asked.folds or 0
-    if folds < 2:
-        raise ValueError(f"folds: {folds}; give 2 or more")
+    folds = checked("folds", asked.folds, FOLDS)
     if asked.best_of is not None:
         raise ValueError(f"folds: {folds} choose by training records; leave best_of out")
     parts = [(k, folds) for k in range(1, folds + 1)]
@@ -153,13 +154,13 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
 def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
     devices = [p.config.layout.devices for p in left]
     split_cpu(None if None in devices else max(devices, default=None))
-    interned, known = Interned(), list[budget.Solved]()
+    shared, known = SharedArrays(), list[budget.Solved]()
     ready = []
     for point in left:
         try:
             strategy = configuration.strategy(point.config.layout)
             noise = budget.solved(module, point.config, known)
-            experiment = built(module, point.config, noise, interned)
+            experiment = built(module, point.config, noise, shared)
             _require_in_memory(experiment)
             planned = budget.planned_rounds(experiment.ledger, point.config)
         except (ValueError, OSError) as error:

@@ -146,6 +146,7 @@ def race(
     """
     folder = Path(folder)
     for field, chosen, known in (("datasets", datasets, COURSES), ("entrants", entrants, ENTRANTS)):
+        require(len(chosen) > 0, field, [], f"choose among {', '.join(known)}")
         for name in chosen:
             require(name in known, field, name, f"choose among {', '.join(known)}")
     if not any(ENTRANTS[name].budgets[0] for name in entrants):

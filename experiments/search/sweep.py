@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.base.command import checked
+from experiments.base import command
 from experiments.base.files import write_text
 from experiments.base.json_values import flat, plain
 from experiments.config import modules
@@ -30,6 +30,7 @@ from experiments.search.training_together import Sweep
 from experiments.tables.frame import frame, records
 from experiments.tables.grid import as_markdown
 from experiments.tables.latex import latex
+from fedpriv.core.arguments import MeanRuns, check_path, checked, require
 from fedpriv.devices.layout import split_cpu
 
 
@@ -88,6 +89,10 @@ def sweep(
       OSError, MemoryError: something outside failed; what was trained is in the folder.
     """
     split_cpu()
+    require(isinstance(grid, Mapping), "grid", grid, "give fields and their values, a mapping")
+    best_of = checked("best_of", best_of, MeanRuns | None)
+    if folder is not None:
+        check_path("folder", folder, "give the path of a folder")
     name, module = modules.named(config)
     if "output" in settings:
         raise ValueError("output: a sweep has a folder; give folder")
@@ -115,7 +120,7 @@ def swept(asked: Asked, folder: Path, progress: bool = True) -> Swept:
         plan = planned(asked, folder, progress)
         if progress:
             print(f"sweep folder: {folder}", file=sys.stderr)
-        with checked():
+        with command.checked():
             return _outcome(plan, train_points(plan, progress))
     except KeyboardInterrupt:
         return Swept(folder, False, _runs(folder))
@@ -165,6 +170,7 @@ def _outcome(plan: Planned, trained: Sweep) -> Swept:
         scores = choose.scores(found)
         chosen = choose.chosen(scores, read(folder / plan.every[0].name).begun.higher)
         table = choose.table(scores, chosen, len(plan.wanted["grid"][FOLD]))
+        table = table._replace(notes=[*table.notes, *sweep_table.remarks(found)])
     cost = (
         f"compiled programs: {trained.compilations} for {trained.trained} trainings ({trained.seconds:.1f} s with "
         f"tracing); trainings whose result is another point's: {trained.reused} (both since the sweep was last started)"

@@ -31,7 +31,12 @@ def rows(found: Sequence[tuple[Point, Summary]]) -> list[Row]:
 
 def table(found: Sequence[tuple[Point, Summary]]) -> Grid:
     """With the views that the runs show."""
-    made = grid(rows(found), own_views([summary for _, summary in found]))
+    lines = grid(rows(found), own_views([summary for _, summary in found]))
+    return lines._replace(notes=[*lines.notes, *remarks(found)])
+
+
+def remarks(found: Sequence[tuple[Point, Summary]]) -> list[str]:
+    """What diverged, what is the same run as another, and what was not trained by the same code."""
     said: list[str] = []
     for point, summary in found:
         said += [f"{point.title}: {summary.status}"] if summary.diverged else []
@@ -39,7 +44,7 @@ def table(found: Sequence[tuple[Point, Summary]]) -> Grid:
             f"{point.title}: {summary.name_of(name)} is the same run as in {source}"
             for name, source in summary.reused_from.items()
         ]
-    return made._replace(notes=[*made.notes, *said, *origins(found)])
+    return [*said, *origins(found)]
 
 
 def origins(found: Sequence[tuple[Point, Summary]]) -> list[str]:

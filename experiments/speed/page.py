@@ -11,6 +11,7 @@ from experiments.base.files import write_text
 from experiments.base.formats import markdown
 from experiments.speed.timing import show
 from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
+from fedpriv.core.arguments import require
 
 ROUNDS = {
     "A": "A: DP-FedAvg, CNN of 1.66 M",
@@ -56,8 +57,9 @@ def write(files: Sequence[Path], output: Path) -> Path:
       files: each with the object of one `python -m experiments.benchmark --json`.
 
     Raises:
-      ValueError: a file that has none.
+      ValueError: no files, or one that has none.
     """
+    require(len(files) > 0, "files", [], "name what experiments.benchmark --json has printed")
     found = sorted((row for file in files for row in rows(_read(file))), key=lambda r: r[:2])
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "benchmark.md", table(found))

@@ -23,7 +23,7 @@ from experiments.runs.recorder import Recorder, folder_of, new_folder
 from experiments.runs.sinks import Sink, check_installed, opened
 from experiments.runs.unfinished import CHECKPOINTS, Earlier
 from experiments.training.processes import Processes
-from experiments.training.shared_arrays import Interned
+from experiments.training.shared_arrays import SharedArrays
 from experiments.training.trained_run import goes_on
 from fedpriv import distributed
 from fedpriv.devices.layout import Strategy, split_cpu
@@ -37,6 +37,7 @@ class Request(NamedTuple):
 
     Attributes:
       name: of the config.
+      config: what makes its experiment.
       settings: of the run.
       earlier: the run that goes on, if one does.
     """
@@ -94,41 +95,43 @@ def prepare(
     Raises:
       ValueError: something that was given is wrong.
     """
-    name, module, config, found = request
+    name, config, settings, earlier = request
     warning, finished = None, {}
     with joined.agreed():
         if joined.first:
-            check_installed(config.record)
-        split_cpu(config.layout.devices)
-        strategy = configuration.strategy(config.layout)
+            check_installed(settings.record)
+        split_cpu(settings.layout.devices)
+        strategy = configuration.strategy(settings.layout)
         noise = (
-            _recorded_noise(found, config) if found else _solved(module, config, joined, progress)
+            _recorded_noise(earlier, settings)
+            if earlier
+            else _solved(config, settings, joined, progress)
         )
-        experiment = built(module, config, noise, Interned())
-        planned = budget.planned_rounds(experiment.ledger, config)
-        here = environment(strategy) | {"code": user_modules.digests(module)}
+        experiment = built(config, settings, noise, SharedArrays())
+        planned = budget.planned_rounds(experiment.ledger, settings)
+        here = environment(strategy) | {"code": user_modules.digests(config)}
         about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
         about |= {"noise": noise, "higher": list(experiment.higher)}
         about |= {"names": experiment.names} if experiment.names else {}
-        if found:
-            finished = found.finished(planned, config.keep_model, experiment.stopping(config))
-            about, warning = unfinished.resumed(found, here, finished)
+        if earlier:
+            finished = earlier.finished(planned, settings.keep_model, experiment.stopping(settings))
+            about, warning = unfinished.resumed(earlier, here, finished)
     if joined.count > 1:
-        same = replace(config, output=None, data_dir=None)
-        going_on = [str(found is not None), *finished]
+        same = replace(settings, output=None, data_dir=None)
+        going_on = [str(earlier is not None), *finished]
         distributed.check_equal(settings=plain(same), rounds=planned, noise=noise, resumed=going_on)
     recorder = None
     with joined.agreed():
         if joined.first:
-            recorder = _recorder(name, config, found, about, sinks, until_end)
-            user_modules.keep(module, recorder.folder / _code(found, here))
-            if found:
-                recorder.go_on(found.lines, finished)
+            recorder = _recorder(name, settings, earlier, about, sinks, until_end)
+            user_modules.keep(config, recorder.folder / _code(earlier, here))
+            if earlier:
+                recorder.go_on(earlier.lines, finished)
             if warning:
                 print(f"warning: {warning}", file=sys.stderr)
-    where = recorder.folder if recorder else folder_of(config, name)
+    where = recorder.folder if recorder else folder_of(settings, name)
     return PreparedRun(
-        name, config, where, strategy, experiment, planned, joined, recorder, finished, progress
+        name, settings, where, strategy, experiment, planned, joined, recorder, finished, progress
     )
 
 
@@ -178,11 +181,11 @@ def _recorded_noise(found: Earlier, config: Run) -> dict[str, float]:
 
 
 def built(
-    module: Config, config: Run, noise: Mapping[str, float], interned: Interned
+    module: Config, config: Run, noise: Mapping[str, float], shared: SharedArrays
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
     experiment = budget.made(
-        lambda own: interned.experiment(configuration.experiment_of(module, own)), config, noise
+        lambda own: shared.experiment(configuration.experiment_of(module, own)), config, noise
     )
     check(experiment, config)
     budget.check_reached(experiment.ledger, config, noise)

@@ -13,7 +13,7 @@ from experiments.training.shared_jit import as_bytes
 from fedpriv.data.streaming import StreamedFederation
 
 
-class Interned:
+class SharedArrays:
     """Keeps arrays that are the same once, so that experiments share their data on the device."""
 
     def __init__(self) -> None:

@@ -20,6 +20,7 @@ from experiments.training.prepare import Request, prepare
 from experiments.training.processes import Processes
 from experiments.training.train_algorithms import train_all
 from experiments.training.trained_run import TrainedRun, TrainingError
+from fedpriv.core.arguments import check_path
 from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import History
 
@@ -74,6 +75,8 @@ def resume(
 
     Returns, Raises: as `train`.
     """
+
+    check_path("folder", folder, "give the folder of a run")
 
     def request() -> Request:
         own = None if config is None else modules.named(config)[1]

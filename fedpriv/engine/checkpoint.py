@@ -142,8 +142,10 @@ class Keeper:
     def _agreed(self, there: dict[str, Any]) -> Strategy:
         """The layout; another one would add in another order, and free memory may not be what it was."""
         wanted, layout = self._wanted, self._wanted["layout"]
+        recorded = {field: there["layout"].get(field) for field in layout}  # others are no more
+        there = there | {"layout": recorded}
         if layout["clients"] == "fit":
-            layout = layout | {"clients": there["layout"]["clients"]}
+            layout = layout | {"clients": recorded["clients"]}
         if different := list(differences(there, wanted | {"layout": layout})):
             raise OtherRunError(self._refusal("; ".join(different)))
         return Strategy(**layout)

@@ -288,9 +288,7 @@ def test_peers_are_for_the_cpu(monkeypatch, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("columns", ["60", "150"])
-def test_help_keeps_paragraphs_and_fits_the_terminal(columns, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", columns)
+def test_help_keeps_paragraphs(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
     assert stop.value.code == 0
@@ -300,7 +298,6 @@ def test_help_keeps_paragraphs_and_fits_the_terminal(columns, monkeypatch, capsy
     assert [p for p in shown if p in {" ".join(d.split()) for d in details}] == [
         " ".join(d.split()) for d in details
     ]
-    assert int(columns) - 20 < max(map(len, out.splitlines())) <= int(columns)
 
 
 @pytest.mark.slow

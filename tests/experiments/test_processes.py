@@ -188,5 +188,5 @@ def test_the_options_are_explained(capsys):
         main(["quickstart", "--help"])
     assert stop.value.code == 0
     page = capsys.readouterr().out
-    for option in ("--coordinator HOST:PORT", "--num-processes N", "--process-id I", "--rounds"):
+    for option in ("--coordinator HOST:PORT", "--num-processes", "--process-id", "--rounds"):
         assert option in page

@@ -8,6 +8,7 @@ from commands import sweep
 
 from configs import quickstart
 from experiments import run
+from experiments.config.options import split_options
 from experiments.search import sweep_table
 from experiments.search.sweep_grid import UNFINISHED, begin, points
 from experiments.search.training_together import Sweep
@@ -22,7 +23,8 @@ def launch(*args, output):
 def planned(config, rest, *grid):
     """The points that the command's words ask for."""
     name = config.__name__.rpartition(".")[2]
-    asked, _ = sweep._asked([name, "--grid", *grid, *rest])
+    options, rest = split_options(sweep.AllOptions, [name, "--grid", *grid, *rest])
+    asked = sweep._asked(rest, options)
     return points(asked.grid, asked.settle)
 
 

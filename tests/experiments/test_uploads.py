@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import uploads as command
 from experiments.runs.contents import Begun, Line
 from experiments.runs.run_folder import RunFolder
 from experiments.tables import uploads
@@ -69,7 +70,7 @@ def test_wrong_input(tmp_path, capsys):
         (["--accuracy", "80"], "--accuracy: 80.0; give"),
         (["--accuracy", "0.8"], "holds no run; give a run folder"),
     ):
-        assert uploads.main([str(tmp_path), *args]) == 2
+        assert command.main([str(tmp_path), *args]) == 2
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1

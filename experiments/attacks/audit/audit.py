@@ -17,7 +17,7 @@ from experiments.config.fields import Number, NumberOrZero
 from experiments.config.modules import Config
 from experiments.config.settings import changed
 from experiments.training.prepare import built
-from experiments.training.shared_arrays import Interned
+from experiments.training.shared_arrays import SharedArrays
 from fedpriv.core.arguments import Range, checked, require
 from fedpriv.devices.layout import split_cpu
 
@@ -70,13 +70,14 @@ def audited(
     seed: int,
 ) -> Audited:
     """The parts that are wanted; the data first, so that a missing set is found before minutes are spent."""
+    require(len(wanted) > 0, "parts", [], f"name some of {', '.join(PARTS)}")
     parts: dict[str, Any] = {}
     training = {"run", "membership"} & set(wanted)
     noise = budget.solved(module, config)
     if training:
         split_cpu(config.layout.devices)
         strategy = configuration.strategy(config.layout)
-        experiment = built(module, config, noise, Interned())
+        experiment = built(module, config, noise, SharedArrays())
         ledger = experiment.ledger
     else:
         ledger = budget.made(partial(configuration.ledger_of, module), config, noise)
