@@ -93,7 +93,7 @@ def _asked(args: list[str], options: AllOptions) -> Asked:
     pairs = [text.partition("=") for texts in options.grid for text in texts]
     grid = [(field.lstrip("-"), values.split(",")) for field, _, values in pairs]
     for field, _ in grid:
-        if field.replace("-", "_") in {own.name for own in fields(AllOptions)}:
+        if field.replace("-", "_") in {own.name for own in fields(Options)}:
             raise ValueError(f"grid: {field} is an option of the command; give --{field} VALUE")
 
     def settle(values: Mapping[str, Any]) -> Run:

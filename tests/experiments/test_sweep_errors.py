@@ -58,7 +58,7 @@ def planned(config, rest, *grid):
         (["--grid", "output=a,b"], "leave output out"),
         (["--grid", "p=0.1,0.2", "--record", "wandb"], "leave these out"),
         (["--grid", "p=0.1,0.2", "--checkpoint.rounds", "5"], "leave these out"),
-        (["--grid", "p=0.1,0.2", "--folds", "1"], "folds: 1; give 2 or more"),
+        (["--grid", "p=0.1,0.2", "--folds", "1"], "folds: 1; give"),
         (["--grid", "p=0.1,0.2", "--folds", "many"], "--folds: 'many' is not"),
         (["--grid", "p=0.1,0.2", "--folds", "2", "--best-of", "3"], "leave best_of out"),
         (["--grid", "p=0.1,0.2", "--folds", "2", "--fold", "1", "2"], "fold: swept by the grid"),
