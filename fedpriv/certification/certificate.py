@@ -238,11 +238,12 @@ def check_twice(traced: TracedRound) -> None:
 
 def _like(federation: Any) -> Any:
     """A client's records, in shapes."""
-    by_cohort = getattr(federation, "held", None)
-    cut = 2 if by_cohort is not None else 1
+    by_cohort = isinstance(federation, CohortFederation)
+    records = federation.holder_records if by_cohort else federation.examples
+    axes = 2 if by_cohort else 1  # in front of those of a record
     return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[cut:]), leaf.dtype),
-        federation.examples if by_cohort is None else by_cohort,
+        lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[axes:]), leaf.dtype),
+        records,
     )
 
 
