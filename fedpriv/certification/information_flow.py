@@ -21,7 +21,7 @@ from jax.interpreters import ad, mlir
 
 from fedpriv.core.code_places import is_jax_file, is_users_file, place
 from fedpriv.core.fixed_points import fixed_point
-from fedpriv.core.jaxprs import programs, scan_operands
+from fedpriv.core.jaxprs import is_call, programs, scan_operands
 
 Labels: TypeAlias = frozenset
 NONE: Labels = frozenset()
@@ -172,7 +172,8 @@ class _Follow:
             return of_loops[eqn.primitive.name](eqn, labels, place)
         inner = [program.jaxpr for program in programs(eqn)]
         if len(inner) == 1 and len(inner[0].invars) == len(labels):
-            out = self.program(inner[0], labels, place)
+            once = place if is_call(eqn) else replace(place, times=None)
+            out = self.program(inner[0], labels, once)
             if len(out) == len(eqn.outvars):
                 return [self._rules.leaving(eqn, x) for x in out]
         if inner:  # not known: all may depend on all, and how often is not known either

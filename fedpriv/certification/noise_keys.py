@@ -18,7 +18,7 @@ from fedpriv.certification.host_calls import PRINTS
 from fedpriv.certification.information_flow import MARK
 from fedpriv.certification.keys import is_key
 from fedpriv.core.fixed_points import fixed_point
-from fedpriv.core.jaxprs import equations, evaluate, programs, scan_operands
+from fedpriv.core.jaxprs import equations, evaluate, is_call, programs, scan_operands
 from fedpriv.core.types import Key
 
 Keys: TypeAlias = list[tuple[jax.Array, jax.Array]]
@@ -97,7 +97,8 @@ def _run(program: ClosedJaxpr, args: Sequence[Any]) -> tuple[list[Any], Keys]:
             out, own = _run_scan(eqn, called[0], values)
         elif eqn.primitive.name == "cond":
             out, own = _run_cond(called, values)
-        else:  # a call; anywhere else a release is refused, as nobody can count it
+        else:  # a call: anywhere else a release is refused, as nobody can count it
+            assert is_call(eqn)
             (body,) = called
             out, own = _run(body, values)
         keys.extend(own)

@@ -45,12 +45,14 @@ class TracedProgram(NamedTuple):
       out: shapes of (state, metrics).
       marks: in the program.
       rules: by which labels pass.
+      prints: lines that print something of a round.
     """
 
     program: ClosedJaxpr
     out: tuple[State, Metrics]
     marks: Marks
     rules: Rules
+    prints: tuple[str, ...]
 
     def follow(self, kept: Sequence[Labels]) -> list[Labels]:
         """The labels of its outputs, for those that leaves of the state have of what clients keep."""
@@ -96,8 +98,8 @@ def traced_program(
       state: shapes.
 
     Raises:
-      ValueError: calls of the cohort under jax.vmap; records that the model cannot take; and whatever the round itself
-        raises.
+      ValueError: calls of the cohort under jax.vmap, or of the host; records that the model cannot take; and whatever
+        the round itself raises.
     """
     marks: Marks = []
 
@@ -122,7 +124,7 @@ def traced_program(
             "them in a loop"
         ) from error
     rules = Rules(marks, algorithm.unit, _secret(marks, sampler, algorithm.unit))
-    return TracedProgram(program, out, marks, rules)
+    return TracedProgram(program, out, marks, rules, lines_that_print(program.jaxpr))
 
 
 def stage_of(traced: TracedProgram, kept: Sequence[Labels]) -> Stage:
@@ -133,10 +135,8 @@ def stage_of(traced: TracedProgram, kept: Sequence[Labels]) -> Stage:
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
-      ValueError: calls of the host.
     """
     program, rules = traced.program.jaxpr, traced.rules
-    prints = lines_that_print(program)
     outputs = zip(traced.follow(kept), program.outvars, strict=True)
     leaves = jax.tree_util.tree_leaves_with_path(traced.out)
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
@@ -157,7 +157,7 @@ def stage_of(traced: TracedProgram, kept: Sequence[Labels]) -> Stage:
             rules.keep_random(name, mark.labels, reserved=False)
     sums = tuple(mark for mark in traced.marks if isinstance(mark, Sum) and mark.times)
     means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
-    return Stage(sums, means, rules.alone(sums, means), traced.program, prints)
+    return Stage(sums, means, rules.alone(sums, means), traced.program, traced.prints)
 
 
 _OF_CLIENTS = {

@@ -21,7 +21,13 @@ def programs(eqn: JaxprEqn) -> list[ClosedJaxpr]:
 def programs_in(value: Any) -> list[ClosedJaxpr]:
     """The programs in a parameter of an equation, or in a container of parameters."""
     leaves = (leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, ClosedJaxpr | Jaxpr))
-    return [leaf if isinstance(leaf, ClosedJaxpr) else ClosedJaxpr(leaf, ()) for leaf in leaves]
+    return [leaf if isinstance(leaf, ClosedJaxpr) else _closed(leaf) for leaf in leaves]
+
+
+def _closed(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """With its constants, whose values are not there, as further inputs."""
+    invars = [*jaxpr.constvars, *jaxpr.invars]
+    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=invars), ())
 
 
 def equations(
@@ -32,6 +38,26 @@ def equations(
         yield eqn, callers
         for inner in programs(eqn):
             yield from equations(inner.jaxpr, (eqn, *callers))
+
+
+def is_call(eqn: JaxprEqn) -> bool:
+    """Whether it runs the one program that it calls once, on its own inputs: not once for each device, say."""
+    return eqn.primitive.name in _CALLS
+
+
+_CALLS = {
+    "jit",
+    "pjit",
+    "call",
+    "closed_call",
+    "core_call",
+    "checkpoint",
+    "remat",
+    "remat2",
+    "composite",
+}
+_CALLS |= {f"custom_{kind}_call" for kind in ("jvp", "vjp", "vmap")}
+_CALLS |= {"custom_vjp_call_jaxpr", "linear_call"}
 
 
 class NotInterpretedError(Exception):

@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -138,21 +137,27 @@ def seen_losses() -> Iterator[list[LossFn]]:
         _SEEN.reset(token)
 
 
-@dataclass(frozen=True, eq=False)
 class GradientFunction:
     """A function that gives gradients, and says what batch it takes.
 
-    Attributes:
+    No dataclass, as `dataclasses.replace` would keep the class, and with it a proof, for another function.
+
+    Args:
       fn: (params, batch, ...) -> gradients.
       needs_keys: whether the batch has to be `Keyed`.
     """
 
-    fn: Callable[..., Any]
-    needs_keys: bool = False
+    def __init__(self, fn: Callable[..., Any], needs_keys: bool = False):
+        self._fn, self._needs_keys = fn, needs_keys
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether the batch has to be `Keyed`."""
+        return self._needs_keys
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """What `fn` gives."""
-        return self.fn(*args, **named)
+        """What the function gives."""
+        return self._fn(*args, **named)
 
 
 def needs_keys(gradients: Callable[..., Any]) -> bool:
