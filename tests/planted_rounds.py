@@ -102,6 +102,26 @@ def chain(key, _):
     return key, jax.random.uniform(own)
 
 
+def in_shard_map():
+    """The cohort's sum, made by each of some devices: once, or more often."""
+
+    def round(key, state, cohort):
+        def on_each(params):
+            now = state._replace(params=params)
+            client = lambda k, shard: update(now, k, shard)  # noqa: E731
+            total, _, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+            return moved(now, flatten(total)).params
+
+        mesh = jax.sharding.Mesh(jax.devices()[:1], "devices")
+        each = jax.shard_map(
+            on_each, mesh=mesh, in_specs=nowhere, out_specs=nowhere, check_vma=False
+        )
+        return state._replace(params=each(state.params), round=state.round + 1), {}
+
+    nowhere = jax.sharding.PartitionSpec()
+    return of_clients(round)
+
+
 def noise_in_a_chain(mask):
     """Noise and a public mask from one chain of keys, the mask from key `mask` of each turn's three."""
 

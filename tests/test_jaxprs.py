@@ -4,13 +4,14 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.extend.core import Primitive
 
 from fedpriv.certification.information_flow import follow
 from fedpriv.certification.keys import ROUNDS_KEY
 from fedpriv.certification.leaks import Rules
-from fedpriv.core.jaxprs import scan_operands
+from fedpriv.core.jaxprs import equations, programs_in, scan_operands
 
 
 def test_the_operands_of_a_scan_are_told_apart():
@@ -27,6 +28,16 @@ def test_the_operands_of_a_scan_are_told_apart():
     old = SimpleNamespace(params={"num_consts": 2, "num_carry": 1})
     new = SimpleNamespace(params={"ft_in": SimpleNamespace(unpack=lambda: [(0, 0), (0,), (0, 0)])})
     assert [scan_operands(e, "abcde") for e in (old, new)] == [(["a", "b"], ["c"], ["d", "e"])] * 2
+
+
+def test_an_open_program_with_constants_is_walked_through():
+    closed = jax.make_jaxpr(lambda x: x + jnp.arange(3.0) * np.arange(3.0))(jnp.ones(3))
+    assert closed.consts
+    (program,) = programs_in({"body": [closed.jaxpr]})
+    assert [e.primitive for e, _ in equations(program.jaxpr)] == [
+        e.primitive for e in closed.jaxpr.eqns
+    ]
+    assert len(program.jaxpr.invars) == 1 + len(closed.consts)
 
 
 def primitive(name, shapes):

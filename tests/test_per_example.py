@@ -1,5 +1,6 @@
 """Gradients of single records: general and closed form, against jax alone and jax_privacy."""
 
+import dataclasses
 import math
 
 import jax
@@ -30,6 +31,12 @@ WEIGHTS = jnp.linspace(-1, 2, B)
 
 HIDDEN = models.classifier(models.MLP((5, 6), 4), (3, 1, 1))
 MODELS = {"logistic regression": MODEL, "two hidden layers": HIDDEN}
+
+
+def test_the_proof_of_gradients_does_not_pass_to_another_function():
+    gradients = per_example(MODEL.loss)
+    with pytest.raises(TypeError):
+        dataclasses.replace(gradients, fn=lambda params, batch: gradients(params, batch))
 
 
 def params_of(model):

@@ -35,6 +35,7 @@ from planted_rounds import (
     enlarging,
     in_init,
     in_metrics,
+    in_shard_map,
     keeping,
     keeping_noise,
     key_in_state,
@@ -111,6 +112,7 @@ FAULTS = {
     "a permutation's own key": (keeping(lambda key: jax.random.normal(key, (8,))), TELLS),
     "a mask from the part of a chain that the noise is from": (noise_in_a_chain(1), TELLS),
     "a mask from the part of a chain that all later noise is from": (noise_in_a_chain(0), TELLS),
+    "a sum on each device": (in_shard_map(), "it cannot be counted how often"),
     "the round's own numbers in what clients send": (sending_the_rounds_numbers(), TELLS),
     # noise keys with few values
     "a key of a small number": (

@@ -270,8 +270,8 @@ class Rules:
 
 def _uncounted(release: Sum | Mean) -> LeakError:
     return LeakError(
-        f"round: it cannot be counted how often {release.line} releases, in a loop of unknown length; use lax.scan, or "
-        "a fori_loop of fixed bounds"
+        f"round: it cannot be counted how often {release.line} releases, in a loop of unknown length or under "
+        "shard_map; use lax.scan, or a fori_loop of fixed bounds"
     )
 
 
