@@ -16,6 +16,7 @@ from several import ended, started
 from small import assert_identical, regression, sgd, squared, start
 
 import fedpriv as fp
+from fedpriv.engine import checkpoint
 from fedpriv.engine.serialization import to_device, to_host
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -284,6 +285,35 @@ def test_without_any_that_can_be_read_it_begins_anew(whole, folder):
         history, called = run(folder=folder)
     assert called == [2, 4, 6, 7]
     assert_same(history, whole)
+
+
+def test_one_that_the_system_does_not_give_is_not_taken_for_damaged(folder, monkeypatch):
+    before = rounds_in(folder)
+
+    def stale(path):
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    monkeypatch.setattr(checkpoint, "read", stale)
+    with pytest.raises(OSError, match="Stale"):
+        run(folder=folder)
+    assert rounds_in(folder) == before
+
+
+@pytest.mark.parametrize(("kernels", "goes_on"), [("canonical", True), ("xla", False)])
+def test_kernels_that_earlier_revisions_could_choose(kernels, goes_on, whole, folder, monkeypatch):
+    read = checkpoint.read
+
+    def of_before(path):
+        named, about = read(path)
+        about["settings"]["layout"] |= {"convolution": kernels, "dense": "auto"}
+        return named, about
+
+    monkeypatch.setattr(checkpoint, "read", of_before)
+    if goes_on:
+        assert_same(run(folder=folder)[0], whole)
+        return
+    with pytest.raises(ValueError, match=r"layout\.convolution xla there"):
+        run(folder=folder)
 
 
 class Disk:

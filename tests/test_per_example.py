@@ -1,6 +1,7 @@
 """Gradients of single records: general and closed form, against jax alone and jax_privacy."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -10,12 +11,18 @@ import pytest
 from jax_privacy import clipping
 from small import assert_close, assert_normal, filled
 
-from fedpriv import models
+from fedpriv import mean_grad, models
+from fedpriv.core.random_losses import needs_keys
 from fedpriv.core.trees import flatten
 from fedpriv.mechanisms.clipping import separately
 from fedpriv.mechanisms.mechanisms import gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
-from fedpriv.mechanisms.per_example import MedianClipping, per_example, private_mean
+from fedpriv.mechanisms.per_example import (
+    MedianClipping,
+    RecordGradients,
+    per_example,
+    private_mean,
+)
 from fedpriv.mechanisms.per_example_dense import per_example_dense
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -34,9 +41,20 @@ MODELS = {"logistic regression": MODEL, "two hidden layers": HIDDEN}
 
 
 def test_the_proof_of_gradients_does_not_pass_to_another_function():
-    gradients = per_example(MODEL.loss)
+    gradients, others = per_example(MODEL.loss), mean_grad(MODEL.loss)
     with pytest.raises(TypeError):
-        dataclasses.replace(gradients, fn=lambda params, batch: gradients(params, batch))
+        dataclasses.replace(gradients, fn=others)
+    with pytest.raises(AttributeError):
+        functools.update_wrapper(gradients, others)
+    wrapper = functools.wraps(gradients)(lambda params, batch: gradients(params, batch))
+    assert type(wrapper) is not RecordGradients
+
+
+def test_a_wrapper_of_gradients_takes_the_batch_that_they_take():
+    random = mean_grad(lambda params, example, key: jax.random.normal(key) * params["w"])
+    for gradients in (random, mean_grad(MODEL.loss), per_example(MODEL.loss)):
+        wrapper = functools.wraps(gradients)(lambda *args, given=gradients: given(*args))
+        assert needs_keys(wrapper) == needs_keys(gradients) == (gradients is random)
 
 
 def params_of(model):

@@ -107,7 +107,8 @@ class MarkedCohort(Cohort):
         return mark_tree(self._marks, NoiseKey(user_line(), mechanism), key)
 
     def _mark_sum(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
-        release = Sum(user_line(), self._call, *options, _shapes(total), generator_of(key))
+        how, like = options._asdict(), _shapes(total)
+        release = Sum(user_line(), self._call, **how, like=like, generator=generator_of(key))
         return mark_tree(self._marks, release, (total, key))[0]
 
     def _metrics(self, wire: Any, diagnostics: Any) -> Metrics:

@@ -14,7 +14,7 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     """The path to write to; what is there then takes the place of `path` at once, or is removed after an error.
 
     It is on the disk before it takes the place, so that a machine that stops leaves the old file or the new one. A
-    process that is killed may leave NAME.unfinished, which the next one overwrites.
+    process that is killed may leave NAME.unfinished, which the next one overwrites unless it is `shared`.
 
     Args:
       path: of a file in a folder that exists.
@@ -27,16 +27,21 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     unfinished = path.with_name(f"{path.name}{own}.unfinished")
     try:
         yield unfinished
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
+        to_disk(unfinished)
         unfinished.replace(path)
-    except OSError as error:
-        if error.filename in (None, str(unfinished)):
-            error.filename = str(path)
-        raise
-    finally:
+    except BaseException as error:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+            known = error.filename not in (None, str(unfinished))
+            error.filename = error.filename if known else str(path)
+        raise
+
+
+def to_disk(file: Path) -> None:
+    """Waits until the file's content is on the disk."""
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
 
 
 def user_cache() -> Path:

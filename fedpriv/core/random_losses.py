@@ -140,15 +140,22 @@ def seen_losses() -> Iterator[list[LossFn]]:
 class GradientFunction:
     """A function that gives gradients, and says what batch it takes.
 
-    No dataclass, as `dataclasses.replace` would keep the class, and with it a proof, for another function.
+    Its function cannot be changed, neither by `dataclasses.replace` nor by `functools.update_wrapper`: its class may
+    stand for a proof.
 
     Args:
       fn: (params, batch, ...) -> gradients.
       needs_keys: whether the batch has to be `Keyed`.
     """
 
+    __slots__ = ("__weakref__", "_fn", "_needs_keys")
+
     def __init__(self, fn: Callable[..., Any], needs_keys: bool = False):
         self._fn, self._needs_keys = fn, needs_keys
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._fn)
 
     @property
     def needs_keys(self) -> bool:
@@ -162,4 +169,4 @@ class GradientFunction:
 
 def needs_keys(gradients: Callable[..., Any]) -> bool:
     """Whether the batch of these gradients has to be `Keyed`; `functools.wraps` passes that on to a wrapper."""
-    return getattr(gradients, "needs_keys", False)
+    return getattr(inspect.unwrap(gradients), "needs_keys", False)

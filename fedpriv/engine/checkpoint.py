@@ -23,6 +23,10 @@ from fedpriv.engine.run_state import Snapshot
 from fedpriv.engine.serialization import packed, read, unpacked, write
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_CHOICE = {
+    "convolution": "canonical",
+    "dense": "auto",
+}  # of earlier revisions, as it is always now
 KEPT = 2  # if the last one turns out to be damaged, there is the one before
 
 
@@ -120,7 +124,11 @@ class Keeper:
         for number, (round, file) in enumerate(files, 1):
             try:
                 named, about = read(file)
+            except MemoryError:
+                raise
             except Exception as error:  # whatever a damaged file makes the reader raise
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the system's: the file may be whole
                 reason = " ".join(str(error).split())[:200]
                 before = "the one before it is taken"
                 instead = (
@@ -142,7 +150,7 @@ class Keeper:
     def _agreed(self, there: dict[str, Any]) -> Strategy:
         """The layout; another one would add in another order, and free memory may not be what it was."""
         wanted, layout = self._wanted, self._wanted["layout"]
-        recorded = {field: there["layout"].get(field) for field in layout}  # others are no more
+        recorded = {f: v for f, v in there["layout"].items() if _NO_CHOICE.get(f) != v}
         there = there | {"layout": recorded}
         if layout["clients"] == "fit":
             layout = layout | {"clients": recorded["clients"]}

@@ -56,6 +56,8 @@ class RecordGradients(GradientFunction):
     A wrapper, or a subclass, is none.
     """
 
+    __slots__ = ()
+
 
 def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
     """Gradients of `loss + l2 / 2 ||params||^2` of any model.

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Seed, check_path, checked, require
 from fedpriv.core.array_arguments import check_numbers
-from fedpriv.core.files import replacing
+from fedpriv.core.files import replacing, to_disk
 from fedpriv.core.types import Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.models.modules import (
@@ -102,6 +102,7 @@ def save_model(
     # Neither takes its place before both are written; the parameters, by which a model is known to be kept, come last.
     with replacing(place / PARAMETERS) as parameters, replacing(place / NETWORK) as network:
         parameters.write_bytes(numpy.save(arrays))
+        to_disk(parameters)
         network.write_text(json.dumps(_described(model.built), indent=2) + "\n", encoding="utf-8")
 
 
