@@ -172,8 +172,8 @@ class _Follow:
             return of_loops[eqn.primitive.name](eqn, labels, place)
         inner = [program.jaxpr for program in programs(eqn)]
         if len(inner) == 1 and len(inner[0].invars) == len(labels):
-            once = place if is_call(eqn) else replace(place, times=None)
-            out = self.program(inner[0], labels, once)
+            inside = place if is_call(eqn) else replace(place, times=None)
+            out = self.program(inner[0], labels, inside)
             if len(out) == len(eqn.outvars):
                 return [self._rules.leaving(eqn, x) for x in out]
         if inner:  # not known: all may depend on all, and how often is not known either
