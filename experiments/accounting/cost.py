@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
-from experiments.base.formats import NAMES, assumptions, columns, epsilon, hyphenated
+from experiments.base.formats import assumptions, columns, epsilon, hyphenated, name_of
 from experiments.base.json_values import plain
 from experiments.config import Ledger, Run, View, ledger_of, modules
 from experiments.config.modules import Config
@@ -27,7 +27,8 @@ class Account(NamedTuple):
     """Epsilons of the algorithms that release and claim the same.
 
     Attributes:
-      names: of the algorithms.
+      names: keys of the algorithms.
+      labels: their names for people.
       rounds: number of rounds T.
       honest: fraction of each cohort that adds its share of the noise.
       best_of: mean number of runs of which the best is released.
@@ -36,6 +37,7 @@ class Account(NamedTuple):
     """
 
     names: tuple[str, ...]
+    labels: tuple[str, ...]
     rounds: int
     honest: float
     best_of: float
@@ -72,7 +74,10 @@ def accounts(
             for view in views
         )
         of_one_run = _judged(claim, honest) if best_of == 1 else None
-        found.append(Account(tuple(names), rounds, honest, best_of, of_one_run, certificates))
+        labels = tuple(name_of(name, {name: ledger.entries[name].name or ""}) for name in names)
+        found.append(
+            Account(tuple(names), labels, rounds, honest, best_of, of_one_run, certificates)
+        )
     return sorted(found, key=lambda account: not account.private)
 
 
@@ -178,10 +183,9 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
 def table(account: Account, delta: float) -> str:
     """View x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
     unit = account.certificates[0].unit
-    names = ", ".join(NAMES.get(name, name) for name in account.names)
     rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
     rows += [_row(account, certificate) for certificate in account.certificates]
-    head = f"{names}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
+    head = f"{', '.join(account.labels)}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
         head += f", {account.honest:.4g} of the noise's shares counted on"
     if account.best_of > 1:
@@ -261,7 +265,7 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
         xlabel="round",
         ylabel=f"epsilon at delta = {ledger.delta:.3g}, {account.certificates[0].unit} level",
         yscale="log",
-        title=", ".join(NAMES.get(name, name) for name in account.names),
+        title=", ".join(account.labels),
     )
     if axes.lines:
         axes.legend()

@@ -20,7 +20,7 @@ def text(cost: Costs, width: int) -> str:
             blocks.append(_prose_wrapped(table(account, cost.ledger.delta), width))
         else:
             why = account.certificates[0].assumptions[0]
-            blocks.append(f"{', '.join(account.names)}: epsilon = inf for every view; {why}")
+            blocks.append(f"{', '.join(account.labels)}: epsilon = inf for every view; {why}")
     return "\n\n".join(blocks) + "\n"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -31,6 +31,7 @@ from fedpriv.privacy import Certificate, Claim
 from fedpriv.rounds.algorithm import Algorithm
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
+Given = TypeVar("Given")
 MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to
 MOST_SEEDS = 2**16  # every one has a partition and a model of its own
 
@@ -319,7 +320,9 @@ def federations(
 def ledger_of(module: Any, config: Run) -> Ledger:
     """What `config` would cost, from the module's `ledger`, or from the experiment where it has none."""
     own = getattr(module, "ledger", None)
-    return own(config) if own else experiment_of(module, config).ledger
+    if own is None:
+        return experiment_of(module, config).ledger
+    return _given_back(own(config), Ledger, "ledger")
 
 
 def experiment_of(module: Any, config: Run) -> Experiment:
@@ -329,13 +332,22 @@ def experiment_of(module: Any, config: Run) -> Experiment:
       ValueError: a fold is to be held out, and the module has a `build` alone.
     """
     if hasattr(module, "load") and hasattr(module, "on"):
-        made = module.on(config, without_fold(module.load(config), config.fold))
+        data = without_fold(module.load(config), config.fold)
+        made = _given_back(module.on(config, data), Experiment, "on")
         return replace(made, own_test=made.own_test or config.fold is not None)
     if config.fold is not None:
         raise ValueError(
             "fold: the config has build alone, which loads all records; give it load and on, of which build is made"
         )
-    return module.build(config)
+    return _given_back(module.build(config), Experiment, "build")
+
+
+def _given_back(value: Any, kind: type[Given], function: str) -> Given:
+    if not isinstance(value, kind):
+        raise ValueError(
+            f"config: its {function} gives {type(value).__name__}; give back experiments.config.{kind.__name__}"
+        )
+    return value
 
 
 def strategy(layout: Layout) -> Strategy:

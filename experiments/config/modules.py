@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import configs
+from experiments.config.experiment import Run
 
 
 def names() -> list[str]:
@@ -83,6 +84,10 @@ def _whole(config: Any, name: str) -> Config:
             raise ValueError(
                 f"config: {name} has no {needed}; it needs a docstring, `config`, and `build` or `load` and `on`"
             )
+    if not isinstance(config.config, Run):
+        raise ValueError(
+            f"config: {name} has {type(config.config).__name__} as its config; derive it from experiments.config.Run"
+        )
     return config
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.base.formats import NAMES, field_name, spread
+from experiments.base.formats import field_name, spread
 from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
 from experiments.search.sweep_grid import FOLD, Point
@@ -25,6 +25,7 @@ class Score(NamedTuple):
     """An algorithm at a point.
 
     Attributes:
+      algorithm: its key; `name` is for people.
       values: swept field -> its value, as given.
       metric: by which points are compared.
       spread: of the metric after the last round, one value per fold, each the mean over the seeds; None where the
@@ -35,22 +36,29 @@ class Score(NamedTuple):
     values: Mapping[str, str]
     metric: str
     spread: Spread | None
+    name: str = ""
 
 
 def scores(found: Sequence[tuple[Point, Summary]]) -> list[Score]:
     """Of each algorithm at each point, from what the folds of the points have come to."""
     folds: dict[tuple, list[float | None]] = {}
+    names: dict[str, str] = {}
     for point, summary in found:
         values = tuple((field, text) for field, text in point.values.items() if field != FOLD)
         for name in dict.fromkeys([*summary.rounds, *summary.diverged]):
+            names[name] = summary.name_of(name)
             lost = name in summary.diverged
             mean = None if lost else summary.final[name][summary.metric].mean
             folds.setdefault((name, values), []).append(mean)
     metric = found[0][1].metric
     return [
-        Score(name, dict(values), metric, None if None in each else Spread.of(np.array(each)))
-        for (name, values), each in folds.items()
+        Score(key, dict(values), metric, _spread(each), names[key])
+        for (key, values), each in folds.items()
     ]
+
+
+def _spread(each: Sequence[float | None]) -> Spread | None:
+    return None if None in each else Spread.of(np.array(each))
 
 
 def best(each: Sequence[float | None], higher: bool) -> int | None:
@@ -81,7 +89,7 @@ def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> G
     head = [*map(field_name, fields), "algorithm", metric + " (%)" * is_fraction(metric), "chosen"]
     rows = []
     for score in found:
-        cells = [*score.values.values(), NAMES.get(score.algorithm, score.algorithm)]
+        cells = [*score.values.values(), score.name or score.algorithm]
         cells += [spread(score.spread, metric) if score.spread else "diverged"]
         rows.append([*cells, "*" * (winners.get(score.algorithm) is score)])
     said = (

@@ -80,7 +80,7 @@ def test_the_table_names_everything_and_a_picture_is_drawn(capsys, tmp_path):
         "zero-out",
         "(*) not proved",
         "certified (constructed), third_party: upper",
-        "fed_avg: epsilon = inf for every view; not private: no noise is added",
+        "FedAvg: epsilon = inf for every view; not private: no noise is added",
         *VIEWS,
     ):
         assert word in shown

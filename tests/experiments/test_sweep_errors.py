@@ -56,6 +56,7 @@ def planned(config, rest, *grid):
         ),
         (["--grid", "p=0.1,1e-9"], "k = 0"),
         (["--grid", "output=a,b"], "leave output out"),
+        (["--grid", "p=0.1,0.2", "folds=5"], "grid: folds is an option of the command"),
         (["--grid", "p=0.1,0.2", "--record", "wandb"], "leave these out"),
         (["--grid", "p=0.1,0.2", "--checkpoint.rounds", "5"], "leave these out"),
         (["--grid", "p=0.1,0.2", "--folds", "1"], "folds: 1; give"),

@@ -116,3 +116,25 @@ def test_a_bug_of_the_launcher_keeps_its_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr(prepare, "check", None)
     with pytest.raises(TypeError, match="not callable"):
         run.main(["quickstart", "--algorithms", "fed_avg", "--output", str(tmp_path / "never")])
+
+
+@pytest.mark.parametrize("command", [run.main, privacy.main])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("config = quickstart.config", "config = 3"), "has int as its config; derive it from"),
+        (
+            ("    return replace(experiment, entries=own)", "    return own"),
+            "its build gives dict;",
+        ),
+        (("def build(config):", "def build(config:"), "SyntaxError"),
+    ],
+)
+def test_a_config_that_is_none(change, said, command, tmp_path, capsys):
+    file = tmp_path / "my_config.py"
+    file.write_text(CONFIG.format(build="pass", round="pass").replace(*change))
+    code = command([str(file), "--output", str(tmp_path / "never")])
+    assert code == (1 if said == "SyntaxError" else 2)
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == (2 if said == "SyntaxError" else 1)
