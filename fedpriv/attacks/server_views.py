@@ -97,7 +97,7 @@ class Listening(Cohort):
     def __init__(
         self, added: list[PyTree], round: jax.Array, federation: Any, drawn: Draw, sampler: Sampler
     ):
-        super().__init__(round, federation, drawn, sampler, self._hear)
+        super().__init__(round, federation, drawn, sampler)
         self._added = added
         self.messages: list[PyTree] = []
         self.transcript: jax.Array | None = None
@@ -111,7 +111,7 @@ class Listening(Cohort):
         self.messages.append(messages)
         return total, kept
 
-    def _hear(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
+    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         used = options.mechanism.in_round(self.round)
         if used.noise == "gaussian" and not options.by_server and not options.local:
             own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)

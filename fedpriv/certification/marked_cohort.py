@@ -57,7 +57,7 @@ class MarkedCohort(Cohort):
 
     def __init__(self, round: jax.Array, shape: FederationShape, sampler: Sampler, marks: Marks):
         drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
-        super().__init__(round, shape, drawn, sampler, self._mark_sum)
+        super().__init__(round, shape, drawn, sampler)
         self._marks = marks
         self._call = -1
 
@@ -106,7 +106,7 @@ class MarkedCohort(Cohort):
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         return mark_tree(self._marks, NoiseKey(user_line(), mechanism), key)
 
-    def _mark_sum(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
+    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         how, like = options._asdict(), _shapes(total)
         release = Sum(user_line(), self._call, **how, like=like, generator=generator_of(key))
         return mark_tree(self._marks, release, (total, key))[0]
@@ -124,7 +124,7 @@ class MarkedCohort(Cohort):
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
         outcome = agreed(protocol, key, everyones)[0]
-        return self._mark_sum(outcome, key, SumOptions(unprotected(reason)))
+        return self._observe(outcome, key, SumOptions(unprotected(reason)))
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)

@@ -23,7 +23,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
-from fedpriv.rounds.cohort import Cohort, Observer, unobserved
+from fedpriv.rounds.cohort import Cohort, SumOptions
 from fedpriv.rounds.one_round import keys_of
 from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, parts_of
 
@@ -209,6 +209,16 @@ def check_declared(
             _measure(algorithm, drawn, state, federation, release)
 
 
+class _Pushed(Cohort):
+    """A cohort whose sums get a message of length `bound`, too."""
+
+    bound: float = 0.0
+
+    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
+        d = dimension(total)
+        return unflatten(flatten(total) + self.bound / math.sqrt(d), total)
+
+
 def _measure(
     algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, release: Release
 ) -> None:
@@ -218,9 +228,9 @@ def _measure(
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 
-    def moved(key: Key, state: State, mask: jax.Array, observe: Observer = unobserved) -> jax.Array:
-        among = drawn._replace(mask=mask)
-        cohort = Cohort(state.round, federation, among, sampler, observe)
+    def moved(key: Key, state: State, mask: jax.Array, bound: float = 0.0) -> jax.Array:
+        cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
+        cohort.bound = bound
         after, _ = after_round(algorithm, key, state, cohort)
         return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
 
@@ -238,14 +248,7 @@ def _measure(
         high = math.inf  # who knows how far a client could move the model
     else:
         bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
-
-        def at_the_bound(total: PyTree, *_: Any) -> PyTree:
-            """The sum, and a message as long as the bound."""
-            d = dimension(total)
-            return unflatten(flatten(total) + bound / math.sqrt(d), total)
-
-        pushed = moved(own_key, state, nobody, at_the_bound) - moved(own_key, state, nobody)
-        far.append(pushed)
+        far.append(moved(own_key, state, nobody, bound) - moved(own_key, state, nobody))
     each = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
     measured = min(each, default=math.inf)
     _compare("releases", measured, measured, release.multiplier, low, high)

@@ -63,14 +63,7 @@ class SumOptions(NamedTuple):
         return self.codec.lossy or self.weighting.by_server
 
 
-Observer: TypeAlias = Callable[[PyTree, Key, SumOptions], PyTree]
-"""(noisy sum, its noise's key, how it was made) -> what the round gets of it."""
 NORM = "mean_update_norm"
-
-
-def unobserved(total: PyTree, key: Key, options: SumOptions) -> PyTree:
-    """The sum as it is."""
-    return total
 
 
 @dataclass
@@ -85,7 +78,6 @@ class Cohort:
     _federation: Any
     _drawn: Draw
     _sampler: Sampler
-    _observe: Observer = field(default=unobserved, repr=False)
     _calls: int = 0
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
@@ -248,6 +240,10 @@ class Cohort:
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         """The key, where noise of `mechanism` is drawn from it."""
         return key
+
+    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
+        """What the round gets of a noisy sum, whose noise is drawn from the key."""
+        return total
 
     def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
         return agreed(protocol, key, messages)[0]

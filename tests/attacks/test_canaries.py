@@ -113,6 +113,14 @@ def certified_of(algorithm, view="third_party"):
     return fp.certify(algorithm, start(770), WIDE, 4, 1e-9, view=view).epsilon
 
 
+@pytest.mark.parametrize("per_client", [0, 2])
+def test_canaries_leave_the_certificate_as_it_is(per_client):
+    """Their scores are diagnostics; who certifies traces the sums of a cohort that canaries have copied."""
+    algorithm = records(3.0) if per_client else clients(3.0, fp.poisson(CLIENTS, 0.3, 30))
+    audited = with_canaries(algorithm, 10, per_client=per_client, clip_norm=CLIP)
+    assert certified_of(audited) == certified_of(algorithm) < np.inf
+
+
 def trained(algorithm, *, seeds=20, per_client=0):
     """(present, scores) of a canary per client in 771 dimensions, after four rounds."""
     audited = with_canaries(algorithm, CLIENTS, per_client=per_client, clip_norm=CLIP)
