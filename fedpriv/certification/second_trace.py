@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from fedpriv.certification.closed_over import closed_over
 from fedpriv.certification.information_flow import made_by_checkify, where
@@ -20,9 +21,8 @@ def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) ->
     """Raises ValueError: the programs differ, and where; `made` as `closed_over`."""
     before, after = closed_over(one, made), closed_over(other, made)
     arrays = zip(before, after, strict=False)
-    line = next((line for (a, line), (b, _) in arrays if not same_array(a, b)), None)
-    if line is None and _text(one.jaxpr) != _text(other.jaxpr):
-        line = _first_changed_equation(one.jaxpr, other.jaxpr)
+    changed = [line for (a, line), (b, _) in arrays if not same_array(a, b)]
+    line = next(iter(changed), None) or next(_changes(one.jaxpr, other.jaxpr), None)
     if line is None and len(before) == len(after):
         return
     raise ValueError(
@@ -31,22 +31,21 @@ def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) ->
     )
 
 
-def _first_changed_equation(one: Jaxpr, other: Jaxpr) -> str | None:
-    """The line of the first equation that is another, in the innermost program."""
+def _changes(one: Jaxpr, other: Jaxpr) -> Iterator[str]:
+    """The lines of the equations that are others, those of the programs that an equation calls before its own."""
+    if one is other:
+        return
     of_one, of_other = (_numbered(jaxpr) for jaxpr in (one, other))
     for a, b in zip(one.eqns, other.eqns, strict=False):
-        inner = zip(programs(a), programs(b), strict=False)
-        if line := next(
-            filter(None, (_first_changed_equation(x.jaxpr, y.jaxpr) for x, y in inner)), None
-        ):
-            return line
-        if _alone(a, of_one) != _alone(b, of_other):
-            return where(a)
+        for x, y in zip(programs(a), programs(b), strict=False):
+            yield from _changes(x.jaxpr, y.jaxpr)
+        if _atoms(a, of_one) != _atoms(b, of_other) or not _same_equation(a, b):
+            yield where(a)
     surplus = max(one.eqns, other.eqns, key=len)[min(len(one.eqns), len(other.eqns)) :]
     if surplus:
-        return where(surplus[0])
-    same = _atoms(one.outvars, of_one) == _atoms(other.outvars, of_other)
-    return None if same else "what it gives back"
+        yield where(surplus[0])
+    if _numbers(one.outvars, of_one) != _numbers(other.outvars, of_other):
+        yield "what it gives back"
 
 
 def _numbered(jaxpr: Jaxpr) -> dict[Any, int]:
@@ -55,19 +54,36 @@ def _numbered(jaxpr: Jaxpr) -> dict[Any, int]:
     return dict(zip([*jaxpr.constvars, *jaxpr.invars, *outputs], count(), strict=False))
 
 
-def _alone(eqn: Any, numbers: dict[Any, int]) -> tuple:
-    """An equation without the programs that it calls; checkify numbers errors anew in every trace."""
-    name = eqn.primitive.name
-    inputs = _atoms(eqn.invars, numbers, literals=not made_by_checkify(eqn))
-    settings = [
-        (setting, _text(value))
-        for setting, value in sorted(eqn.params.items())
-        if name != "check" and not programs_in(value)
-    ]
-    return name, inputs, [str(v.aval) for v in eqn.outvars], settings, len(programs(eqn))
+def _same_equation(a: JaxprEqn, b: JaxprEqn) -> bool:
+    """Without the programs that it calls, and what it is given."""
+    if a.primitive.name != b.primitive.name or len(programs(a)) != len(programs(b)):
+        return False
+    if a.params.keys() != b.params.keys() or len(a.outvars) != len(b.outvars):
+        return False
+    pairs = [(v.aval, w.aval) for v, w in zip(a.outvars, b.outvars, strict=True)]
+    if a.primitive.name != "check":  # checkify's
+        pairs += [(x, b.params[name]) for name, x in a.params.items() if not programs_in(x)]
+    return all(_same(x, y) for x, y in pairs)
 
 
-def _atoms(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list[Any]:
+def _same(x: Any, y: Any) -> bool:
+    """Equal, or of the same text: functions are made anew in every trace."""
+    if x is y:
+        return True
+    try:
+        equal = (x == y) is True
+    except ValueError:  # arrays in a container
+        equal = False
+    return equal or _text(x) == _text(y)
+
+
+def _atoms(eqn: JaxprEqn, numbers: dict[Any, int]) -> list[Any]:
+    """What an equation is given; checkify numbers errors anew in every trace."""
+    has_literals = any(isinstance(v, Literal) for v in eqn.invars)
+    return _numbers(eqn.invars, numbers, literals=not (has_literals and made_by_checkify(eqn)))
+
+
+def _numbers(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list[Any]:
     return [
         (_text(v.val) if literals else "") if isinstance(v, Literal) else numbers.get(v)
         for v in atoms

@@ -79,7 +79,7 @@ def _of_a_round(release: Release, relation: str) -> Floats:
     return _shown([(1 - rate, np.zeros_like(once)), (rate, release.local_steps * once)])
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=256)
 def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> Floats:
     """Rényi divergences of one round at dp-accounting's default orders."""
     import dp_accounting as dp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +37,19 @@ def poisson_rdp_epsilon(multiplier: float, rate: float, rounds: int, delta: floa
         rounds: number of rounds.
         delta: probability, in (0, 1).
     """
-    import dp_accounting as dp
-    from dp_accounting.rdp import RdpAccountant
-
     if rounds == 0 or math.isinf(multiplier):
         return 0.0
     if multiplier < 1e-50:  # epsilon is beyond 1e99, and floats would overflow on the way
         return math.inf
-    multiplier = min(multiplier, 1e50)
+    return to_epsilon(rounds * _of_a_round(min(multiplier, 1e50), rate), PAPER_ORDERS, delta)
+
+
+@lru_cache(maxsize=256)
+def _of_a_round(multiplier: float, rate: float) -> NDArray[np.float64]:
+    """Rényi divergences of one round at the papers' orders."""
+    import dp_accounting as dp
+    from dp_accounting.rdp import RdpAccountant
+
     event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier))
     with quiet():
-        divergences = RdpAccountant(PAPER_ORDERS).compose(event, rounds).rdp
-    return to_epsilon(divergences, PAPER_ORDERS, delta)
+        return np.asarray(RdpAccountant(PAPER_ORDERS).compose(event).rdp)
