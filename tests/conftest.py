@@ -20,21 +20,12 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # For the processes that tests start: configs and experiments are not installed.
 root, *others = str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])
 os.environ["PYTHONPATH"] = os.pathsep.join([root, *others])
+if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends the process
+    own = "--xla_cpu_parallel_codegen_split_count=1"  # less work, where others keep the other cores busy
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {own}".strip()
 gc.set_threshold(50_000, 20, 20)  # tracing makes many objects and few cycles
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Starts JAX, before a command that a test calls starts it with another number of devices.
-
-    The default tests compile by XLA's older emitters, which take half the time; the slow ones by those of users.
-    """
-    if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends the process
-        own = ["--xla_cpu_parallel_codegen_split_count=1"]  # where others keep the other cores busy
-        if config.option.markexpr == "not slow":
-            own.append("--xla_cpu_use_fusion_emitters=false")
-        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *own]).strip()
-    split_cpu(2)
-    jax.devices()
+split_cpu(2)
+jax.devices()  # started now: a command that a test calls first would start it with another number
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
