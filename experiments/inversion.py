@@ -19,6 +19,7 @@ import fedpriv as fp
 from experiments.attacks.inversion.inversion import as_json, attack_all, picture, text
 from experiments.attacks.inversion.views import draw_victims
 from experiments.base.command import command
+from experiments.base.files import write_text
 from experiments.config.fields import Number, NumberOrZero
 from experiments.config.options import only_options
 from fedpriv.core.arguments import Range
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     attacked = attack_all(victims, options.steps, options.seed)
     settings = {name: getattr(options, name) for name in ("data", "victims", "steps", "seed")}
     written = as_json(settings, victims, attacked)
-    (options.output / "inversion.json").write_text(json.dumps(written, indent=2) + "\n")
+    write_text(options.output / "inversion.json", json.dumps(written, indent=2) + "\n")
     picture(victims, attacked, options.output / "victims.png")
     print(json.dumps(written, indent=2) if options.json else text(victims, attacked))
     return 0

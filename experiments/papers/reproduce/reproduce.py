@@ -18,7 +18,7 @@ from experiments.papers.reproduce.cost import Cost, Speeds, left_of, time_rounds
 from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform, status
 from experiments.training.trained_run import TrainingError
-from fedpriv.core.arguments import Rate, checked
+from fedpriv.core.arguments import Rate, checked, require
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.engine.checkpoint import OtherRunError
 
@@ -146,6 +146,8 @@ def chosen(item: Item, only: Sequence[str] | None) -> list[Work]:
     """The work in whose title all words of one of the texts occur; raises ValueError where there is none."""
     if only is None:
         return item.needs
+    texts = isinstance(only, list | tuple) and all(isinstance(text, str) for text in only)
+    require(texts, "only", only, "give texts, in a list")
     wanted = [set(text.split()) for text in only]
     chosen = [
         work for work in item.needs if any(words <= set(work.title.split()) for words in wanted)
