@@ -13,6 +13,7 @@ from scipy import stats
 import fedpriv as fp
 from fedpriv import Federation, models
 from fedpriv.core import random_streams
+from fedpriv.engine.training_loop import compiled
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
@@ -101,6 +102,18 @@ def one_round(algorithm: fp.Algorithm):
     return jax.jit(fp.one_round(algorithm))
 
 
+def compiler_of_one_program():
+    """For runs of one program: the first compiles it."""
+    kept = []
+
+    def compiler(*program):
+        if not kept:
+            kept.append(compiled(*program))
+        return kept[0]
+
+    return compiler
+
+
 class Keys(NamedTuple):
     """Keys of a round whose algorithm gives its own to the cohort's only call."""
 
@@ -116,9 +129,15 @@ def keys_of(key) -> Keys:
     return Keys(cohort, *jax.random.split(first))
 
 
+@lru_cache(maxsize=32)
+def cohort_of(sampler: fp.Sampler):
+    """key of a round -> its cohort's draw, compiled once."""
+    return jax.jit(lambda key: sampler.draw(keys_of(key).cohort))
+
+
 def members(sampler: fp.Sampler, key) -> np.ndarray:
     """Ids of those who take part in the round of that key."""
-    drawn = sampler.draw(keys_of(key).cohort)
+    drawn = cohort_of(sampler)(key)
     return np.asarray(drawn.ids)[np.asarray(drawn.mask)]
 
 

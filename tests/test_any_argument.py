@@ -22,6 +22,8 @@ from odd_arguments import (
 )
 from valid_calls import FUNCTIONS, LEFT_OUT, METHODS, NOT_COMPARED
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):

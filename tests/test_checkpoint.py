@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ import optax
 import pytest
 from odd_state import odd
 from several import ended, started
-from small import assert_identical, regression, sgd, squared, start
+from small import assert_identical, compiler_of_one_program, regression, sgd, squared, start
 
 import fedpriv as fp
 from fedpriv.engine import checkpoint
@@ -45,6 +45,9 @@ def score(params, example):
     return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
 
+compiler_of = cache(lambda *of_program: compiler_of_one_program())
+
+
 def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **options):
     """A run, and the rounds at which it called back; `stop` is the evaluation after which it is killed."""
     called = []
@@ -58,6 +61,8 @@ def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **o
     given |= {"on_evaluation": on_evaluation} | options
     if folder:
         given = {"checkpoints": fp.Checkpoints(folder, rounds=1)} | given
+    if algorithm is FED_AVG and given["strategy"] == fp.Strategy():
+        given["compiler"] = compiler_of(given["rounds"], given["every"], given["seeds"])
     train = partial(fp.simulate, algorithm, start(), federation, TEST, score=score)
     if stop:
         with pytest.raises(RuntimeError, match="killed"):
@@ -354,8 +359,10 @@ class Closing:
         self._file.close()
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
-@pytest.mark.parametrize("room", [0, 1, 700, 2500])
+@pytest.mark.parametrize(
+    ("number", "room"),
+    [(errno.ENOSPC, 0), (errno.EDQUOT, 1), (errno.EFBIG, 700), (errno.EIO, 2500)],
+)
 def test_a_checkpoint_that_cannot_be_written_leaves_those_before(
     number, room, whole, tmp_path, monkeypatch
 ):

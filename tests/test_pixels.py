@@ -44,15 +44,32 @@ def run(train, test, kind=fp.Federation, module=NETWORKS[0], name="image"):
         batches=fp.full_batch(),
     )
     test = {name: test, "label": LABEL}
-    return fp.simulate(algorithm, model.init, federation, test, score=model.score, rounds=1)
+    given = {"score": model.score, "rounds": 1, "compiler": taken}
+    return fp.simulate(algorithm, model.init, federation, test, **given)
 
 
 def typed(kind):
     return (BYTES // 2 if kind == "int8" else BYTES).astype(kind)
 
 
+class TakenError(Exception):
+    """All checks of a run were passed."""
+
+
+def taken(*program):
+    """A compiler that ends the run."""
+    raise TakenError
+
+
 @pytest.mark.parametrize("kind", INTEGERS + FLOATS)
 def test_images_that_would_not_be_scaled(kind):
+    said = rf"image: \w*{'int' if kind in INTEGERS else 'float'}.*astype\(np.uint8\)"
+    with pytest.raises(ValueError, match=said):
+        run(typed(kind), typed(kind))
+
+
+@pytest.mark.parametrize("kind", ["int32", "float16"])
+def test_whose_images_would_not_be_scaled(kind):
     for whose, train, test in [
         ("(federation|test)", typed(kind), typed(kind)),
         ("federation", typed(kind), BYTES),
@@ -101,4 +118,5 @@ def test_what_is_right_is_taken():
         (BYTES.astype(np.int32), {"module": Own()}),
         (BYTES.astype(np.float32), {"module": Own()}),
     ]:
-        run(given, given, **options)
+        with pytest.raises(TakenError):
+            run(given, given, **options)

@@ -67,7 +67,7 @@ def test_data_of_ones_own(tmp_path, monkeypatch):
         np.testing.assert_array_equal(names["test"][name], leaf)
 
 
-def test_the_custom_round_gets_every_service():
+def test_the_custom_round_gets_every_service(quick_to_compile):
     names: dict = {}
     (front_page,) = snippets("README.md")
     exec(front_page, names)

@@ -1,0 +1,231 @@
+"""The laws of every algorithm of `every_algorithm.py`, in one file, so that one process has what they share."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from every_algorithm import (
+    ALGORITHMS,
+    CLIENTS,
+    FEDERATION,
+    MAKERS,
+    PARAMS,
+    first_round,
+    traced,
+)
+from small import assert_close
+
+import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.certification.compiled import compiled
+from fedpriv.devices.layout import spmd, use
+from fedpriv.privacy import certify_releases
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLAIMED = {
+    "dp_fed_avg",
+    "dp_fed_avg, fed_adam, weighted",
+    "dp_fed_avg qsgd",
+    "fed_smp rand_k",
+    "fed_smp top_k",
+    "dp_scaffold",
+    "record_fed_avg",
+}
+HIDDEN_ONLY = {
+    "fed_avg changing",
+    "fed_avg levels",
+    "fed_avg_sparse haar",
+    "ldp_fed_avg",
+    "dp_adam",
+    "adaptive_fed_avg",
+}
+"""Noisy, but without a formula of their own paper."""
+WAVELETS = {"dp_fed_avg_wav", "dp_sgd_wav"}
+"""Noisy, and their paper says what is not proved."""
+CLAIMED_ONLY = {"mspdq_fl", "jopeq"}
+"""Of which a paper says what is not proved for any noise that is there."""
+WITHOUT_NOISE = ALGORITHMS.keys() - CLAIMED - HIDDEN_ONLY - WAVELETS
+DRAWN_LEVELS = {"dp_fed_avg qsgd", "dp_scaffold qsgd", "mspdq_fl", "jopeq"}
+"""A number that is slightly another one may be rounded to the next level."""
+
+every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+@every_algorithm
+def test_the_contract(name):
+    """Where JAX promotes neither types nor ranks."""
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        fp.check_algorithm(ALGORITHMS[name], PARAMS, FEDERATION)
+
+
+@every_algorithm
+def test_nothing_that_jax_warns_of_is_in_a_round(name):
+    """No type or rank is promoted, no key used twice, nothing of a trace kept."""
+    algorithm = ALGORITHMS[name]
+    with (
+        jax.numpy_dtype_promotion("strict"),
+        jax.numpy_rank_promotion("raise"),
+        jax.debug_key_reuse(True),
+        jax.check_tracer_leaks(True),
+    ):
+        state = algorithm.init(PARAMS, FEDERATION)
+        jax.make_jaxpr(fp.one_round(algorithm))(jax.random.key(1), state, FEDERATION)
+
+
+def differ(one, other):
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return any(np.any(np.asarray(a) != b) for a, b in pairs)
+
+
+@every_algorithm
+def test_a_round(name):
+    """It moves the model, another key is other randomness, and messages are counted."""
+    state, run = first_round(name)
+    after, metrics = run(jax.random.key(1))
+    other, _ = run(jax.random.key(2))
+    assert differ(after.params, state.params)
+    assert differ(after.params, other.params) == (name != "fed_sgd")
+    assert metrics["cohort_size"].dtype == np.int32
+    assert 0 <= metrics["cohort_size"] <= CLIENTS
+    assert metrics["uplink"].bits() > 0
+    assert all(np.isfinite(value) for value in jax.tree.leaves(metrics["diagnostics"]))
+
+
+@cache
+def streamed():
+    """What a round sees of the federation where its records are on the host: here those of all clients."""
+    parts = np.asarray(FEDERATION.rows)
+    examples, public = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.public))
+    on_host = fp.StreamedFederation.from_arrays(examples, parts, public=public)
+    holders, records = jax.tree.map(jnp.asarray, on_host.read(np.arange(CLIENTS)))
+    return replace(on_host.empty(), holders=holders, holder_records=records)
+
+
+@every_algorithm
+def test_where_clients_are_makes_no_difference(name):
+    """All side by side, on two devices, their records streamed: the round of one after the other, in memory."""
+    algorithm, key = ALGORITHMS[name], jax.random.key(1)
+    state, run = first_round(name)
+    expected, metrics = run(key)
+    arguments = key, state, streamed()
+    with use(fp.Strategy("vmap", 2)):
+        after, found = compiled(spmd(fp.one_round(algorithm)), *arguments)(*arguments)
+    assert_close(after, expected)
+    assert_close(found, metrics)
+
+
+def types(tree):
+    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+
+
+def as_type(tree, kind):
+    return jax.tree.map(lambda x: x.astype(kind), tree)
+
+
+def begun(name, kind):
+    state = ALGORITHMS[name].init(as_type(PARAMS, kind), FEDERATION)
+    return jax.tree.map(jnp.asarray, state)
+
+
+@every_algorithm
+def test_a_model_of_16_bits(name):
+    """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
+    state = begun(name, "bfloat16")
+    arguments = jax.random.key(1), state, FEDERATION
+    after, _ = compiled(fp.one_round(ALGORITHMS[name]), *arguments)(*arguments)
+    assert types(after) == types(state)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+    assert differ(after.params, state.params)
+    expected, _ = first_round(name)[1](jax.random.key(1))
+    if name not in DRAWN_LEVELS:
+        assert_close(as_type(after.params, "float32"), expected.params, 0.1)
+
+
+@every_algorithm
+def test_models_of_other_types_keep_theirs(name):
+    """Half precision; and single and double where JAX has 64 bits."""
+    for kind, x64 in [("float16", False), ("float32", True), ("float64", True)]:
+        with jax.enable_x64(x64):
+            state = begun(name, kind)
+            round = fp.one_round(ALGORITHMS[name])
+            after, _ = jax.eval_shape(round, jax.random.key(1), state, FEDERATION)
+            assert types(after) == types(state)
+
+
+@every_algorithm
+def test_what_is_hidden(name):
+    """By the releases and the certificate of every view; the server itself adds noise to rounded messages."""
+    assert ALGORITHMS[name].releases is None  # nothing that is shipped declares them
+    assert traced(name).basis == "constructed"
+    releases = traced(name).releases(9)
+    for release in releases:
+        by_server = name == "dp_fed_avg qsgd" and release.view != "third_party"
+        noisy = name not in WITHOUT_NOISE and not by_server
+        assert (release.multiplier > 0) == noisy
+        assert bool(release.reason) == (not noisy)
+    for view in fp.VIEWS:
+        of_view = [release for release in releases if release.view == view]
+        assert sum(release.steps for release in of_view) == 9
+        certificate = traced(name).certify(2, 1e-3, view=view)
+        assert (certificate.view, certificate.delta) == (view, 1e-3)
+        hidden = all(release.multiplier > 0 for release in of_view)
+        assert (0 < certificate.epsilon < math.inf) == hidden
+
+
+@every_algorithm
+def test_claim(name):
+    claim = ALGORITHMS[name].claim(9, 1e-3)
+    if name in CLAIMED:
+        assert isinstance(claim, fp.Claim)
+        assert claim.source
+        assert 0 < claim.epsilon < math.inf
+    elif name in CLAIMED_ONLY | WAVELETS:
+        assert not claim.sound
+        assert claim.reasons
+    else:
+        assert claim is None
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if not name.startswith("msp")])
+def test_the_server_s_optimiser_is_post_processing(name):
+    """What is released, to whom, and whether that is constructed, is as without it; the round passes the leak check."""
+    server = fp.fed_opt.yogi(optax.cosine_decay_schedule(0.1, 9))
+    algorithm = MAKERS[name](server=server)
+    with_server = fp.trace_round(algorithm, PARAMS, FEDERATION)
+    assert jax.tree.leaves(with_server.before.server)
+    assert with_server.releases(5) == traced(name).releases(5)
+    assert with_server.basis == traced(name).basis
+    assert algorithm.claim(5, 1e-3) == ALGORITHMS[name].claim(5, 1e-3)
+
+
+@cache
+def assert_not_refuted(releases, view):
+    """A lower bound, wrong with probability 1e-6 at most, keeps below it; something is seen at 95 % confidence."""
+    certified = certify_releases(releases, 1e-3, view).epsilon
+    scores = draw_scores(releases, view, draws=4_000)
+    assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
+    assert lower_bounds(scores, 1e-3).least > 0
+    assert math.isfinite(certified)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS.keys() - WITHOUT_NOISE))
+def test_an_audit_does_not_refute_the_certificate(name):
+    """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
+    releases = traced(name).releases(3)
+    view = releases[0].view
+    assert_not_refuted(tuple(r for r in releases if r.view == view), view)
+
+
+@pytest.mark.parametrize(("name", "made"), [("fed_sgd", "fed_avg"), ("dp_adam", "dp_sgd")])
+def test_an_algorithm_is_printed_in_one_line(name, made):
+    shown = repr(ALGORITHMS[name])
+    sampler, unit = ALGORITHMS[name].sampler.accounting, ALGORITHMS[name].unit
+    assert shown == f"Algorithm(round={made}, sampler={sampler}, unit={unit!r})"
+    assert len(shown) < 100
