@@ -126,6 +126,19 @@ def check_algorithm(
         )
     _check_keys(traced, state, seed)
     _check_privacy(traced)
+    check_parts(traced, state, federation, seed)
+
+
+def check_parts(traced: TracedRound, state: State, federation: Federation, seed: int = 1) -> None:
+    """Measures the samplers, mechanisms, codecs, gradients and declared releases of a round that are made by hand.
+
+    Args:
+      state: the first one.
+
+    Raises:
+      ValueError: what one of them says and does not do, in one line.
+    """
+    algorithm = traced.algorithm
     means = [mean for stage in traced.stages for mean in stage.means]
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
     for sampler in (*samplers, *(mean.records for mean in means)):
@@ -136,7 +149,7 @@ def check_algorithm(
         for release in stage.sums:
             check_codec(release, seed)
     for mean in means:
-        check_gradients(mean, params, federation, seed)
+        check_gradients(mean, state.params, federation, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, traced, state, federation)
 
