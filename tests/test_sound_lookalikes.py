@@ -297,15 +297,13 @@ def test_every_seeds_federation_is_checked():
     rows = np.arange(CLIENTS * RECORDS)
     equal = FEDERATION.repartition(np.split(rows, CLIENTS))
     unequal = FEDERATION.repartition(np.split(rows, [2, 6, 9, 12, 15]))
-    run(scaffold(), [equal, equal], seeds=(0, 1))
-    with pytest.raises(
-        ValueError, match="records: drawn among 3 of each client, but client 0 holds 2"
-    ):
-        run(scaffold(), [equal, unequal], seeds=(0, 1))
-
     holding = after_sum(
         lambda k, s, c, summed, m: (moved(s, jnp.sum(unequal.size) * jnp.ones(D)), m)
     )
-    run(holding, [equal, equal], seeds=(0, 1))
-    with pytest.raises(ValueError, match=r"closes over federation\['size'\]"):
-        run(holding, [equal, unequal], seeds=(0, 1))
+    for algorithm, said in (
+        (scaffold(), "records: drawn among 3 of each client, but client 0 holds 2"),
+        (holding, r"closes over federation\['size'\]"),
+    ):
+        check_launch(algorithm, PARAMS, equal)
+        with pytest.raises(ValueError, match=said):
+            run(algorithm, [equal, unequal], seeds=(0, 1))
