@@ -67,7 +67,7 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
         of_batch = gradients(params, _batch(rows[:-1]))
         return of_batch.weighted(weights), of_batch.each()
 
-    _check_sums(mean, sums_and_each, *before, key)
+    _check_sums(mean, sums_and_each, before[0], before[1], key)
     for said, g in zip(*map(jax.tree.leaves, before), strict=True):
         lengths = jnp.linalg.norm(g.reshape(len(g), -1), axis=1)
         worst = int(jnp.argmax(lengths - said))
