@@ -4,10 +4,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 from small import regression, squared, start
 
 import fedpriv as fp
+from fedpriv.certification.checks import check_parts
 from fedpriv.compression.sparsification import rand_k
 from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
 
@@ -234,3 +236,16 @@ def scanned(same_key):
         return lax.scan(turn, params, keys)[0]
 
     return twice(loop)
+
+
+def measured(algorithm):
+    """The measurements of `check_algorithm` alone, without the rounds that it runs before."""
+    traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
+    check_parts(traced, algorithm.init(PARAMS, FEDERATION), FEDERATION)
+
+
+def assert_refused(said, call, *args):
+    """In one line."""
+    with pytest.raises(ValueError, match=said) as caught:
+        call(*args)
+    assert "\n" not in str(caught.value)

@@ -44,6 +44,7 @@ def seen(algorithm, rounds=ROUNDS):
     for view, each in found.items():
         kinds = {
             (
+                r.unit,
                 r.noise,
                 r.noise_is_split,
                 r.server_adds_noise,
@@ -61,6 +62,7 @@ def seen(algorithm, rounds=ROUNDS):
 class Kind(NamedTuple):
     """What `Release` has beside its multiplier and its number of rounds."""
 
+    unit: str
     noise: str
     noise_is_split: bool
     server_adds_noise: bool

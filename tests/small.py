@@ -147,14 +147,20 @@ def blank(algorithm: fp.Algorithm, records: int = 4) -> Federation:
     return Federation.blank(example, algorithm.sampler.accounting.population, records, public=2)
 
 
+@lru_cache(maxsize=32)
+def traced(algorithm: fp.Algorithm, records: int = 4):
+    """The round of an algorithm of `squared`, traced once."""
+    return fp.trace_round(algorithm, start(), blank(algorithm, records))
+
+
 def certified(algorithm: fp.Algorithm, rounds: int, delta: float, records: int = 4, **options):
     """The certificate of an algorithm of `squared`."""
-    return fp.certify(algorithm, start(), blank(algorithm, records), rounds, delta, **options)
+    return traced(algorithm, records).certify(rounds, delta, **options)
 
 
 def released(algorithm: fp.Algorithm, rounds: int, records: int = 4) -> dict[str, list[fp.Release]]:
     """View -> what it sees of an algorithm of `squared`."""
-    found = fp.trace_round(algorithm, start(), blank(algorithm, records)).releases(rounds)
+    found = traced(algorithm, records).releases(rounds)
     return {view: [r for r in found if r.view == view] for view in fp.VIEWS}
 
 

@@ -50,25 +50,37 @@ def together(*runs, params=None, **options):
     return fp.certify_together(list(runs), params or start(), FEDERATION, DELTA, **options)
 
 
+def traced_alone(algorithm):
+    return fp.trace_round(algorithm, start(), FEDERATION)
+
+
 def alone(algorithm, rounds, **options):
-    return fp.certify(algorithm, start(), FEDERATION, rounds, DELTA, **options)
+    return traced_alone(algorithm).certify(rounds, DELTA, **options)
 
 
-@pytest.mark.parametrize("view", fp.VIEWS)
-def test_a_single_run_has_its_own_certificate(view):
+def test_a_single_run_has_its_own_certificate():
     falling = fp.fed_avg(squared, sampler=SAMPLERS["fixed_size"], mechanism=FALLING, **COMMON)
-    for algorithm in (made(), falling, by_record(), bare()):
-        found = together((algorithm, 5), view=view, honest=0.9)
-        assert found == alone(algorithm, 5, view=view, honest=0.9)
+    for algorithm, views in (
+        (made(), fp.VIEWS),
+        (falling, ["third_party"]),
+        (by_record(), ["server"]),
+        (bare(), ["server_secagg"]),
+    ):
+        traced = traced_alone(algorithm)
+        for view in views:
+            found = together((algorithm, 5), view=view, honest=0.9)
+            assert found == traced.certify(5, DELTA, view=view, honest=0.9)
 
 
-@pytest.mark.parametrize("view", fp.VIEWS)
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_a_run_in_two_parts_costs_what_it_costs_as_one(name, view):
-    algorithms = [made(name), fp.dp_sgd(local(), sampler=SAMPLERS[name])]
-    for algorithm in algorithms:
+def test_a_run_in_two_parts_costs_what_it_costs_as_one(name):
+    """Of clients, and of records: whoever sees it, and however cohorts are drawn, each of the two."""
+    clients, records = made(name), fp.dp_sgd(local(), sampler=SAMPLERS[name])
+    others = [clients, records] if list(SAMPLERS).index(name) % 2 else [records, clients]
+    wholes = {algorithm: traced_alone(algorithm) for algorithm in others}
+    for view, algorithm in zip(fp.VIEWS, [*others, others[0]], strict=True):
         parts = together((algorithm, 3), (algorithm, 4), view=view)
-        whole = alone(algorithm, 7, view=view)
+        whole = wholes[algorithm].certify(7, DELTA, view=view)
         assert math.isfinite(whole.epsilon)
         assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-9)
         assert parts.epsilons.keys() == whole.epsilons.keys()

@@ -60,9 +60,15 @@ def test_the_inverse_is_exact_whatever_the_padding(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_batches_are_vectors_side_by_side(form):
     x = jax.random.normal(jax.random.key(0), (2, 3, 37))
-    expected = np.stack([[haar(row, form) for row in rows] for rows in x])
-    np.testing.assert_array_equal(haar(x, form), expected)
-    np.testing.assert_array_equal(jax.vmap(jax.vmap(lambda row: haar(row, form)))(x), expected)
+
+    @jax.jit
+    def three_ways(x):
+        each = jnp.stack([jnp.stack([haar(row, form) for row in rows]) for rows in x])
+        return each, haar(x, form), jax.vmap(jax.vmap(lambda row: haar(row, form)))(x)
+
+    each, together, mapped = three_ways(x)
+    np.testing.assert_array_equal(together, each)
+    np.testing.assert_array_equal(mapped, each)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 16, 17, 100, 1024])
@@ -72,18 +78,19 @@ def test_haar_norm_is_that_of_the_matrix(length):
     m = padded_length(length)
     padded = np.pad(x, [(0, 0), (0, 0), (0, m - length)])
     expected = np.linalg.norm(padded @ matrix(m, "averaging").T, axis=-1)
-    np.testing.assert_allclose(haar_norm(jnp.asarray(x)), expected, rtol=2e-6)
-    np.testing.assert_allclose(jax.vmap(jax.vmap(haar_norm))(x), expected, rtol=2e-6)
+    both = jax.jit(lambda x: (haar_norm(x), jax.vmap(jax.vmap(haar_norm))(x)))
+    for found in both(x):
+        np.testing.assert_allclose(found, expected, rtol=2e-6)
 
 
 def test_haar_norm_of_a_constant_is_the_constant():
     """As the clip bound needs it: the norm of the entries is 181 times as large."""
-    np.testing.assert_allclose(haar_norm(jnp.full(2**15, 0.1)), 0.1, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(haar_norm)(jnp.full(2**15, 0.1)), 0.1, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_haar_norm_of_what_is_not_finite_is_not_finite(bad):
-    assert not np.isfinite(haar_norm(jnp.ones(50).at[20].set(bad)))
+    assert not np.isfinite(jax.jit(haar_norm)(jnp.ones(50).at[20].set(bad)))
 
 
 def test_orthonormal_keeps_norms_and_inner_products():

@@ -26,11 +26,12 @@ def test_nearest_points_of_the_hexagonal_lattice():
 @pytest.mark.parametrize("lattice", [scalar(0.7), hexagonal(0.7)], ids=["scalar", "hexagonal"])
 def test_the_error_is_uniform_on_the_cell_and_independent_of_the_input(lattice):
     n = 60_000
-    z = np.asarray(lattice.dither(jax.random.key(0), (n,)))
-    np.testing.assert_allclose(lattice.nearest(jnp.asarray(z)), 0, atol=1e-6)  # in the cell
+    z = np.asarray(jax.jit(lambda key: lattice.dither(key, (n,)))(jax.random.key(0)))
+    np.testing.assert_allclose(jax.jit(lattice.nearest)(z), 0, atol=1e-6)  # in the cell
     np.testing.assert_allclose(np.cov(z.T), lattice.variance * np.eye(lattice.dim), atol=1e-3)
+    code = jax.jit(lambda key, x: dithered(key, x, lattice, 100.0))
     for x in (0.0, 0.31, -7.7):
-        decoded, outside = dithered(jax.random.key(1), jnp.full(n, x), lattice, 100.0)
+        decoded, outside = code(jax.random.key(1), jnp.full(n, x))
         assert outside == 0
         error = np.asarray(decoded, np.float64) - np.float32(x)
         if lattice.dim == 1:
@@ -45,12 +46,11 @@ def test_the_error_is_uniform_on_the_cell_and_independent_of_the_input(lattice):
 
 def test_the_hexagonal_dither_is_uniform():
     """Equal counts in cells of equal area: six triangles of the hexagon."""
-    z = np.asarray(hexagonal(1.0).dither(jax.random.key(3), (60_000,)))
+    z = np.asarray(jax.jit(lambda key: hexagonal(1.0).dither(key, (60_000,)))(jax.random.key(3)))
     sector = np.floor((np.arctan2(z[:, 1], z[:, 0]) + np.pi / 6) / (np.pi / 3)).astype(int) % 6
     assert stats.chisquare(np.bincount(sector, minlength=6)).pvalue > FALSE_ALARM
-    inner = (
-        np.abs(np.asarray(hexagonal(0.5).nearest(jnp.asarray(z)))).max(1) < 1e-6
-    )  # a quarter of the area
+    nearest = np.asarray(jax.jit(hexagonal(0.5).nearest)(z))
+    inner = np.abs(nearest).max(1) < 1e-6  # a quarter of the area
     assert stats.binomtest(int(inner.sum()), len(z), 0.25).pvalue > FALSE_ALARM
 
 
@@ -59,8 +59,8 @@ def test_the_hexagonal_dither_is_uniform():
 def test_bits_number_all_points(bits, dim):
     lattice, limit = lattice_for(bits, 1.0, dim)
     n = 200_000
-    x = jax.random.uniform(jax.random.key(0), (n, dim), minval=-limit, maxval=limit)
-    points = np.unique(np.round(np.asarray(lattice.nearest(x)), 4), axis=0)
+    x = np.random.default_rng(0).uniform(-limit, limit, (n, dim)).astype(np.float32)
+    points = np.unique(np.round(np.asarray(jax.jit(lattice.nearest)(x)), 4), axis=0)
     assert len(points) <= 2 ** (bits * dim)
     assert limit < 1
     if dim == 1:

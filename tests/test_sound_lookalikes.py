@@ -39,6 +39,7 @@ from planted_rounds import (
 from small import squared
 
 import fedpriv as fp
+from fedpriv.certification.checks import check_keys, check_launch
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.samplers import Opening
 
@@ -135,7 +136,7 @@ COUNTS = {
 CLASSES = np.array([3, 1, 2])
 MASK = np.arange(D) % 2 == 0
 
-HARMLESS = {
+KEYS = {
     "a mask of another part of the key": split_first(
         lambda key, state: jax.random.bernoulli(key, 0.5, (4,)) * 1.0
     ),
@@ -176,6 +177,8 @@ HARMLESS = {
     "a key for each round": fed_avg(
         sum_key=lambda key, state: jax.random.fold_in(key, state.round)
     ),
+}
+HARMLESS = {
     "a client that draws from its key, with noise of its own": sending(drawing, local=True),
     "a client that prints": printing(printed),
     "a client that calls back": printing(called_back),
@@ -202,16 +205,30 @@ HARMLESS = {
 DECLARED = {"a wrapper of gradients", "a schedule by hand"}
 
 
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_that_look_alike_are_others(name):
+    traced = check_launch(KEYS[name], PARAMS, FEDERATION)
+    check_keys(traced, KEYS[name].init(PARAMS, FEDERATION))
+    assert_certified(traced, "constructed")
+
+
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_round_that_looks_like_it_passes(name):
     algorithm = HARMLESS[name]
     fp.check_algorithm(algorithm, PARAMS, FEDERATION)
-    certificate = fp.certify(algorithm, PARAMS, FEDERATION, 3, 1e-3)
-    assert np.isfinite(certificate.epsilon)
-    assert certificate.basis == ("declared" if name in DECLARED else "constructed")
-    said = "; ".join(certificate.assumptions)
+    traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
+    said = assert_certified(traced, "declared" if name in DECLARED else "constructed")
     assert ("prints" in said) == ("prints" in name or "calls back" in name)
+
+
+def assert_certified(traced, basis):
+    """And gives back what is assumed."""
+    certificate = traced.certify(3, 1e-3)
+    assert np.isfinite(certificate.epsilon)
+    assert certificate.basis == basis
+    said = "; ".join(certificate.assumptions)
     assert "threefry2x32" in said
+    return said
 
 
 def test_a_client_that_prints_trains(capfd):
@@ -280,15 +297,13 @@ def test_every_seeds_federation_is_checked():
     rows = np.arange(CLIENTS * RECORDS)
     equal = FEDERATION.repartition(np.split(rows, CLIENTS))
     unequal = FEDERATION.repartition(np.split(rows, [2, 6, 9, 12, 15]))
-    run(scaffold(), [equal, equal], seeds=(0, 1))
-    with pytest.raises(
-        ValueError, match="records: drawn among 3 of each client, but client 0 holds 2"
-    ):
-        run(scaffold(), [equal, unequal], seeds=(0, 1))
-
     holding = after_sum(
         lambda k, s, c, summed, m: (moved(s, jnp.sum(unequal.size) * jnp.ones(D)), m)
     )
-    run(holding, [equal, equal], seeds=(0, 1))
-    with pytest.raises(ValueError, match=r"closes over federation\['size'\]"):
-        run(holding, [equal, unequal], seeds=(0, 1))
+    for algorithm, said in (
+        (scaffold(), "records: drawn among 3 of each client, but client 0 holds 2"),
+        (holding, r"closes over federation\['size'\]"),
+    ):
+        check_launch(algorithm, PARAMS, equal)
+        with pytest.raises(ValueError, match=said):
+            run(algorithm, [equal, unequal], seeds=(0, 1))

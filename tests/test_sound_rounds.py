@@ -97,6 +97,6 @@ def test_a_sound_round_passes(name):
     algorithm = HARMLESS[name]
     fp.check_algorithm(algorithm, PARAMS, FEDERATION)
     by_word = "declaration" in name or "by hand" in name
-    certificate = fp.certify(algorithm, PARAMS, FEDERATION, 3, 1e-3)
+    certificate = fp.trace_round(algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
     assert certificate.basis == ("declared" if by_word else "constructed")
     assert np.isfinite(certificate.epsilon) == (name != "nothing hidden, and said")

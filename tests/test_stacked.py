@@ -89,7 +89,7 @@ CASES = {
 
 
 def formed(loss, params, batch):
-    return jax.vmap(jax.grad(loss), (None, 0))(params, batch)
+    return jax.jit(jax.vmap(jax.grad(loss), (None, 0)))(params, batch)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -112,6 +112,11 @@ def test_norms_sums_and_gradients(case, monkeypatch):
     assert_close(total, jax.tree.map(lambda w, g: np.tensordot(w, g, 1), weights, expected))
 
 
+@jax.jit
+def norms_of(left, right):
+    return Stacked(left, right, lambda x: x).norms()
+
+
 @pytest.mark.parametrize("rows", [2, 16])
 @pytest.mark.parametrize("equal", [False, True], ids=["drawn", "of equal entries"])
 def test_the_norm_of_a_sequence_is_never_too_small(rows, equal):
@@ -124,23 +129,21 @@ def test_the_norm_of_a_sequence_is_never_too_small(rows, equal):
     left = (signs * left * (1 + 1e-7 * rng.normal(size=(50, rows, i)))).astype(np.float32)
     right = np.repeat(rng.normal(size=(50, 1, o)).astype(np.float32), rows, 1)
     exact = np.einsum("bti,bto->bio", left.astype(np.float64), right.astype(np.float64))
-    norms = Stacked(jnp.asarray(left), jnp.asarray(right), lambda x: x).norms()
-    assert np.all(norms >= np.linalg.norm(exact.reshape(50, -1), axis=1))
+    assert np.all(norms_of(left, right) >= np.linalg.norm(exact.reshape(50, -1), axis=1))
 
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_factor_whose_squares_are_zero_counts(rows):
     """1e-23 squared is 0 in float32; times 1e22 it is an entry of 0.1 all the same."""
     left, right = jnp.full((3, rows, 784), 1e-23), jnp.full((3, rows, 100), 1e22)
-    norms = Stacked(left, right, lambda x: x).norms()
-    np.testing.assert_allclose(norms, 0.1 * rows * (784 * 100) ** 0.5, rtol=1e-3)
+    np.testing.assert_allclose(norms_of(left, right), 0.1 * rows * (784 * 100) ** 0.5, rtol=1e-3)
 
 
 def test_a_record_that_is_masked_out_does_not_count():
     loss, batch, params, _ = CASES["dense"]
     poisoned = {**batch, "x": batch["x"].at[2].set(jnp.nan)}
     mask = jnp.arange(B) != 2
-    mean = private_mean(per_example(loss), gaussian(0.5, 0.0), B)
+    mean = jax.jit(private_mean(per_example(loss), gaussian(0.5, 0.0), B))
     clean = mean(jax.random.key(0), params, batch, mask)
     assert_close(mean(jax.random.key(0), params, poisoned, mask), clean)
     assert np.isfinite(clean["w"]).all()
@@ -149,7 +152,7 @@ def test_a_record_that_is_masked_out_does_not_count():
 def test_no_gradient_of_a_large_layer_is_formed():
     """DP-SGD's step of a CNN: nothing in it is as large as a batch of the dense layer's gradients."""
     model = models.small_mnist_cnn()
-    params = model.init(jax.random.key(0))
+    params = jax.eval_shape(model.init, jax.random.key(0))
     batch = {"image": jnp.zeros((B, 28, 28, 1), jnp.uint8), "label": jnp.zeros(B, jnp.int32)}
     mean = private_mean(per_example(model.loss), gaussian(1.0, 1.0), B)
     text = jax.jit(mean).lower(jax.random.key(0), params, batch, jnp.ones(B, bool)).as_text()

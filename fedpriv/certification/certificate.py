@@ -18,7 +18,7 @@ from fedpriv.certification.keys import of_constant
 from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import is_proved, pieces, stage_releases
 from fedpriv.certification.second_trace import check_same
-from fedpriv.certification.trace import Stage, stage_of, traced_program
+from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
 from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.generators import check_default_generator
@@ -212,15 +212,19 @@ def _stages(
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
     programs = [traced_program(algorithm, sampler, shape, state) for sampler in samplers]
 
+    followed: list[list[Labels]] = []  # of each sampler's round, the last time
+
     def a_round_later(kept: list[Labels]) -> list[Labels]:
+        followed.clear()
         for traced in programs:
-            kept = traced.kept_after(kept)
+            followed.append(traced.follow(kept))
+            kept = kept_by_clients(kept, followed[-1])
         return kept
 
     # What clients keep in one round is there in all later ones.
     leaves = programs[0].program.jaxpr.invars[1:-1]
-    kept = fixed_point(a_round_later, list(map(of_constant, leaves)))
-    stages = tuple(stage_of(traced, kept) for traced in programs)
+    fixed_point(a_round_later, list(map(of_constant, leaves)))
+    stages = tuple(map(stage_of, programs, followed))
     return stages, programs[-1].out
 
 

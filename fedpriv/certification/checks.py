@@ -124,8 +124,40 @@ def check_algorithm(
             f"round: {100 * float(share):.3g} % of its {what} are NaN or infinite at the given model, and count as 0 "
             "where they are clipped; look for a log, root or division in the loss, or lower the learning rate",
         )
-    _check_keys(traced, state, seed)
+    check_keys(traced, state, seed)
     _check_privacy(traced)
+    check_parts(traced, state, federation, seed)
+
+
+def check_keys(traced: TracedRound, state: State, seed: int = 1) -> None:
+    """Computes the keys of two rounds' noises.
+
+    Args:
+      state: the first one.
+
+    Raises:
+      ValueError: two of them are the same.
+    """
+    programs = [stage.program for stage in traced.stages]
+    root = jax.random.key(seed)
+    for keys in noise_keys(programs, root, jax.tree.leaves(state), _ROUNDS):
+        _require(
+            len(set(keys)) == len(keys),
+            "round: two of its noises are drawn from one key, so that their difference has none; derive a key for each "
+            "(fold_in(key, i + j) is the same for many i and j)",
+        )
+
+
+def check_parts(traced: TracedRound, state: State, federation: Federation, seed: int = 1) -> None:
+    """Measures the samplers, mechanisms, codecs, gradients and declared releases of a round that are made by hand.
+
+    Args:
+      state: the first one.
+
+    Raises:
+      ValueError: what one of them says and does not do, in one line.
+    """
+    algorithm = traced.algorithm
     means = [mean for stage in traced.stages for mean in stage.means]
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
     for sampler in (*samplers, *(mean.records for mean in means)):
@@ -136,7 +168,7 @@ def check_algorithm(
         for release in stage.sums:
             check_codec(release, seed)
     for mean in means:
-        check_gradients(mean, params, federation, seed)
+        check_gradients(mean, state.params, federation, seed)
     if algorithm.releases is not None:
         check_declared(algorithm, traced, state, federation)
 
@@ -212,17 +244,6 @@ def _without_the_host(run: Any, *args: Any) -> Any:
             raise ValueError(
                 f"round: it moves data between host and device ({str(error).splitlines()[0]})"
             ) from None
-
-
-def _check_keys(traced: TracedRound, state: State, seed: int) -> None:
-    rounds = [stage.program for stage in traced.stages]
-    root = jax.random.key(seed)
-    for keys in noise_keys(rounds, root, jax.tree.leaves(state), _ROUNDS):
-        _require(
-            len(set(keys)) == len(keys),
-            "round: two of its noises are drawn from one key, so that their difference has none; derive a key for each "
-            "(fold_in(key, i + j) is the same for many i and j)",
-        )
 
 
 def _check_privacy(traced: TracedRound) -> None:

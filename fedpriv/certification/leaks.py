@@ -115,9 +115,9 @@ class Rules:
         if (kept := of(ClientState, every)) and not by_rows:
             mixed = {Private("clients' own state", -1, state.line) for state in kept}
             every = (every - kept) | mixed
-        if _linear(eqn, labels):
-            return every
         uses = of(LinearUse, every)
+        if not uses or _linear(eqn, labels):
+            return every
         return (every - uses) | {NonlinearUse(use.mean) for use in uses}
 
     constant, widened = staticmethod(keys.of_constant), staticmethod(keys.widened)

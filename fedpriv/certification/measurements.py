@@ -18,7 +18,7 @@ from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.marks import Mean, Sum
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, flatten, unflatten
-from fedpriv.core.types import Key, PyTree, State
+from fedpriv.core.types import Key, Params, PyTree, State
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
@@ -124,7 +124,7 @@ def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array
     largest = jnp.max(jnp.stack([jnp.asarray(c, jnp.float32) for c in bounds]))
     largest, norm = jnp.where(jnp.isfinite(largest), largest, 1.0), jnp.linalg.norm
 
-    def bounded(u: jax.Array) -> list[jax.Array]:
+    def bounded(u: jax.Array) -> jax.Array:
         """By both ways in which a contribution is bounded: a client's message, and a record's gradient by its norms."""
         tree = unflatten(u, zeros)
         ways = [used.clip(tree)[0]]
@@ -132,13 +132,15 @@ def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array
             own = jax.tree.map(lambda x: norm(x.reshape(-1)), tree)
             scales = used.scales(used.norms(tree) if used.norms else own)
             ways.append(jax.tree.map(lambda x, s: jnp.where(s == 0, 0.0, s * x), tree, scales))
-        return list(map(flatten, ways))
+        return jnp.stack(list(map(flatten, ways)))
 
     ways = [*_directions(zeros, seed), quietest]
-    far = [b for u in ways for c in _NORMS for b in bounded(c * largest * u / norm(u))]
-    odd = jnp.stack([b for u in _without_a_norm(zeros) for b in bounded(u)])
+    tried = [c * largest * u / norm(u) for u in ways for c in _NORMS]
+    far = lax.map(bounded, jnp.stack([*tried, *_without_a_norm(zeros)]))
+    odd = far[len(tried) :]
     finite = jnp.all(jnp.isfinite(odd))
-    return noise, jnp.stack([*far, *jnp.where(finite, odd, 0.0)]), finite
+    far = far.at[len(tried) :].set(jnp.where(finite, odd, 0.0))
+    return noise, far.reshape(-1, d), finite
 
 
 def _without_a_norm(zeros: PyTree) -> list[jax.Array]:
@@ -228,27 +230,28 @@ def _measure(
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 
-    def moved(key: Key, state: State, mask: jax.Array, bound: float = 0.0) -> jax.Array:
+    @jax.jit
+    def moved(key: Key, params: Params, mask: jax.Array, bound: float) -> jax.Array:
         cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
         cohort.bound = bound
-        after, _ = after_round(algorithm, key, state, cohort)
-        return flatten(jax.tree.map(jnp.subtract, after.params, state.params))
+        after, _ = after_round(algorithm, key, state._replace(params=params), cohort)
+        return flatten(jax.tree.map(jnp.subtract, after.params, params))
 
-    noise = jax.jit(lambda key: lax.map(lambda k: moved(k, state, nobody), key))(
-        jax.random.split(own_key, _DRAWS)
-    )
+    keys = jax.random.split(own_key, _DRAWS)
+    noise = lax.map(lambda key: moved(key, state.params, nobody, 0.0), keys)
     noise = np.asarray(noise - noise.mean(0), np.float64)
-    of_client = jax.jit(lambda s: moved(own_key, s, alone) - moved(own_key, s, nobody))
-    far = [
-        of_client(state._replace(params=jax.tree.map(lambda p, s=scale: s * p, state.params)))
-        for scale in (1.0, 1e2, 1e4)  # models whose gradients are far larger
-    ]
+    far = []
+    for scale in (1.0, 1e2, 1e4):  # models whose gradients are far larger
+        params = jax.tree.map(lambda p, s=scale: s * p, state.params)
+        pushed = moved(own_key, params, alone, 0.0)
+        far.append(pushed - moved(own_key, params, nobody, 0.0))
     low, high = _of_deviations(_DRAWS, 8)
     if release.mechanism is None:
         high = math.inf  # who knows how far a client could move the model
     else:
         bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
-        far.append(moved(own_key, state, nobody, bound) - moved(own_key, state, nobody))
+        pushed = moved(own_key, state.params, nobody, bound)
+        far.append(pushed - moved(own_key, state.params, nobody, 0.0))
     each = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
     measured = min(each, default=math.inf)
     _compare("releases", measured, measured, release.multiplier, low, high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from fedpriv.certification.marks import Mean
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Key, Params, PyTree
-from fedpriv.mechanisms.per_example import PerExample, RecordGradients
+from fedpriv.mechanisms.per_example import RecordGradients
 
 _RECORDS = 4
 _CLOSE = 1e-3  # relative, of two ways to compute one gradient
@@ -60,7 +61,13 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
                     f"gradients ({mean.line}): those of a record change with another record of its batch; compute "
                     "each from its own, as fp.per_example(loss) does"
                 )
-    _check_sums(mean, gradients(params, _batch(rows[:-1])), before[1], key)
+
+    @jax.jit
+    def sums_and_each(weights: PyTree) -> tuple[PyTree, PyTree]:
+        of_batch = gradients(params, _batch(rows[:-1]))
+        return of_batch.weighted(weights), of_batch.each()
+
+    _check_sums(mean, sums_and_each, before[0], before[1], key)
     for said, g in zip(*map(jax.tree.leaves, before), strict=True):
         lengths = jnp.linalg.norm(g.reshape(len(g), -1), axis=1)
         worst = int(jnp.argmax(lengths - said))
@@ -71,15 +78,21 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
             )
 
 
-def _check_sums(mean: Mean, of_batch: PerExample, each: PyTree, key: Key) -> None:
+def _check_sums(
+    mean: Mean,
+    sums_and_each: Callable[[PyTree], tuple[PyTree, PyTree]],
+    norms: PyTree,
+    each: PyTree,
+    key: Key,
+) -> None:
     """Raises ValueError: gradients, or weighted sums of them, are not those that one record at a time has."""
     leaves = jax.tree.leaves(each)
     factors = jax.random.uniform(key, (len(leaves), len(leaves[0]))).at[:, 0].set(0.0)
-    weights = jax.tree.unflatten(jax.tree.structure(of_batch.norms), list(factors))
+    weights = jax.tree.unflatten(jax.tree.structure(norms), list(factors))
     sums = [jnp.tensordot(w, g.astype(w.dtype), 1) for w, g in zip(factors, leaves, strict=True)]
     together = zip(
         [*sums, *leaves],
-        jax.tree.leaves((of_batch.weighted(weights), of_batch.each())),
+        jax.tree.leaves(sums_and_each(weights)),
         strict=True,
     )
     if not all(_close(one, other) for one, other in together):

@@ -61,11 +61,6 @@ class TracedProgram(NamedTuple):
                 mark.times = 0
         return follow(self.program.jaxpr, [frozenset({keys.ROUNDS_KEY}), *kept, NONE], self.rules)
 
-    def kept_after(self, kept: Sequence[Labels]) -> list[Labels]:
-        """The labels that leaves of the state have of what clients keep, before the round or after it."""
-        after = zip(kept, self.follow(kept), strict=False)
-        return [before | of(ClientState, labels) for before, labels in after]
-
 
 class Stage(NamedTuple):
     """What a round with one sampler releases.
@@ -127,17 +122,22 @@ def traced_program(
     return TracedProgram(program, out, marks, rules, lines_that_print(program.jaxpr))
 
 
-def stage_of(traced: TracedProgram, kept: Sequence[Labels]) -> Stage:
+def kept_by_clients(before: Sequence[Labels], after: Sequence[Labels]) -> list[Labels]:
+    """The labels that leaves of the state have of what clients keep, before a round or after it."""
+    return [one | of(ClientState, other) for one, other in zip(before, after, strict=False)]
+
+
+def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     """What the round releases, once nothing else of the clients leaves it.
 
     Args:
-      kept: labels that leaves of the state have of what clients keep, in any round.
+      followed: labels of the round's outputs, as its last `follow` gave them, for what clients keep in any round.
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
     """
     program, rules = traced.program.jaxpr, traced.rules
-    outputs = zip(traced.follow(kept), program.outvars, strict=True)
+    outputs = zip(followed, program.outvars, strict=True)
     leaves = jax.tree_util.tree_leaves_with_path(traced.out)
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
         name = _name(path)
