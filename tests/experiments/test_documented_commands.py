@@ -203,6 +203,7 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         args = ["quickstart", *args]
     small = [] if module == "privacy" else SHORT + SMALL.get(args[0], [])
     few = [] if module == "privacy" or "--algorithms" in args else fewest(module, args[0])
+    few += ["--folds", "2"] if "--folds" in args else []
     return args + small + few + OWN.get(module, [])
 
 
