@@ -50,7 +50,7 @@ def solved(module: Config, config: Run, known: list[Solved] | None = None) -> di
         if (noise := next(same, None)) is None:
             if not _private(ledger_of, own, name):
                 continue
-            alike = (s for s in found.values() if _reached(ledger_of, own, name, s))
+            alike = (s for s in dict.fromkeys(found.values()) if _reached(ledger_of, own, name, s))
             noise = next(alike, None)
             noise = _solve(ledger_of, own, name) if noise is None else noise
             known.append(_seen(ledger_of, own, name, noise))
