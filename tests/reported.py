@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -47,7 +47,7 @@ def record(
     return histories
 
 
-@lru_cache(maxsize=None)
+@cache
 def _ledger(name: str, settings: Run) -> Ledger:
     """Of a config that ships; a round is traced once for every folder with these settings."""
     return modules.load(name).ledger(settings)
