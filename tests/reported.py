@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -14,6 +14,7 @@ from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.networks import Model
 
+FREE = ("algorithms", "beta", "every", "target_epsilon", "view", "views")  # an epsilon is the same
 VOID = {"meta", "input", "br", "wbr"}
 
 
@@ -26,12 +27,14 @@ def record(
     """
     folder.mkdir(parents=True)
     planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
-    settings = replace(modules.load(name).config, rounds=planned, **given)
-    ledger, config = _ledger(name, settings), replace(settings, seeds=seeds, output=folder)
-    entries = {n: entry._replace(settings={"eta_0": 0.5}) for n, entry in ledger.entries.items()}
+    shipped = modules.load(name).config
+    config = replace(shipped, rounds=planned, seeds=seeds, output=folder, **given)
+    costly = {field: value for field, value in given.items() if field not in FREE}
+    ledger = _ledger(name, replace(shipped, **costly))
+    entries = {n: ledger.entries[n]._replace(settings={"eta_0": 0.5}) for n in config.algorithms}
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
-    experiment.ledger.traced.update(ledger.traced)
+    experiment.ledger.traced.update({n: ledger.trace(n) for n in entries})
     recorder, rng = Recorder(folder, name, config), np.random.default_rng(seed)
     histories = {n: History(tuple(range(seeds)), compile_seconds=1.5) for n in entries}
     for n, history in histories.items():
@@ -44,13 +47,10 @@ def record(
     return histories
 
 
-@lru_cache(maxsize=8)
+@cache
 def _ledger(name: str, settings: Run) -> Ledger:
-    """Of a config that ships, with every round traced: for every folder with these settings."""
-    ledger = modules.load(name).ledger(settings)
-    for entry in ledger.entries:
-        ledger.trace(entry)
-    return ledger
+    """Of a config that ships; a round is traced once for every folder with these settings."""
+    return modules.load(name).ledger(settings)
 
 
 def _evaluation(name, t, seeds, rng):

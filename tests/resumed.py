@@ -1,4 +1,4 @@
-"""What tests of resumed runs share: a small quickstart, and when two run folders are the same."""
+"""What tests of resumed runs share: a small quickstart, what kills it, and when two run folders are the same."""
 
 import json
 
@@ -8,6 +8,23 @@ from experiments.runs import unfinished
 SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
 SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
 OFTEN = ["--checkpoint.rounds", "1"]
+
+
+class Stop:
+    """A sink that kills the run, as nothing else ends it, at an evaluation."""
+
+    def __init__(self, algorithm, round):
+        self.at = (algorithm, round)
+        self.seen = []
+
+    def write(self, record):
+        self.seen.append((record["algorithm"], record["round"]))
+        if self.seen[-1] == self.at:
+            raise KilledError
+
+
+class KilledError(BaseException):
+    pass
 
 
 def launch(*args):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from experiments import config as configuration
@@ -44,22 +44,27 @@ def solved(module: Config, config: Run, known: list[Solved] | None = None) -> di
     if config.target_epsilon is None:
         return found
     for name in _algorithms(module, config):
-        ledger_of = partial(configuration.ledger_of, module)
         own = only(config, [name])
-        same = (s.noise for s in known if _seen(ledger_of, own, name, s.noise) == s)
+        ledger_at = cache(partial(_ledger_at, module, own, name))  # each traces a round, once
+        same = (s.noise for s in known if _seen(ledger_at, own, name, s.noise) == s)
         if (noise := next(same, None)) is None:
-            if not _private(ledger_of, own, name):
-                continue
-            alike = (s for s in found.values() if _reached(ledger_of, own, name, s))
-            noise = next(alike, None)
-            noise = _solve(ledger_of, own, name) if noise is None else noise
-            known.append(_seen(ledger_of, own, name, noise))
+            epsilon_at = partial(_epsilon, ledger_at, own, name)
+            alike = (s for s in dict.fromkeys(found.values()) if _reached(own, epsilon_at(s)))
+            if (noise := next(alike, None)) is None:
+                if not any(math.isfinite(epsilon_at(much)) for much in MUCH):
+                    continue
+                noise = _solve(partial(configuration.ledger_of, module), own, name)
+            known.append(_seen(ledger_at, own, name, noise))
         found[name] = noise
     return found
 
 
-def _seen(ledger_of: LedgerOf, config: Run, name: str, noise: float) -> Solved:
-    ledger = ledger_of(config.with_noise(name, noise))
+def _ledger_at(module: Config, config: Run, name: str, noise: float) -> Ledger:
+    return configuration.ledger_of(module, config.with_noise(name, noise))
+
+
+def _seen(ledger_at: Callable[[float], Ledger], config: Run, name: str, noise: float) -> Solved:
+    ledger = ledger_at(noise)
     target = (config.target_epsilon, config.view, ledger.delta)
     return Solved(noise, target, ledger.trace(name).releases(config.rounds))
 
@@ -74,19 +79,13 @@ def only(config: Run, names: Iterable[str]) -> Run:
     return replace(config, **chosen)
 
 
-def _epsilon(ledger_of: LedgerOf, config: Run, name: str, noise: float) -> float:
-    ledger = ledger_of(config.with_noise(name, noise))
-    return ledger.certify(name, config.rounds, view=config.view).epsilon
+def _epsilon(ledger_at: Callable[[float], Ledger], config: Run, name: str, noise: float) -> float:
+    return ledger_at(noise).certify(name, config.rounds, view=config.view).epsilon
 
 
-def _private(ledger_of: LedgerOf, config: Run, name: str) -> bool:
-    """Whether any noise gives it an epsilon."""
-    return any(math.isfinite(_epsilon(ledger_of, config, name, noise)) for noise in MUCH)
-
-
-def _reached(ledger_of: LedgerOf, config: Run, name: str, noise: float) -> bool:
+def _reached(config: Run, epsilon: float) -> bool:
     target = config.target_epsilon or 0.0
-    return target * (1 - CLOSE) < _epsilon(ledger_of, config, name, noise) <= target
+    return target * (1 - CLOSE) < epsilon <= target
 
 
 def _solve(ledger_of: LedgerOf, config: Run, name: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from fedpriv.certification.certificate import TracedRound, trace_round
@@ -58,6 +59,7 @@ def calibrate_noise(
 
     epsilon_of = _priced(params, federation, delta, view, honest, claimed)
 
+    @cache  # brentq asks for both ends again, and the root is its last
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
         algorithm = asked("make", make, "(noise_multiplier)", math.exp(log_noise))

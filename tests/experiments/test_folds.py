@@ -76,8 +76,22 @@ def settled(case, fold):
 @pytest.mark.parametrize("case", CONFIGS)
 def test_nothing_of_the_fold_or_of_the_test_records_is_trained_on(case, monkeypatch):
     module, config, name = settled(case, (3, 3))
-    load, trained, scores = module.load, [], []
-    held = {row.tobytes() for row in experiment_of(module, config).test["image"]}
+    load = module.load
+
+    def trained():
+        """(parameters, loss on the fold, images of the fold)."""
+        made = experiment_of(module, config)
+        assert made.own_test
+        entry = made.entries[name]
+        options = {"score": made.model.score, "rounds": 2, "every": 2}
+        history = fp.simulate(
+            entry.algorithm, made.model.init, entry.federations, made.test, **options
+        )
+        loss = history.evaluations[-1].metrics["loss"]
+        return jax.tree.leaves(history.params()), loss, np.asarray(made.test["image"])
+
+    params, loss, images = trained()
+    held = {row.tobytes() for row in images}
 
     def changed_records(config):
         """Other images in the fold; no test records at all."""
@@ -87,20 +101,11 @@ def test_nothing_of_the_fold_or_of_the_test_records_is_trained_on(case, monkeypa
         images = images.astype(data.train["image"].dtype)
         return data._replace(train={**data.train, "image": images}, test={})
 
-    for data in (load, changed_records):
-        monkeypatch.setattr(module, "load", data)
-        made = experiment_of(module, config)
-        assert made.own_test
-        entry = made.entries[name]
-        options = {"score": made.model.score, "rounds": 2, "every": 2}
-        history = fp.simulate(
-            entry.algorithm, made.model.init, entry.federations, made.test, **options
-        )
-        trained.append(jax.tree.leaves(history.params()))
-        scores.append(history.evaluations[-1].metrics["loss"])
-    for ours, theirs in zip(*trained, strict=True):
+    monkeypatch.setattr(module, "load", changed_records)
+    others, other_loss, _ = trained()
+    for ours, theirs in zip(params, others, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert scores[0] != scores[1]
+    assert loss != other_loss
 
 
 @pytest.mark.parametrize("case", CONFIGS)

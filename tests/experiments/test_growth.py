@@ -219,6 +219,7 @@ def test_a_size_that_fails_is_said_in_words_and_the_others_go_on(tmp_path, capsy
         return invented(1.0)(point, turns)
 
     monkeypatch.setattr(growth, "measured", of)
+    monkeypatch.setattr(growth, "picture", lambda found, path: None)
     assert main(["--repeats", "2", "--output", str(tmp_path)]) == 1
     out, error = capsys.readouterr()
     words = "DP-FedAvg with n = 1,000, r = 1,000, d = 10,000: killed; too little memory?"
@@ -245,13 +246,22 @@ def test_a_size_that_fails_is_said_in_words_and_the_others_go_on(tmp_path, capsy
         (3, "", "its process ended with exit code 3"),
     ],
 )
-def test_why_a_process_failed(code, stderr, why, monkeypatch, tmp_path, capsys):
-    """Here they all do; then there is nothing to draw, which is drawn."""
+def test_why_a_process_failed(code, stderr, why, monkeypatch):
     ended = subprocess.CompletedProcess([], code, "", stderr)
     monkeypatch.setattr(growth_point.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(ChildProcessError) as failed:
+        measured(Point("dp_fed_avg", 8, 2, 100), 2)
+    assert str(failed.value) == why
+
+
+def test_where_every_size_fails_nothing_is_drawn_in_a_picture(monkeypatch, tmp_path, capsys):
+    def failing(point, turns):
+        raise ChildProcessError("why")
+
+    monkeypatch.setattr(growth, "measured", failing)
     monkeypatch.setattr(growth, "AXES", TINY)
     assert main(["--output", str(tmp_path)]) == 1
-    words = f"error: DP-FedAvg with n = 8, r = 2, d = 100: {why}"
+    words = "error: DP-FedAvg with n = 8, r = 2, d = 100: why"
     assert words in capsys.readouterr().err.splitlines()
     assert (tmp_path / "growth.png").exists()
 

@@ -1,6 +1,7 @@
 """Tables and figures for papers: names, captions, room, TeX."""
 
 import itertools
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import report
 from PIL import Image
-from reported import record
+from reported import edit, record
 
 import experiments
 from experiments import compare
@@ -122,7 +123,10 @@ def test_a_figure_has_no_title_unless_asked_and_its_meaning_in_the_caption(recor
 def test_a_legend_leaves_the_plot_its_room(tmp_path):
     """At column width, with twelve curves of long names."""
     for p in (0.1, 0.2, 0.3):
-        record(tmp_path / f"{p}", rounds=(5, 10), seeds=1, p=p, clip_norm=p)
+        record(tmp_path / f"{p}", rounds=(5, 10), seeds=1)
+        for name in ("config.json", "summary.json"):
+            settings = json.loads((tmp_path / f"{p}" / name).read_text())["settings"]
+            edit(tmp_path / f"{p}" / name, settings=settings | {"p": p, "clip_norm": p})
     runs = compare.evaluated([tmp_path / f"{p}" for p in (0.1, 0.2, 0.3)])
     drawn = {}
     with pytest.MonkeyPatch.context() as patch:

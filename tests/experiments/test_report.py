@@ -11,6 +11,7 @@ from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.options import parse
 from experiments.runs.run_folder import read
+from experiments.tables.report import charts
 
 RESULTS = "The last state of each"
 
@@ -46,8 +47,9 @@ def account(root, name):
     return found
 
 
-def test_the_best_is_shown_where_it_is_asked_for(several):
+def test_the_best_is_shown_where_it_is_asked_for(several, monkeypatch):
     base, _ = several
+    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     for options in ((), ("--best",)):
         head, row, *_ = tables(report(base / "a", options=options))[RESULTS]
         assert len(row) == len(head)

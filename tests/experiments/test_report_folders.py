@@ -9,6 +9,7 @@ from reported import edit, record, tables, text, tree, with_class
 
 import experiments
 from experiments.runs.run_folder import names, read, read_all
+from experiments.tables.report import charts
 
 RESULTS = "The last state of each"
 
@@ -86,7 +87,7 @@ def test_a_run_without_an_evaluation(tmp_path):
 def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(tmp_path):
     points = {"p=2": 0.2, "p=10": 0.1, "p=1": 0.01}
     for name, p in points.items():
-        record(tmp_path / name, rounds=(5,), seeds=1, p=p, algorithms=("top_k",))
+        record(tmp_path / name, rounds=(5,), seeds=1, p=p, algorithms=("fed_avg",))
     wanted = [{"folder": name} for name in [*points, "p=4"]]
     (tmp_path / "sweep.json").write_text(json.dumps({"points": wanted}))
     assert command.main([str(tmp_path)]) == 0
@@ -108,6 +109,7 @@ def test_each_run_once_and_by_a_name_of_its_own(tmp_path):
 
 
 def test_the_page_is_in_the_run_or_where_one_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     for name in "ab":
         record(tmp_path / name, rounds=(5,), seeds=1, algorithms=("top_k",))
     here = tmp_path / "here"
@@ -163,6 +165,7 @@ def test_wrong_input_is_refused_in_one_line(which, tmp_path, capsys):
 
 
 def test_a_page_that_cannot_be_written_leaves_what_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     record(tmp_path / "run", rounds=(5,), seeds=1, algorithms=("top_k",))
     for output in (".", "none/page.html"):
         assert command.main([str(tmp_path / "run"), "--output", str(tmp_path / output)]) == 2

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from resumed import OFTEN, SMALL, assert_same, launch, lines, summary
+from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, lines, summary
 
 from experiments.base import provenance
 from experiments.base.json_values import plain
@@ -28,23 +28,6 @@ def settings():
     return plain(parse(modules.load("quickstart"), "quickstart", RUN))
 
 
-class Stop:
-    """A sink that kills the run, as nothing else ends it, at an evaluation."""
-
-    def __init__(self, algorithm, round):
-        self.at = (algorithm, round)
-        self.seen = []
-
-    def write(self, record):
-        self.seen.append((record["algorithm"], record["round"]))
-        if self.seen[-1] == self.at:
-            raise _KilledError
-
-
-class _KilledError(BaseException):
-    pass
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The folder of the run that nothing disturbed."""
@@ -58,7 +41,7 @@ def whole(tmp_path_factory):
 def stopped(tmp_path_factory):
     """The folder of one that was killed after the third evaluation of its second algorithm."""
     folder = tmp_path_factory.mktemp("run") / "stopped"
-    with pytest.raises(_KilledError):
+    with pytest.raises(KilledError):
         main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("rand_k", 6)])
     assert [p.name for p in (folder / "checkpoints").iterdir()] == ["rand_k"]
     return folder
@@ -116,7 +99,7 @@ def test_a_damaged_checkpoint_falls_back(folder, whole, capsys):
 @pytest.mark.slow
 def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path, whole):
     folder = tmp_path / "r"
-    with pytest.raises(_KilledError):
+    with pytest.raises(KilledError):
         main([*RUN, "--output", str(folder)], sinks=[Stop("rand_k", 6)])
     assert not [*folder.rglob("checkpoints/*/*")]
     assert launch("--resume", folder) == 0
@@ -135,7 +118,7 @@ def test_what_has_ended_is_left(whole, capsys):
 def test_train_or_resume(tmp_path, whole):
     folder = tmp_path / "r"
     (tmp_path / "x").mkdir()
-    with pytest.raises(_KilledError):
+    with pytest.raises(KilledError):
         main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("fed_avg", 6)])
     assert train_or_resume("quickstart", folder, **settings()).status == "complete"
     assert_same(folder, whole)
@@ -304,7 +287,7 @@ def test_a_budget_ends_a_resumed_run_as_any_other(tmp_path):
     assert launch(*args, "--output", tmp_path / "whole") == 0
     planned = summary(tmp_path / "whole")["rounds_planned"]["rand_k"]
     assert 4 < planned < 9
-    with pytest.raises(_KilledError):
+    with pytest.raises(KilledError):
         main([*args, *OFTEN, "--output", str(tmp_path / "r")], sinks=[Stop("rand_k", 4)])
     assert launch("--resume", tmp_path / "r") == 0
     assert_same(tmp_path / "r", tmp_path / "whole")

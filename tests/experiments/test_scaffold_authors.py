@@ -58,8 +58,7 @@ def test_clients_of_one_seed_draw_alike_and_no_average_helps(one_seed):
         assert (np.array(apart) > own).all()
 
 
-@pytest.mark.parametrize("kind", [fp.dp_scaffold, fp.record_fed_avg])
-@pytest.mark.parametrize("clip", [1.0, "median"])
+@pytest.mark.parametrize(("kind", "clip"), [(fp.dp_scaffold, 1.0), (fp.record_fed_avg, "median")])
 def test_nothing_is_certified_of_one_seed(kind, clip):
     given = NOISY | {"clip_norm": clip}
     made = algorithm(kind, True, **given)

@@ -75,7 +75,8 @@ def test_scaffold_without_noise_comes_closer_to_the_minimum_than_it_started(tmp_
 
 
 def ask(capsys, *args):
-    assert privacy.main(["dp_scaffold_synthetic", *args, "--json"]) == 0
+    given = ["--algorithms", "dp_scaffold", *args, "--json"]
+    assert privacy.main(["dp_scaffold_synthetic", *given]) == 0
     return json.loads(capsys.readouterr().out)
 
 

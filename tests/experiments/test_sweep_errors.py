@@ -16,6 +16,9 @@ from experiments.search.training_together import Sweep
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+ONE = ["--algorithms", "rand_k"]
+
+
 def launch(*args, output):
     return sweep.main(["quickstart", *map(str, args), "--output", str(output)])
 
@@ -121,7 +124,7 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(Sweep, "announce", lambda *_: None)
     monkeypatch.setattr(Sweep, "train", failing)
     with pytest.raises(ValueError, match=r"^a bug") as caught:
-        launch("--grid", "p=0.1,0.2,0.3", "--traceback", output=tmp_path)
+        launch(*ONE, "--grid", "p=0.1,0.2,0.3", "--traceback", output=tmp_path)
     assert caught.value.__notes__ == ["failed at p 0.2; the same sweep with its folder goes on"]
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
 
@@ -134,7 +137,7 @@ def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, cap
     monkeypatch.chdir(tmp_path)
     where = {"load": quickstart, "announce": Sweep}
     monkeypatch.setattr(where[when], when, interrupted)
-    assert sweep.main(["quickstart", "--grid", "p=0.1,0.2"]) == 130
+    assert sweep.main(["quickstart", *ONE, "--grid", "p=0.1,0.2"]) == 130
     *before, last = capsys.readouterr().err.splitlines()
     folder = last.partition("--output ")[2].partition(" ")[0]
     assert last == f"interrupted; the same command with --output {folder} goes on"
@@ -202,11 +205,11 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
     (tmp_path / UNFINISHED).write_text("{")  # as where it was killed
     monkeypatch.setattr(Sweep, "announce", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # it goes on to train
-        launch("--traceback", "--grid", "p=0.1,0.2", output=tmp_path)
+        launch(*ONE, "--traceback", "--grid", "p=0.1,0.2", output=tmp_path)
     assert [f.name for f in tmp_path.iterdir()] == ["sweep.json"]
     (tmp_path / "sweep.json").write_text("{")
     capsys.readouterr()
-    assert launch("--grid", "p=0.1,0.2", output=tmp_path) == 2
+    assert launch(*ONE, "--grid", "p=0.1,0.2", output=tmp_path) == 2
     said = capsys.readouterr().err
     assert "cannot read" in said
     assert said.endswith("; choose another folder\n")
@@ -214,7 +217,7 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
 
 def test_a_folder_that_cannot_be_made(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
-    assert launch("--grid", "p=0.1,0.2", output=tmp_path / "file" / "sweep") == 2
+    assert launch(*ONE, "--grid", "p=0.1,0.2", output=tmp_path / "file" / "sweep") == 2
     said = capsys.readouterr().err
     assert said.startswith("error: output: cannot write to ")
     assert said.count("\n") == 1

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.ledger import ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 def write_page(
@@ -32,8 +37,6 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
       remarks: on what could not be read.
       best: whether the table has the best of the metric over the evaluations, too.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     named = names(runs)
     results = tables.results(runs, named)
     series = charts.series(results)
@@ -41,13 +44,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
     one_seed = [s.result.label for s in series if s.result.lines[0].seeds == 1]
     configs = ", ".join(dict.fromkeys(Path(run.config).stem for run in runs))
     table, notes = tables.last_states(results, best)
-    environment = Environment(
-        autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    written = environment.get_template("page.html").render(
+    written = _template().render(
         title=f"fedpriv: {configs}",
         summary=_summary(runs, results, configs),
         remarks=_remarks(runs, named, remarks),
@@ -67,6 +64,19 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
         unended=any(run.environment is None for run in runs),
     )
     return charts.without_controls(written)
+
+
+@cache  # to compile it takes longer than to fill it in
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    return environment.get_template("page.html")
 
 
 def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
