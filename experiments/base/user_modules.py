@@ -48,7 +48,7 @@ def _file(name: Any) -> Path | None:
 
 
 def _installed(name: Any) -> bool:
-    """Of a module's file as Python has it: to look at each on the disk takes half a second."""
+    """Of a module's file as Python has it; there are thousands, too many to look at on the disk."""
     return isinstance(name, str) and not {"site-packages", "dist-packages"}.isdisjoint(
         Path(name).parts
     )
