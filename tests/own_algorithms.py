@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import pytest
 from jax import lax
 from small import regression, squared, start
 
@@ -242,10 +241,3 @@ def measured(algorithm):
     """The measurements of `check_algorithm` alone, without the rounds that it runs before."""
     traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
     check_parts(traced, algorithm.init(PARAMS, FEDERATION), FEDERATION)
-
-
-def assert_refused(said, call, *args):
-    """In one line."""
-    with pytest.raises(ValueError, match=said) as caught:
-        call(*args)
-    assert "\n" not in str(caught.value)

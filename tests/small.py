@@ -1,6 +1,7 @@
 """Tiny federations and losses that the tests share, and NumPy's answers for them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from scipy import stats
 
 import fedpriv as fp
@@ -17,6 +19,16 @@ from fedpriv.engine.training_loop import compiled
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
+
+
+@contextmanager
+def refused(
+    said: str, error: type[Exception] = ValueError
+) -> Iterator[pytest.ExceptionInfo[Exception]]:
+    """What is inside raises it, in one line that says so."""
+    with pytest.raises(error, match=said) as caught:
+        yield caught
+    assert "\n" not in str(caught.value)
 
 
 def regression(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small import refused
 
 from fedpriv import StreamedFederation, write_clients
 
@@ -64,9 +65,8 @@ def test_what_was_broken_off_is_not_read(tmp_path):
     ],
 )
 def test_errors(tmp_path, given, options, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         write_clients(tmp_path, given, **options)
-    assert "\n" not in str(error.value)
 
 
 def test_nothing_is_overwritten(tmp_path):

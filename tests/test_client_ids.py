@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import cases
+from small import refused
 
 import fedpriv as fp
 
@@ -90,9 +91,8 @@ def test_missing_ids_are_named_with_column_and_row(kind, form):
             (lambda ids=ids: fp.partition.natural(ids), "keys"),
             (lambda ids=ids: by_name(ids, 4), r"examples\['who'\]"),
         ):
-            with pytest.raises(ValueError, match=rf"^{column}: .* in row 2, so nobody") as error:
+            with refused(rf"^{column}: .* in row 2, so nobody"):
                 call()
-            assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,8 @@ def test_arrays_of_ids_that_say_nothing(ids, said):
         (lambda: fp.partition.natural(ids), "keys"),
         (lambda: by_name(ids, 3), r"examples\['who'\]"),
     ):
-        with pytest.raises(ValueError, match=f"^{column}: ({said})") as error:
+        with refused(f"^{column}: ({said})"):
             call()
-        assert "\n" not in str(error.value)
 
 
 def test_rows_that_nobody_is_given_need_no_id():

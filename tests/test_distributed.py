@@ -5,7 +5,7 @@ import socket
 import numpy as np
 import pytest
 from several import ended, free_port, slurm, started
-from small import assert_close
+from small import assert_close, refused
 from trained import numbers, trained
 
 import fedpriv as fp
@@ -120,9 +120,8 @@ def test_a_process_without_others_stays_alone(environment, monkeypatch):
     ],
 )
 def test_errors(given, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         initialize(*given)
-    assert "\n" not in str(error.value)
 
 
 def test_a_port_in_use():

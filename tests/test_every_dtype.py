@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
-from small import regression
+from small import refused, regression
 
 import fedpriv as fp
 from fedpriv import clipping
@@ -173,11 +173,8 @@ NO_REALS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_what_holds_no_real_numbers_is_refused(kind, call):
     value, remedy = NO_REALS[kind]
-    with pytest.raises(
-        ValueError, match=rf"message\['x'\]: {kind} holds no real .*{remedy}"
-    ) as caught:
+    with refused(rf"message\['x'\]: {kind} holds no real .*{remedy}"):
         noise_of(NOISY["flat"], {"w": jnp.ones(2), "x": value}, CALLS[call], keys=1)
-    assert "\n" not in str(caught.value)
     for name, used in NOISY.items():
         if call == "the sum" and name != "changing":
             with pytest.raises(ValueError, match=f"{kind} holds no real numbers"):

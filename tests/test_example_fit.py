@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from small import compiler_of_one_program
+from small import compiler_of_one_program, refused
 
 import fedpriv as fp
 from fedpriv.engine.example_fit import check_examples
@@ -30,10 +30,9 @@ def run(train=GOOD, test=GOOD, *, loss=MODEL.loss, score=MODEL.score, model=MODE
     return fp.simulate(algorithm, model.init, federation, test, score=score, rounds=1, **more)
 
 
-def refused(*args, **kwargs):
-    with pytest.raises(ValueError, match=r"^\w+: ") as error:
+def complaint(*args, **kwargs):
+    with refused(r"^\w+: ") as error:
         run(*args, **kwargs)
-    assert "\n" not in str(error.value)
     return str(error.value)
 
 
@@ -43,7 +42,7 @@ def test_a_label_that_the_model_does_not_have(whose, value):
     label = LABEL.copy()
     label[5] = value
     wrong = GOOD | {"label": label}
-    said = refused(wrong) if whose == "federation" else refused(test=wrong)
+    said = complaint(wrong) if whose == "federation" else complaint(test=wrong)
     assert said.startswith(f"{whose}: label: {value} is outside [0, 3)")
 
 
@@ -64,15 +63,15 @@ def test_test_examples_of_another_width():
     )
     good = {"features": np.ones((ROWS, 5), np.float32), "label": LABEL}
     wide = good | {"features": np.ones((ROWS, 6), np.float32)}
-    said = refused(good, wide, loss=model.loss, score=model.score, model=model)
+    said = complaint(good, wide, loss=model.loss, score=model.score, model=model)
     assert said.startswith("test: examples['features'] has the shape [6] for one example, but")
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_wrong_names_and_tuples(part):
-    assert "no \"image\", only ['label', 'x']" in refused(**{part: {"x": IMAGE, "label": LABEL}})
-    assert 'no "label"' in refused(**{part: {"image": IMAGE}})
-    assert "example: a tuple; this model reads" in refused(**{part: (IMAGE, LABEL)})
+    assert "no \"image\", only ['label', 'x']" in complaint(**{part: {"x": IMAGE, "label": LABEL}})
+    assert 'no "label"' in complaint(**{part: {"image": IMAGE}})
+    assert "example: a tuple; this model reads" in complaint(**{part: (IMAGE, LABEL)})
 
 
 class Dropped(nn.Module):
@@ -89,12 +88,14 @@ def test_images_of_another_shape(module):
     model = fp.models.classifier(module, (4, 4, 1))
     functions = {"model": model, "loss": model.loss, "score": model.score}
     wide = {"image": np.zeros((ROWS, 8, 8, 3), np.uint8), "label": LABEL}
-    for said in (refused(wide, wide, **functions), refused(test=wide, **functions)):
+    for said in (complaint(wide, wide, **functions), complaint(test=wide, **functions)):
         assert "image: its shape is [8, 8, 3], but the model was made for [4, 4, 1]" in said
 
 
 def test_test_examples_of_unequal_length():
-    assert refused(test={"image": IMAGE, "label": LABEL[1:]}).startswith("test: examples['label']")
+    assert complaint(test={"image": IMAGE, "label": LABEL[1:]}).startswith(
+        "test: examples['label']"
+    )
 
 
 def changed(name, value, row=4):
@@ -120,9 +121,8 @@ def changed(name, value, row=4):
     ],
 )
 def test_test_examples_that_are_none(test, said):
-    with pytest.raises(ValueError, match=f"^test: {said}") as error:
+    with refused(f"^test: {said}"):
         run(test=test)
-    assert "\n" not in str(error.value)
 
 
 def test_test_labels_are_taken_as_the_federation_takes_its_own():
@@ -146,8 +146,8 @@ def test_a_score_of_ones_own_is_named_with_its_line():
 
 
 def test_a_model_in_the_place_of_its_functions():
-    assert "score: an object of type Model; give its `score`" in refused(score=MODEL)
-    assert "loss: a Model; give its `loss`" in refused(loss=MODEL)
+    assert "score: an object of type Model; give its `score`" in complaint(score=MODEL)
+    assert "loss: a Model; give its `loss`" in complaint(loss=MODEL)
     made = {
         "sampler": fp.everyone(3),
         "optimizer": lambda t: optax.sgd(0.1),

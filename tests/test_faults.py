@@ -29,6 +29,7 @@ from own_algorithms import (
     update,
     with_update,
 )
+from small import refused
 
 import fedpriv as fp
 from fedpriv.compression.sparsification import top_k
@@ -356,9 +357,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refused(name):
     algorithm, said = FAULTS[name]
-    with pytest.raises(ValueError, match=said) as caught:
+    with refused(said):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("of", [counting_on_the_host, drawing_on_the_host, branching_on_the_host])

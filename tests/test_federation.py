@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small import refused
 
 from fedpriv.data.federation import Federation, stack
 
@@ -126,9 +127,8 @@ def changed(leaf, index, value):
 )
 def test_errors(given, message):
     arguments = {"examples": examples(), "clients": CLIENTS} | given
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         Federation.from_arrays(**arguments)
-    assert "\n" not in str(error.value)
 
 
 def test_labels_are_checked_per_position():

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import assert_identical, filled
+from small import assert_identical, filled, refused
 
 import fedpriv as fp
 from fedpriv.models.kept_model import NETWORK, PARAMETERS, model_folder
@@ -193,9 +193,8 @@ def test_parameters_that_are_something_else_run_no_code(how, kept):
             pickle.dump(bomb, opened)
         else:
             np.savez(opened, bomb, allow_pickle=True)
-    with pytest.raises(ValueError, match=f"{PARAMETERS} is damaged") as caught:
+    with refused(f"{PARAMETERS} is damaged"):
         fp.load_model(kept, "a")
-    assert "\n" not in str(caught.value)
     assert not (kept / "ran").exists()
 
 

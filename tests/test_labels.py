@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small import refused
 
 import fedpriv as fp
 from fedpriv.data.labels import labels_like
@@ -106,9 +107,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_others_are_refused_in_one_line(way, name, tmp_path):
     label, said = WRONG[name]
-    with pytest.raises(ValueError, match=r"examples\['label'\]" + said) as error:
+    with refused(r"examples\['label'\]" + said):
         way(label, tmp_path)
-    assert "\n" not in str(error.value)
 
 
 def test_labels_that_are_none():
@@ -169,16 +169,14 @@ TRACED = {
 @pytest.mark.parametrize("name", TRACED)
 def test_a_model_refuses_what_is_no_class(function, name):
     label, said = TRACED[name]
-    with pytest.raises(ExampleError, match=f"^{said}") as error:
+    with refused(f"^{said}", ExampleError):
         jax.eval_shape(function, PARAMS, {"image": IMAGE[0], "label": label})
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("label", ["cat", b"cat", None, np.array("cat"), object()])
 def test_a_model_refuses_what_is_no_number(label):
-    with pytest.raises(ExampleError, match=r"^label: .*; .*unique.*encode_text") as error:
+    with refused(r"^label: .*; .*unique.*encode_text", ExampleError):
         MODEL.loss(PARAMS_OF_ZEROS, {"image": IMAGE[0], "label": label})
-    assert "\n" not in str(error.value)
 
 
 def test_a_model_takes_integers_and_booleans_of_any_type():

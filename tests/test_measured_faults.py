@@ -14,12 +14,12 @@ from own_algorithms import (
     PARAMS,
     SIGMA,
     D,
-    assert_refused,
     by_hand,
     declaring,
     fed_avg,
     measured,
 )
+from small import refused
 
 import fedpriv as fp
 from fedpriv.core.trees import unflatten
@@ -127,7 +127,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refused(name):
     algorithm, said = FAULTS[name]
-    assert_refused(said, measured, algorithm)
+    with refused(said):
+        measured(algorithm)
 
 
 @pytest.mark.parametrize(
@@ -136,4 +137,5 @@ def test_a_fault_is_refused(name):
 )
 def test_an_algorithm_is_measured(name):
     algorithm, said = FAULTS[name]
-    assert_refused(said, fp.check_algorithm, algorithm, PARAMS, FEDERATION)
+    with refused(said):
+        fp.check_algorithm(algorithm, PARAMS, FEDERATION)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_privacy import clipping
-from small import assert_close, assert_identical, assert_normal, certified, sgd, squared
+from small import assert_close, assert_identical, assert_normal, certified, refused, sgd, squared
 
 from fedpriv import everyone, fed_avg, full_batch, gaussian, laplace
 
@@ -102,9 +102,8 @@ def test_what_the_accountant_is_told():
     ],
 )
 def test_errors(clip_norm, noise_multiplier, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         gaussian(clip_norm, noise_multiplier)
-    assert "\n" not in str(error.value)
 
 
 def l1(tree):

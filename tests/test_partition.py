@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import refused
 
 from fedpriv.data.partition import (
     counts,
@@ -402,6 +403,5 @@ def test_natural_with_names():
     ],
 )
 def test_errors(call, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         call()
-    assert "\n" not in str(error.value)

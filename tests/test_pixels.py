@@ -5,6 +5,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from small import refused
 
 import fedpriv as fp
 from fedpriv.models.example_checks import ExampleError
@@ -79,9 +80,8 @@ def test_whose_images_would_not_be_scaled(kind):
         for federation in (fp.Federation, fp.StreamedFederation):
             if federation is fp.StreamedFederation and kind in FLOATS and test is BYTES:
                 continue  # whose values are read round by round
-            with pytest.raises(ValueError, match=said) as error:
+            with refused(said):
                 run(train, test, federation)
-            assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("module", NETWORKS)

@@ -15,7 +15,6 @@ from own_algorithms import (
     PARAMS,
     D,
     after_sum,
-    assert_refused,
     fed_avg,
     measured,
     moved,
@@ -59,7 +58,7 @@ from planted_rounds import (
     to_a_point,
     wrapped,
 )
-from small import squared
+from small import refused, squared
 
 import fedpriv as fp
 from fedpriv.core import random_streams
@@ -297,13 +296,15 @@ MEASURED = {  # seals that can be carried over
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_hole_is_closed(name):
     algorithm, said = FAULTS[name]
-    assert_refused(said, fp.check_algorithm, algorithm, PARAMS, FEDERATION)
+    with refused(said):
+        fp.check_algorithm(algorithm, PARAMS, FEDERATION)
 
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_a_seal_does_not_show_is_measured(name):
     algorithm, said = MEASURED[name]
-    assert_refused(said, measured, algorithm)
+    with refused(said):
+        measured(algorithm)
 
 
 def told_the_seed():

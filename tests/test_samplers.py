@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from small import FALSE_ALARM, assert_uniform
+from small import FALSE_ALARM, assert_uniform, refused
 
 from fedpriv import capacity_for, everyone, fixed_size, poisson, with_replacement
 from fedpriv.privacy import Everyone, FixedSize, Poisson
@@ -213,9 +213,8 @@ def test_probabilities_with_replacement_are_those_accounted_for():
     ],
 )
 def test_errors(make, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         make()
-    assert "\n" not in str(error.value)
 
 
 def test_a_poisson_cohort_hardly_ever_exceeds_its_capacity():

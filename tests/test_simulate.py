@@ -14,6 +14,7 @@ from small import (
     assert_identical,
     members,
     one_round,
+    refused,
     regression,
     sgd,
     squared,
@@ -262,9 +263,8 @@ def test_a_model_that_diverges():
     def step(state):
         return jnp.where((state.params == 2) & (state.round >= 3), jnp.inf, state.params)
 
-    with pytest.raises(DivergedError, match=r"in round 4 \(seed 5\)") as error:
+    with refused(r"in round 4 \(seed 5\)", DivergedError) as error:
         toy_run(toy(plain, step), rounds=7, every=3, seeds=(9, 5, 1), params=params)
-    assert "\n" not in str(error.value)
     np.testing.assert_array_equal(error.value.history.rounds, [3])
     assert error.value.history.seeds == (9, 5, 1)
 

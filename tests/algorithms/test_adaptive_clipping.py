@@ -10,7 +10,7 @@ import optax
 import pytest
 from noise import check_noise
 from scipy import stats
-from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members, one_round
+from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members, one_round, refused
 
 import fedpriv as fp
 from fedpriv import (
@@ -323,9 +323,8 @@ def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
     ],
 )
 def test_wrong_input(changes, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         adaptive(**changes)
-    assert "\n" not in str(error.value)
 
 
 def test_another_number_of_clients():

@@ -12,6 +12,7 @@ from small import (
     heavy_ball,
     one_round,
     records,
+    refused,
     regression,
     rows_of,
     sgd,
@@ -238,6 +239,5 @@ def traced(sparsifier, **changed):
     ],
 )
 def test_wrong_input(make, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         make()
-    assert "\n" not in str(error.value)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_resume import Stop, _KilledError
+from resumed import KilledError, Stop
 
 import configs
 from experiments.base import user_modules
@@ -97,7 +97,7 @@ def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
 @pytest.mark.slow
 def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, capsys):
     folder = tmp_path / "run"
-    with pytest.raises(_KilledError):
+    with pytest.raises(KilledError):
         main(
             [str(mine), *SMALL, "--algorithms", "fed_avg", "--output", str(folder)],
             sinks=[Stop("fed_avg", 2)],

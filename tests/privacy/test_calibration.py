@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from small import blank, certified, sgd, squared, start
+from small import blank, certified, refused, sgd, squared, start
 
 from fedpriv import (
     calibrate_noise,
@@ -130,6 +130,5 @@ def rounds(sigma=1.4, **changes):
     ],
 )
 def test_what_cannot_be_reached_is_said(call, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with refused(message):
         call()
-    assert "\n" not in str(caught.value)

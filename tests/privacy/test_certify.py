@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from small import refused
 
 from fedpriv.privacy import (
     VIEWS,
@@ -98,9 +99,8 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
     ],
 )
 def test_wrong_input_is_named_in_one_line(make, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with refused(message):
         make()
-    assert "\n" not in str(caught.value)
 
 
 def test_rates():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from haar import haar
+from small import refused
 
 from fedpriv.privacy import FixedSize, Poisson
 from fedpriv.privacy.claims import (
@@ -186,9 +187,8 @@ def test_dp_scaffold_refuses(change, words):
         "rounds": 10,
         "delta": 1e-5,
     }
-    with pytest.raises(ValueError, match=words) as caught:
+    with refused(words):
         dp_scaffold_claim(**{**good, **change})
-    assert "\n" not in str(caught.value)
 
 
 SIZES = (2, 4, 8, 16, 32, 64)
