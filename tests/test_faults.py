@@ -38,6 +38,7 @@ from fedpriv.core.trees import flatten
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 HOST = {"calls": 0}
+BUFFER = np.zeros(D, np.float32)
 
 
 def raw(summed):
@@ -181,6 +182,20 @@ def branching_on_the_host(key, state, cohort, summed, metrics):
     HOST["calls"] += 1
     step = jnp.ones(D) * 2 if HOST["calls"] % 2 else jnp.ones(D)
     return moved(state, step), metrics
+
+
+def filling_a_buffer_of_the_host(key, state, cohort, summed, metrics):
+    BUFFER[:] = np.random.default_rng().normal(size=D)
+    return moved(state, BUFFER * jnp.ones(D)), metrics
+
+
+def changing_a_parameter_on_the_host(key, state, cohort, summed, metrics):
+    """An equal number of another type, far back in an array."""
+    HOST["calls"] += 1
+    sign = np.ones(5000, np.float32)
+    sign[2500] = -0.0 if HOST["calls"] % 2 else 0.0
+    step = jax.ffi.ffi_call("a library's", jax.ShapeDtypeStruct((D,), jnp.float32))
+    return moved(state, step(jnp.zeros(D), sign=sign)), metrics
 
 
 def calling_the_host(key, state, cohort, summed, metrics):
@@ -332,6 +347,14 @@ FAULTS = {
     ),
     "a branch of the host": (
         after_sum(branching_on_the_host),
+        r"traced again it is another program \(test_faults\.py:\d+\)",
+    ),
+    "a buffer of the host": (
+        after_sum(filling_a_buffer_of_the_host),
+        r"traced again it is another program \(test_faults\.py:\d+\)",
+    ),
+    "a parameter of the host": (
+        after_sum(changing_a_parameter_on_the_host),
         r"traced again it is another program \(test_faults\.py:\d+\)",
     ),
     "a callback": (after_sum(calling_the_host), "round: it calls the host"),

@@ -28,8 +28,7 @@ def files(config: Any) -> dict[str, Path]:
     own = _config_file(config)
     if own is None or own.parent == HERE / "configs":
         return {}
-    names = {getattr(other, "__file__", None) for other in list(sys.modules.values())}
-    loaded = {_file(name) for name in names if not _installed(name)}
+    loaded = {_file(getattr(other, "__file__", None)) for other in list(sys.modules.values())}
     found = {own} | {path for path in loaded if path and _own(path)}
     return {Path(os.path.relpath(path, own.parent)).as_posix(): path for path in sorted(found)}
 
@@ -47,15 +46,9 @@ def _file(name: Any) -> Path | None:
     return Path(name).resolve() if Path(name).is_file() else None
 
 
-def _installed(name: Any) -> bool:
-    """Of a module's file as Python has it; there are thousands, too many to look at on the disk."""
-    return isinstance(name, str) and not {"site-packages", "dist-packages"}.isdisjoint(
-        Path(name).parts
-    )
-
-
 def _own(path: Path) -> bool:
-    return path.is_file() and not any(map(path.is_relative_to, OURS + STANDARD))
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return path.is_file() and not installed and not any(map(path.is_relative_to, OURS + STANDARD))
 
 
 def digests(config: Any, also: Iterable[str] = ()) -> dict[str, str]:

@@ -74,18 +74,17 @@ def draw_scores(
     dimension = checked("dimension", dimension, Count)
     seen = [release for release in releases if release.view == view]
     relation = relation_of(seen, view)
+    parts = [_part(release, view, relation, dimension) for release in seen]
+
+    def one(key: Key, present: jax.Array) -> jax.Array:
+        keys = jax.random.split(key, len(parts))
+        return sum((part(k, present) for part, k in zip(parts, keys, strict=True)), jnp.zeros(()))
+
     widest = max((r.mechanism.dimension or dimension for r in seen if r.mechanism), default=1)
     side_by_side = max(1, _CHUNK // widest)
 
     @jax.jit
     def many(key: Key, present: jax.Array) -> jax.Array:
-        parts = [_part(release, view, relation, dimension) for release in seen]
-
-        def one(key: Key, present: jax.Array) -> jax.Array:
-            own = jax.random.split(key, len(parts))
-            each = (part(k, present) for part, k in zip(parts, own, strict=True))
-            return sum(each, jnp.zeros(()))
-
         keys = jax.random.split(key, draws)
         return lax.map(lambda k: one(k, present), keys, batch_size=side_by_side)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.assumed import assumed
 from fedpriv.certification.closed_over import check_closed_over, closed_over
@@ -17,7 +18,7 @@ from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
 from fedpriv.certification.keys import of_constant
 from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import is_proved, pieces, stage_releases
-from fedpriv.certification.second_trace import check_same
+from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
 from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.fixed_points import fixed_point
@@ -236,8 +237,11 @@ def check_twice(traced: TracedRound) -> None:
     """
     algorithm, shape, state = traced.algorithm, traced.shape, traced.before
     for stage, (_, sampler) in zip(traced.stages, parts_of(algorithm.sampler, 2), strict=True):
-        again = traced_program(algorithm, sampler, shape, state)
-        check_same(stage.program, again.program, made_at(algorithm))
+
+        def again(sampler: Sampler = sampler) -> ClosedJaxpr:
+            return traced_program(algorithm, sampler, shape, state).program
+
+        check_same_again(stage.program, again, made_at(algorithm))
 
 
 def _like(federation: Any) -> Any:

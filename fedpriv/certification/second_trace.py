@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -17,9 +18,16 @@ from fedpriv.certification.information_flow import made_by_checkify, where
 from fedpriv.core.jaxprs import programs, programs_in
 
 
-def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) -> None:
-    """Raises ValueError: the programs differ, and where; `made` as `closed_over`."""
-    before, after = closed_over(one, made), closed_over(other, made)
+def check_same_again(
+    one: ClosedJaxpr, trace_again: Callable[[], ClosedJaxpr], made: str | None = None
+) -> None:
+    """Raises ValueError: the program of the second trace is another one, and where; `made` as `closed_over`.
+
+    The arrays of the first one are copied before: the second trace may write to them.
+    """
+    before = [(_copied(array), line) for array, line in closed_over(one, made)]
+    other = trace_again()
+    after = closed_over(other, made)
     arrays = zip(before, after, strict=False)
     changed = [line for (a, line), (b, _) in arrays if not same_array(a, b)]
     line = next(iter(changed), None) or next(_changes(one.jaxpr, other.jaxpr), None)
@@ -29,6 +37,11 @@ def check_same(one: ClosedJaxpr, other: ClosedJaxpr, made: str | None = None) ->
         f"round: traced again it is another program{f' ({line})' if line else ''}; it counts or draws on the host "
         "(np.random, a global): take numbers from its key and its state"
     )
+
+
+def _copied(array: Any) -> Any:
+    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return array if is_key else np.array(array)
 
 
 def _changes(one: Jaxpr, other: Jaxpr) -> Iterator[str]:
@@ -62,19 +75,15 @@ def _same_equation(a: JaxprEqn, b: JaxprEqn) -> bool:
         return False
     pairs = [(v.aval, w.aval) for v, w in zip(a.outvars, b.outvars, strict=True)]
     if a.primitive.name != "check":  # checkify's
-        pairs += [(x, b.params[name]) for name, x in a.params.items() if not programs_in(x)]
-    return all(_same(x, y) for x, y in pairs)
+        pairs += [(_rest(x), _rest(b.params[name])) for name, x in a.params.items()]
+    return all(x is y or _text(x) == _text(y) for x, y in pairs)
 
 
-def _same(x: Any, y: Any) -> bool:
-    """Equal, or of the same text: functions are made anew in every trace."""
-    if x is y:
-        return True
-    try:
-        equal = (x == y) is True
-    except ValueError:  # arrays in a container
-        equal = False
-    return equal or _text(x) == _text(y)
+def _rest(value: Any) -> Any:
+    """A parameter of an equation without the programs in it."""
+    if not programs_in(value):
+        return value
+    return [x for x in jax.tree.leaves(value) if not isinstance(x, ClosedJaxpr | Jaxpr)]
 
 
 def _atoms(eqn: JaxprEqn, numbers: dict[Any, int]) -> list[Any]:
@@ -91,7 +100,9 @@ def _numbers(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list
 
 
 def _text(of: Any) -> str:
-    return re.sub(r"0x[0-9a-f]+", "", str(of))
+    """All of it but addresses: functions are made anew in every trace."""
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return re.sub(r"0x[0-9a-f]+", "", str(of))
 
 
 def same_array(one: Any, other: Any) -> bool:
