@@ -1,6 +1,7 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
-The user's own compilation cache is left alone: here it is another one, and the processes that tests start have none.
+Tests compile the same programs again and again: these are kept in pytest's own cache, for the next run, too, and for the
+processes that tests start. `--cache-clear` removes them. The user's own compilation cache is left alone.
 """
 
 import gc
@@ -12,9 +13,9 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+import fedpriv as fp
 from fedpriv import models
 from fedpriv.devices.layout import split_cpu
-from fedpriv.engine.compilation_cache import QUIET
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # For the processes that tests start: configs and experiments are not installed.
@@ -50,21 +51,15 @@ def quick_to_compile() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-@pytest.fixture(scope="session")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A compilation cache of this run's own, as tests compile the same programs again and again: its folder."""
-    return str(tmp_path_factory.mktemp("xla"))
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _with_cache(compiled_once: str) -> None:
-    """Puts it to use; some commands turn it off."""
-    if jax.__version_info__ >= QUIET:
-        jax.config.update("jax_enable_compilation_cache", True)
-        jax.config.update("jax_compilation_cache_dir", compiled_once)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-        compilation_cache.reset_cache()
+def _keeps_programs(pytestconfig: pytest.Config) -> None:
+    """For every module, as some commands turn the cache off."""
+    jax.config.update("jax_enable_compilation_cache", True)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    if folder := fp.cache_programs(pytestconfig.cache.mkdir("xla")):
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "true"
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 
 @pytest.fixture(scope="module")
-def cached(compiled_once):
-    """Environment of processes that compile once."""
-    return {"JAX_ENABLE_COMPILATION_CACHE": "true", "JAX_COMPILATION_CACHE_DIR": compiled_once}
+def cached(tmp_path_factory):
+    """Environment of processes that compile once, and may be killed while they write what they compiled."""
+    folder = str(tmp_path_factory.mktemp("xla"))
+    return {"JAX_ENABLE_COMPILATION_CACHE": "true", "JAX_COMPILATION_CACHE_DIR": folder}
 
 
 def wait_for(condition, process):
