@@ -14,7 +14,7 @@ from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
-from fedpriv.certification.certificate import certify, trace_round
+from fedpriv.certification.certificate import certify, certify_each_client, trace_round
 from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
@@ -56,6 +56,7 @@ from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
 from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import (
     Draw,
     Opening,
@@ -67,7 +68,7 @@ from fedpriv.rounds.samplers import (
     with_replacement,
 )
 from fedpriv.rounds.sent import Sent
-from fedpriv.rounds.weighting import ByExamples, Weighting
+from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
 
 __all__ = [
     "ALREADY_PRIVATE",
@@ -75,6 +76,7 @@ __all__ = [
     "VIEWS",
     "Algorithm",
     "ByExamples",
+    "ByPublicSizes",
     "Certificate",
     "Checkpoints",
     "Claim",
@@ -93,6 +95,7 @@ __all__ = [
     "ModelState",
     "Opening",
     "PerExample",
+    "PublicSizes",
     "Release",
     "Sampler",
     "Sent",
@@ -109,6 +112,7 @@ __all__ = [
     "calibrate_rounds",
     "capacity_for",
     "certify",
+    "certify_each_client",
     "certify_together",
     "check_algorithm",
     "clipping",

@@ -27,6 +27,8 @@ COEFFICIENTS = fp.mechanism(coefficients(2), haar_noise(2), calibrated=True, **P
 CHANGING = fp.dynamic(fp.gaussian(0.5, 1.2), rounds=9, clip_decay=2.0)
 GRADIENTS = fp.per_example(squared, 1e-2)
 TWO = fp.fixed_size(PER_CLIENT, 2)
+PUBLIC = fp.PublicSizes([PER_CLIENT] * CLIENTS, batch=2)
+WEIGHTS = fp.ByPublicSizes([PER_CLIENT] * CLIENTS)
 LOCAL = fp.dp_scaffold_steps(GRADIENTS, TWO, 2, 0.1)
 NOISY_LOCAL = fp.dp_scaffold_steps(GRADIENTS, TWO, 2, 0.1, **PRIVATE)
 ADAM = fp.LocalSteps(
@@ -83,6 +85,9 @@ MAKERS = {
     "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
     "record_fed_avg": partial(fp.record_fed_avg, NOISY_LOCAL, sampler=FIXED),
     "dp_adam": partial(fp.dp_sgd, ADAM, sampler=FIXED),
+    "dp_sgd, public sizes": partial(
+        fp.dp_sgd, ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
+    ),
     "dp_sgd_wav": partial(fp.dp_sgd_wav, NOISY_LOCAL._replace(mechanism=HAAR), sampler=POISSON),
     "msp_fl": partial(fp.msp_fl, squared, **SPLIT, **TRAINING),
     "mspdq_fl": partial(fp.mspdq_fl, squared, bits=8, **SPLIT, **TRAINING),

@@ -43,6 +43,9 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")
     assert "certified (constructed): record-level" in told
+    exec(snippet("sizes ="), names)  # unequal clients
+    epsilons = [certificate.epsilon for certificate in names["each"]]
+    assert np.argmax(epsilons) == np.argmin(names["sizes"])
     exec(snippet("own ="), names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
     exec(snippet("phases ="), names)
@@ -51,7 +54,7 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     exec(snippet("regression ="), names)
     assert names["regression"].metric("rmse")[-1] < 0.1
     params = names["model"].init(jax.random.key(0))
-    with pytest.raises(ValueError, match="give every client 11"):
+    with pytest.raises(ValueError, match=r"fp\.PublicSizes"):
         fp.check_algorithm(names["own"], params, names["federation"])
     fp.check_algorithm(names["own"], params, jax.device_put(names["shapes"]))
 

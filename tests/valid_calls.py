@@ -92,6 +92,8 @@ MODEL = SimpleNamespace(init=None, built=None)
 
 FUNCTIONS = {
     "Algorithm": {"init": fp.start, "round": ALGORITHM.round, "sampler": SAMPLER, "unit": "client"},
+    "ByPublicSizes": {"sizes": [4, 2, 1]},
+    "PublicSizes": {"sizes": [4, 2, 1], "rate": 0.5, "capacity": 4},
     "ByExamples": {"cap": 4.0, "mean": 0.5, "estimator": "fixed"},
     "Checkpoints": {"folder": FOLDER.name, "rounds": 2, "minutes": 0.5},
     "Codec": {"code": fp.qsgd(8).code, "wire": fp.Wire, "lossy": True},
@@ -236,6 +238,7 @@ FUNCTIONS = {
     "calibrate_rounds": _named(*CHECKED, epsilon=1.0, **PRIVACY, claimed=False, at_most=1),
     "capacity_for": {"size": 8.0, "rate": 0.5, "deviations": 4.0},
     "certify": _named(*CHECKED, rounds=2, **PRIVACY, best_of=1.0),
+    "certify_each_client": _named(*CHECKED, rounds=2, delta=2.0**-10, view="server"),
     "certify_together": {
         "runs": [(ALGORITHM, 1), (ALGORITHM, 2)],
         "params": PARAMS,

@@ -35,9 +35,11 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
 from fedpriv.rounds.parts import check_parts
+from fedpriv.rounds.record_samplers import PublicSizes, RecordSampler, most_records
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 ClipNorm: TypeAlias = Norm | Literal["median"]
 Unit: TypeAlias = Literal["record", "client"]
@@ -45,7 +47,7 @@ Unit: TypeAlias = Literal["record", "client"]
 
 def dp_scaffold_steps(
     gradients: Gradients,
-    records: Sampler,
+    records: RecordSampler,
     steps: Count,
     learning_rate: Positive,
     clip_norm: ClipNorm = math.inf,
@@ -81,7 +83,7 @@ def dp_scaffold_steps(
     gaussian(1.0 if isinstance(clip_norm, str) else clip_norm, noise_multiplier)  # raises
     sigma = 2 * noise_multiplier
     if unit == "client":
-        sigma *= records.accounting.population
+        sigma *= most_records(records)
     perturbing: Mechanism | MedianClipping
     if isinstance(clip_norm, str):
         perturbing = MedianClipping(sigma, tensors)
@@ -200,6 +202,7 @@ def record_fed_avg(
     sampler: Sampler,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """DP-FedAvg by noisy local steps (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
 
@@ -208,7 +211,7 @@ def record_fed_avg(
     Raises:
       ValueError: as `dp_sgd`.
     """
-    algorithm = dp_sgd(local, sampler=sampler, codec=codec, server=server)
+    algorithm = dp_sgd(local, sampler=sampler, codec=codec, server=server, weighting=weighting)
     return algorithm._replace(claim=_claim(local, sampler))
 
 
@@ -238,6 +241,10 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
         (
             isinstance(local.records.accounting, Poisson),
             "The formula is for records without replacement.",
+        ),
+        (
+            isinstance(local.records, PublicSizes),
+            "The formula is for clients of equal size; here it is that of the smallest.",
         ),
     )
 

@@ -25,6 +25,7 @@ from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 def dp_sgd(
@@ -33,6 +34,7 @@ def dp_sgd(
     sampler: Sampler,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
@@ -46,12 +48,13 @@ def dp_sgd(
       codec: of the clients' messages, which are noisy already; where they are rounded, a sum of them is not taken to
         have the noise of all.
       server: follows their mean update, see `fed_avg`; `optax.sgd(eta_g)` for a global rate.
+      weighting: `fp.ByPublicSizes`, where clients count by their number of records; by default they count equally.
 
     Raises:
       ValueError: what `local` holds is out of range, or a server that is no optimiser.
     """
     check_steps(local)
-    check_parts(sampler=sampler, codec=codec, server=server)
+    check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         x = state.params
@@ -60,7 +63,9 @@ def dp_sgd(
             y, _, drift = local.run(key, x, shard)
             return Sent(jax.tree.map(jnp.subtract, y, x), {"user_drift": drift})
 
-        total, metrics, _ = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, codec=codec)
+        total, metrics, _ = cohort.sum(
+            client, key, mechanism=ALREADY_PRIVATE, codec=codec, weighting=weighting
+        )
         mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
         return follow(server, state, mean), metrics
 

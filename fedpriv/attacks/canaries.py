@@ -29,7 +29,7 @@ from fedpriv.mechanisms.per_example import Gradients, PerExample
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.sent import Client, Sent, sent_by
 
 VIEWS = ("third_party", "server_secagg")
@@ -283,7 +283,13 @@ def _with_canaries(canaries: Canaries, shard: Shard, places: list[PyTree]) -> Sh
 
     class CanaryShard(Shard):
         def private_mean(
-            self, key: Key, gradients: Gradients, params: Params, *, records: Sampler, **how: Any
+            self,
+            key: Key,
+            gradients: Gradients,
+            params: Params,
+            *,
+            records: RecordSampler,
+            **how: Any,
         ) -> Params:
             if canaries.per_client > (held := records.accounting.population):
                 raise ValueError(

@@ -14,6 +14,7 @@ from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.rounds.record_samplers import PublicSizes
 
 
 def assumed(
@@ -27,6 +28,9 @@ def assumed(
     """
     releases = [release for stage in stages for release in stage.releases]
     texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
+    means = [release for release in releases if isinstance(release, Mean)]
+    if any(isinstance(mean.records, PublicSizes) for mean in means):
+        texts.append("how many records each client holds is public")
     if generators := sorted({release.generator for release in releases if is_noisy(release)}):
         texts.append(
             f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"
@@ -58,8 +62,10 @@ def _arrays(
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
     """The arrays that sealed samplers of records and schedules close over by themselves."""
     for release in releases:
-        if isinstance(release, Mean) and constructed(release.records):
-            program = jax.make_jaxpr(release.records.draw)(jax.eval_shape(jax.random.key, 0))
+        records = release.records if isinstance(release, Mean) else None
+        places = records.places if isinstance(records, PublicSizes) else records
+        if places is not None and constructed(places):
+            program = jax.make_jaxpr(places.draw)(jax.eval_shape(jax.random.key, 0))
             yield from (value for value, _ in closed_over(program))
         if type(release.mechanism) is Dynamic and constructed(release.mechanism):
             yield release.mechanism.ends

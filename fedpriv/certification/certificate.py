@@ -20,7 +20,7 @@ from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import is_proved, pieces, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
-from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
@@ -34,7 +34,9 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
+from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
 from fedpriv.rounds.samplers import Sampler, parts_of
+from fedpriv.rounds.weighting import ByPublicSizes
 
 _CLOSED_OVER = (
     "round: it closes over {}; reach clients through the cohort, and the server's examples by "
@@ -61,8 +63,12 @@ class TracedRound(NamedTuple):
     after: Any
     init_arrays: tuple[tuple[Any, str], ...] = ()
 
-    def releases(self, rounds: int) -> tuple[Release, ...]:
+    def releases(self, rounds: int, size: int | None = None) -> tuple[Release, ...]:
         """What each view sees of so many rounds.
+
+        Args:
+          size: number of records of the client, where that is public; by default of the smallest, whose records are
+            drawn most often.
 
         Raises:
           ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
@@ -78,7 +84,7 @@ class TracedRound(NamedTuple):
         releases, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
             for steps, first in pieces(stage, begun, begun + length):
-                releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first)
+                releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first, size)
             begun += length
         return tuple(release for release in releases if release.steps) or tuple(releases)
 
@@ -90,19 +96,21 @@ class TracedRound(NamedTuple):
         view: View = "third_party",
         honest: Rate = 1.0,
         best_of: MeanRuns = 1.0,
+        size: Count | None = None,
     ) -> Certificate:
         """As `certify`, of the round as it was traced.
 
         Args:
             rounds, view, honest, best_of: as `certify`.
             delta: probability, in (0, 1).
+            size: as `releases`.
 
         Raises:
             ValueError: as `certify`.
         """
         rounds = checked("rounds", rounds, CountOrZero)
         options: Any = {"honest": honest, "best_of": best_of}
-        certificate = certify_releases(self.releases(rounds), delta, view, **options)
+        certificate = certify_releases(self.releases(rounds, size), delta, view, **options)
         return with_basis(certificate, [self])
 
     def assumed(self) -> tuple[str, ...]:
@@ -117,7 +125,8 @@ class TracedRound(NamedTuple):
         if self.algorithm.releases is not None:
             return "declared"
         samplers = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
-        samplers += [mean.records for stage in self.stages for mean in stage.means]
+        records = [mean.records for stage in self.stages for mean in stage.means]
+        samplers += [each for each in records if isinstance(each, Sampler)]
         releases = (release for stage in self.stages for release in stage.releases)
         proved = all(map(is_proved, releases)) and all(map(constructed, samplers))
         return "constructed" if proved else "declared"
@@ -196,7 +205,7 @@ def check_data(traced: TracedRound, federation: Any) -> None:
     """
     check_closed_over(traced.init_arrays, federation, INIT_CLOSED_OVER)
     for stage in traced.stages:
-        _check_records(stage, np.asarray(federation.size))
+        _check_sizes(stage, np.asarray(federation.size))
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
 
 
@@ -255,15 +264,49 @@ def _like(federation: Any) -> Any:
     )
 
 
-def _check_records(stage: Stage, sizes: np.ndarray) -> None:
+def _check_sizes(stage: Stage, sizes: np.ndarray) -> None:
+    """Raises ValueError: a client holds another number of records than is drawn among, or than its weight is made of.
+
+    Args:
+      sizes: [..., clients], number of records.
+    """
+    public = [mean.records for mean in stage.means if isinstance(mean.records, PublicSizes)]
+    weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
+    for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
+        _check_public(said, sizes)
+    if weightings and len(public) < len(stage.means):
+        raise ValueError(
+            "weighting: by public sizes, but records are drawn as if they were secret; give "
+            "fp.PublicSizes(federation.size, ...) as the records' sampler"
+        )
     for mean in stage.means:
-        expected = mean.records.accounting.population
-        if (sizes != expected).any():
-            odd = int(np.argmax((sizes != expected).reshape(-1)))
+        if isinstance(mean.records, PublicSizes):
+            continue
+        places = mean.records.accounting.population
+        wrong = sizes > places if may_hold_fewer(mean.records) else sizes != places
+        if wrong.any():
+            client, held = _first(wrong, sizes)
             raise ValueError(
-                f"records: drawn among {expected} of each client, but client {odd % sizes.shape[-1]} holds "
-                f"{sizes.reshape(-1)[odd]}; give every client {expected}"
+                f"records: drawn among {places} of client {client}, but it holds {held}; where sizes are secret give "
+                f"fp.poisson({sizes.max()}, rate), where they are public fp.PublicSizes(federation.size, batch=...)"
             )
+
+
+def _check_public(said: Sequence[int], sizes: np.ndarray) -> None:
+    clients = sizes.shape[-1]
+    require(len(said) == clients, "sizes", len(said), f"give {clients}, one a client")
+    wrong = sizes != np.asarray(said)
+    if wrong.any():
+        client, held = _first(wrong, sizes)
+        raise ValueError(
+            f"sizes[{client}]: {said[client]}, but the client holds {held}; give federation.size"
+        )
+
+
+def _first(wrong: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
+    """(Number, records) of the first client that is wrong."""
+    odd = int(np.argmax(wrong.reshape(-1)))
+    return odd % sizes.shape[-1], int(sizes.reshape(-1)[odd])
 
 
 @names_user_code
@@ -310,3 +353,32 @@ def certify(
     traced = trace_round(algorithm, params, federation)
     check_twice(traced)
     return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of)
+
+
+def certify_each_client(
+    algorithm: Algorithm,
+    params: Any,
+    federation: Any,
+    rounds: CountOrZero,
+    delta: Probability,
+    *,
+    view: View = "third_party",
+) -> tuple[Certificate, ...]:
+    """Certificates of the records of each client, [clients]: they differ where clients' sizes are public.
+
+    Args:
+        algorithm, params, federation, rounds, delta, view: as `certify`, whose epsilon is the largest of these.
+
+    Raises:
+        ValueError, LeakError: as `certify`.
+    """
+    rounds = checked("rounds", rounds, CountOrZero)
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, View)
+    traced = trace_round(algorithm, params, federation)
+    check_twice(traced)
+    records = [mean.records for stage in traced.stages for mean in stage.means]
+    public = [each.sizes for each in records if isinstance(each, PublicSizes)]
+    sizes: Sequence[int | None] = public[0] if public else [None] * federation.num_clients
+    of_size = {size: traced.certify(rounds, delta, view=view, size=size) for size in set(sizes)}
+    return tuple(of_size[size] for size in sizes)

@@ -33,7 +33,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import one_round
-from fedpriv.rounds.samplers import parts_of
+from fedpriv.rounds.samplers import Sampler, parts_of
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
@@ -160,7 +160,8 @@ def check_parts(traced: TracedRound, state: State, federation: Federation, seed:
     algorithm = traced.algorithm
     means = [mean for stage in traced.stages for mean in stage.means]
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
-    for sampler in (*samplers, *(mean.records for mean in means)):
+    samplers += [mean.records for mean in means if isinstance(mean.records, Sampler)]
+    for sampler in samplers:
         check_sampler(sampler, seed)
     for stage in traced.stages:
         for release in stage.releases:

@@ -34,7 +34,9 @@ from fedpriv.privacy.sampling import Poisson
 from fedpriv.rounds import client_shard, cohort
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
+from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.weighting import ByPublicSizes, Weighting
 
 
 class FederationShape(NamedTuple):
@@ -99,9 +101,15 @@ class MarkedCohort(Cohort):
         key = mark_tree(marks, ClientKey(), jax.random.fold_in(key, 0))
         kept_before = mark_tree(marks, OwnState(line, label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], kept_before)
-        shard = marked_shard(marks, call, examples)(examples, size, self.round, client_id=number)
+        shard = marked_shard(marks, call, examples, size)(
+            examples, size, self.round, client_id=number
+        )
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
+
+    def _size_for(self, weighting: Weighting, shard: Shard) -> jax.Array:
+        """Not private, where it is public: `check_data` compares it with the federation's."""
+        return jnp.int32(1) if isinstance(weighting, ByPublicSizes) else shard.size
 
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         return mark_tree(self._marks, NoiseKey(user_line(), mechanism), key)
@@ -136,8 +144,8 @@ def _shapes(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def marked_shard(marks: Marks, call: int, examples: PyTree) -> type[Shard]:
-    """The shard of the client of a cohort's call, which holds these records."""
+def marked_shard(marks: Marks, call: int, examples: PyTree, size: jax.Array) -> type[Shard]:
+    """The shard of the client of a cohort's call, which holds these records, so many of them."""
     own_records = {id(leaf) for leaf in jax.tree.leaves(examples)}
 
     class MarkedShard(Shard):
@@ -147,10 +155,12 @@ def marked_shard(marks: Marks, call: int, examples: PyTree) -> type[Shard]:
             gradients: Any,
             params: Params,
             *,
-            records: Sampler,
+            records: RecordSampler,
             mechanism: RecordMechanism,
         ) -> Params:
             line = user_line()
+            if self.size is not size:
+                raise ValueError(f"shard: another size ({line}); leave it as the cohort gives it")
             others = [x for x in jax.tree.leaves(self.examples) if id(x) not in own_records]
             mark_tree(marks, ChangedRecords(line), others)
             batch = Private("records of a batch", len(marks), line)

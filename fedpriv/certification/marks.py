@@ -14,7 +14,7 @@ from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.weighting import Weighting
 
 
@@ -131,7 +131,7 @@ class Mean:
     call: int
     label: Private
     mechanism: RecordMechanism
-    records: Sampler
+    records: RecordSampler
     gradients: Gradients
     like: PyTree
     generator: str

@@ -21,6 +21,7 @@ from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, Reco
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
 from fedpriv.privacy.release import Unit, View
+from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
 from fedpriv.rounds.samplers import Sampler
 
 
@@ -61,9 +62,12 @@ def _multiplier(release: Sum | Mean, t: int) -> float:
 
 
 def stage_releases(
-    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int
+    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int, size: int | None = None
 ) -> list[Release]:
     """What each view sees of rounds that are alike.
+
+    Args:
+      size: number of records of the client, as `TracedRound.releases`.
 
     Raises:
       ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
@@ -76,7 +80,7 @@ def stage_releases(
     if sums:
         return _of_clients(sums, sampler, unit, steps, first)
     if stage.means:
-        return _of_records(stage, sampler, unit, steps, first)
+        return _of_records(stage, sampler, unit, steps, first, size)
     return [Release(view, unit, math.inf, sampler.accounting, steps) for view in VIEWS]
 
 
@@ -163,17 +167,19 @@ def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
 
 
 def _of_records(
-    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int
+    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int, size: int | None
 ) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
     keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of
-    all its members towards a third party, or a server that sees sums. No sampling of records hides a whole client.
+    all its members towards a third party, or a server that sees sums, if all divide by the same number. No sampling of
+    records hides a whole client.
     """
     groups: dict[Any, list[Mean]] = {}
     for mean in stage.means:
-        groups.setdefault((mean.records.accounting, id(mean.mechanism)), []).append(mean)
+        drawn = accounting_of(mean.records, size)
+        groups.setdefault((drawn, id(mean.mechanism)), []).append(mean)
     if len(groups) > 1 and sampler.accounting.rate < 1:
         raise ValueError(
             f"round: private means of two kinds in one round ({stage.means[0].line}, {stage.means[-1].line}); with "
@@ -184,11 +190,14 @@ def _of_records(
     for (records, _), means in groups.items():
         used: RecordMechanism = means[0].mechanism
         whole = unit == "client"
-        own = _multiplier(means[0], first) / (records.most if whole else 1)
+        most = max(mean.records.most for mean in means)
+        own = _multiplier(means[0], first) / (most if whole else 1)
+        equal_divisors = not any(isinstance(mean.records, PublicSizes) for mean in means)
         for view in VIEWS:
             shared = (
                 stage.alone
                 and fixed
+                and equal_divisors
                 and not whole
                 and view != "server"
                 and used.noise == "gaussian"

@@ -169,7 +169,9 @@ RecordMechanism: TypeAlias = Mechanism | MedianClipping | Dynamic
 
 
 def private_mean(
-    gradients: Gradients, mechanism: Mechanism | MedianClipping, expected_size: Positive
+    gradients: Gradients,
+    mechanism: Mechanism | MedianClipping,
+    expected_size: Positive | jax.Array,
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
     """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed, in f32.
 
@@ -188,7 +190,7 @@ def private_mean(
     require(callable(gradients), "gradients", gradients, "give such as fp.per_example(loss)")
     fits = hasattr(mechanism, "for_batch") and not isinstance(mechanism, type)
     require(fits, "mechanism", mechanism, "give such as fp.gaussian(clip_norm, noise_multiplier)")
-    expected_size = checked("expected_size", expected_size, Positive)
+    expected_size = checked("expected_size", expected_size, Positive | jax.Array)
 
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
         real(params, "params")

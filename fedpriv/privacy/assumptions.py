@@ -36,8 +36,16 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
     if any(isinstance(sampling, Poisson) for sampling in samplings):
         texts.append("units join independently, and sums are divided by a number fixed beforehand")
     for sampling in samplings:
-        if isinstance(sampling, Poisson) and sampling.can_be_cut:
+        if not isinstance(sampling, Poisson):
+            continue
+        if sampling.neighbour == "emptied":
+            texts.append(
+                f"no client holds more than {sampling.population} records, a number that is public; how many it holds "
+                "is not"
+            )
+        if sampling.can_be_cut:
             texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
+        if sampling.can_be_cut and sampling.neighbour == "removed":
             texts.append(f"the larger of two neighbouring populations has {sampling.population}")
     if any(isinstance(sampling, Everyone) for sampling in samplings):
         texts.append("a release without sampling involves every unit in every round")

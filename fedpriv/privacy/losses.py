@@ -15,7 +15,7 @@ from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Sampling, most_often, times_drawn
 from fedpriv.privacy.tilted import Composed, Rounds
-from fedpriv.privacy.truncation import draw_cases, is_cut
+from fedpriv.privacy.truncation import draw_cases
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
 _FINEST, _COARSEST = 1e-4, 64.0  # nats; dp-accounting's own default, and where e^width is safe
@@ -26,8 +26,8 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
     """Smallest epsilon that the composed privacy loss distribution certifies; infinity where there is none.
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts,
-    `curves.remove_delta` and `curves.add_delta`; with a capacity, its cases, see `truncation.draw_cases`. Replace-one:
-    `curves.replace_delta`. Zero-out: `curves.shown_delta`.
+    `curves.remove_delta` and `curves.add_delta`; replace-one: `curves.replace_delta`; with a capacity, its cases, see
+    `truncation.draw_cases`. Zero-out: `curves.shown_delta`.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -73,8 +73,7 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
 
 def _largest_loss(sampling: Sampling, noise: str, multiplier: float, deviations: float) -> float:
     """Nats; of Gaussian noise so many standard deviations away."""
-    # A client that is cut makes room for another: it moves the sum twice.
-    separation = (2 if is_cut(sampling) else most_often(sampling)) / multiplier
+    separation = max(most_often(sampling), *(c.distance for c in draw_cases(sampling))) / multiplier
     return separation if noise == "laplace" else separation**2 / 2 + deviations * separation
 
 
@@ -88,7 +87,7 @@ def _round(
         if relation == "zero_out":
             return curves.shown_delta(epsilon, multiplier, times_drawn(sampling), noise)
         if relation == "replace_one":
-            return curves.replace_delta(epsilon, multiplier, sampling.rate, noise)
+            return of_cases(curves.replace_delta, epsilon)
         return of_cases(curves.remove_delta, epsilon)
 
     def backward(epsilon: Floats) -> Floats:
@@ -99,6 +98,9 @@ def _round(
     def of_cases(curve: Callable[..., Floats], epsilon: Floats) -> Floats:
         total = np.zeros(len(epsilon))
         for case in draw_cases(sampling):
+            if case.rate == 0:  # the same for both
+                total -= case.chance * np.expm1(np.minimum(epsilon, 0.0))
+                continue
             total += case.chance * curve(epsilon, multiplier / case.distance, case.rate, noise)
         return total
 

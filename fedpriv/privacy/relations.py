@@ -6,10 +6,7 @@ from collections.abc import Sequence
 
 from fedpriv.core.arguments import require
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement
-
-_OF = {FixedSize: "replace-one", Poisson: "add-or-remove", WithReplacement: "zero-out"}
-"""Adjacency by how units are drawn where that is secret; all of them go with draws of everyone."""
+from fedpriv.privacy.sampling import Everyone, Poisson, Sampling, WithReplacement
 
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
@@ -29,23 +26,33 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
     if not hidden or kinds <= {Everyone, WithReplacement}:
         return "zero_out"
-    drawn = {kind.__name__: adjacency for kind, adjacency in _OF.items() if kind in kinds}
+    samplings = {release.sampling for release in releases}
+    drawn = {type(s).__name__: _adjacency(s) for s in samplings if not isinstance(s, Everyone)}
+    adjacencies = sorted(set(drawn.values()))
     require(
-        len(drawn) == 1,
+        len(adjacencies) == 1,
         "sampling",
-        list(drawn),
-        f"certified for {' and '.join(drawn.values())} adjacency, which do not compose; draw all cohorts in one way",
+        sorted(drawn),
+        f"certified for {' and '.join(adjacencies)} adjacency, which do not compose; draw all cohorts in one way",
     )
-    if Poisson not in kinds:
+    if adjacencies == ["replace-one"]:
         return "replace_one"
     require(
         not any(map(_takes_noise_along, releases)),
         "sampling",
-        list(drawn),
+        sorted(drawn),
         "certified for add-or-remove adjacency, which does not compose with clients who add all of their noise "
         "themselves, as one that is removed takes it along; add noise in one way, or draw cohorts of fixed size",
     )
     return "add_or_remove"
+
+
+def _adjacency(sampling: Sampling) -> str:
+    """Where it is secret who is drawn."""
+    if isinstance(sampling, WithReplacement):
+        return "zero-out"
+    others_stay = isinstance(sampling, Poisson) and sampling.neighbour != "replaced"
+    return "add-or-remove" if others_stay else "replace-one"
 
 
 def _takes_noise_along(release: Release) -> bool:

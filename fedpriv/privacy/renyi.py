@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Sampling, times_drawn
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, times_drawn
 from fedpriv.privacy.truncation import DrawCase, draw_cases
 
 _HARMLESS = ("failed to converge after", "Optimal order is the")
@@ -65,8 +65,11 @@ def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
 
 
 def _has_divergence(release: Release, relation: str) -> bool:
-    """dp-accounting has no amplification by sampling for the Laplace mechanism's divergences."""
-    hidden = relation != "zero_out" and not isinstance(release.sampling, Everyone)
+    """dp-accounting has no amplification by sampling of Laplace noise, nor by Poisson for a unit that is replaced."""
+    drawn = release.sampling
+    hidden = relation != "zero_out" and not isinstance(drawn, Everyone)
+    if relation == "replace_one" and isinstance(drawn, Poisson):
+        return False
     return release.noise == "gaussian" or not hidden
 
 
@@ -95,6 +98,8 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
         return _divergences(event, "REPLACE_ONE")
 
     def of_case(case: DrawCase) -> Floats:
+        if case.rate == 0:
+            return _divergences(None)
         event = make(multiplier / case.distance)
         drawn = event if case.rate == 1 else dp.PoissonSampledDpEvent(case.rate, event)
         return _divergences(drawn)

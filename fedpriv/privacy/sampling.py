@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -62,12 +63,23 @@ class FixedSize:
         return self.size / self.population
 
 
+Neighbour: TypeAlias = Literal["removed", "emptied", "replaced"]
+"""Of a data set: without one unit; with an empty place where it was; with another unit in its place."""
+
+
 @dataclass(frozen=True)
 class Poisson:
     """Each of the `population` clients joins with probability `rate`, independently of the others.
 
     A cohort above `capacity`, the number of slots that the simulator has, is cut down to a uniformly random subset,
     which is accounted for. `None`: no cut. `rate` is the probability of joining before the cut.
+
+    Where a client's records are drawn, `population` is a number of places, of which the client fills as many as it has
+    records; empty places are drawn, too.
+
+    Attributes:
+        neighbour: what is hidden: that a unit is removed from a population that shrinks, that its place is empty, or
+            that another stands there.
 
     Raises:
         ValueError: a population or capacity below 1, or a rate outside (0, 1].
@@ -76,6 +88,7 @@ class Poisson:
     population: LargeCount
     rate: Rate
     capacity: LargeCount | None = None
+    neighbour: Neighbour = field(default="removed", repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)

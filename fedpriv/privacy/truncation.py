@@ -61,6 +61,8 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     """
     if not isinstance(sampling, Poisson) or not is_cut(sampling):
         return (DrawCase(1.0, sampling.rate, 1.0),)
+    if sampling.neighbour != "removed":
+        return _of_places(sampling)
     from scipy.stats import binom
 
     size, n, rate = sampling.capacity, sampling.population, sampling.rate
@@ -70,4 +72,31 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     displaced = float(binom.sf(size, n, rate)) * size / n / chance
     fits = float(binom.cdf(size - 1, n - 1, rate))
     cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), 2.0))
+    return tuple(case for case in cases if case.chance > 0)
+
+
+def _of_places(sampling: Poisson) -> tuple[DrawCase, ...]:
+    """The cases where a unit's place is drawn whether or not it, or another, stands there.
+
+    Formal guarantees: as `draw_cases`, of the pair with the unit and with an empty place, or with another unit.
+
+    *Proof.* Let S be the other places of the cohort after the cut: its law is the same for both neighbours, and they
+    differ by the unit's contribution alone, where its place is in the cohort, too. With K ~ Bin(N - 1, q) others that
+    join and capacity B: |S| = K below B - 1, and the place joins with probability q. |S| = B - 1 where K = B - 1, or
+    where K >= B and the place is in the subset, of probability E[q B / (K + 1); K >= B] = B / N Pr[Bin(N, q) > B]: so
+    given |S| = B - 1 it is in the cohort more often. Given |S| = B it is not.
+    """
+    from scipy.stats import binom
+
+    size, n, rate = sampling.capacity, sampling.population, sampling.rate
+    assert size is not None
+    fits = float(binom.cdf(size - 2, n - 1, rate))
+    last = float(binom.pmf(size - 1, n - 1, rate))
+    kept = float(binom.sf(size, n, rate)) * size / n
+    full = last + kept
+    cases = (
+        DrawCase(fits, rate, 1.0),
+        DrawCase(full, (rate * last + kept) / full, 1.0),
+        DrawCase(max(0.0, 1 - fits - full), 0.0, 1.0),
+    )
     return tuple(case for case in cases if case.chance > 0)

@@ -16,7 +16,7 @@ from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Example, Key, Params
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
-from fedpriv.rounds.samplers import Sampler, drawn_from
+from fedpriv.rounds.record_samplers import RecordSampler, draw_records
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Shard:
         gradients: Gradients,
         params: Params,
         *,
-        records: Sampler,
+        records: RecordSampler,
         mechanism: RecordMechanism,
     ) -> Params:
         """The mean gradient of records drawn by `records`, each clipped, their sum perturbed by `mechanism`.
@@ -66,18 +66,18 @@ class Shard:
         Args:
           key: it must differ between clients, rounds, and the turns of a loop.
           gradients: of single records at `params`.
-          records: draws a batch among the client's records; every client has to hold that population exactly. Its
-            expected size is what the sum is divided by.
+          records: draws a batch among the client's records, as `LocalSteps`. Its expected size is what the sum is
+            divided by.
         """
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
         check_key("key", key, "give a random key, before the gradients")
         of_call = self._of_call(key)
         draw_key, noise_key = jax.random.split(of_call)
-        drawn = drawn_from(records, draw_key)
+        drawn, divisor = draw_records(records, draw_key, self.size)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(gradients):
             batch = with_keys(jax.random.fold_in(of_call, random_streams.DROPOUT), batch)
-        mean = private_mean(gradients, mechanism.in_round(self.round), records.expected_size)
+        mean = private_mean(gradients, mechanism.in_round(self.round), divisor)
         return mean(noise_key, params, batch, drawn.mask)
 
     def _of_call(self, key: Key) -> Key:

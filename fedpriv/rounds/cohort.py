@@ -25,7 +25,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.sent import Client, sent_by
-from fedpriv.rounds.weighting import EQUALLY, Weighting
+from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
 
 Protocol: TypeAlias = Callable[[Key, PyTree], tuple[PyTree, PyTree]]
 """(key, messages, leaves [slots, ...]) -> (what comes of them, what travels meanwhile)."""
@@ -138,9 +138,16 @@ class Cohort:
         local = checked("local", local, bool)
         clients_key, noise_key = self._keys(key, own)
         used = mechanism.in_round(self.round)
-        if weighting != EQUALLY and (local or mechanism is ALREADY_PRIVATE):
+        carry_noise = local or mechanism is ALREADY_PRIVATE
+        public = isinstance(weighting, ByPublicSizes)
+        if carry_noise and weighting != EQUALLY and not public:
             raise ValueError(
-                "weighting: messages carry their noise already, and a weight would show through it; leave it out"
+                "weighting: messages carry their noise already, and a weight would show through it; leave it out, or "
+                "give fp.ByPublicSizes where clients' sizes are public"
+            )
+        if public and mechanism is not ALREADY_PRIVATE:
+            raise ValueError(
+                "weighting: by public sizes, of messages that are not private yet; give fp.ByExamples(cap)"
             )
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
@@ -155,7 +162,7 @@ class Cohort:
             else:
                 coded, of_codec = _coded(codec, key, sent.message)
                 message, norm = _clipped(used, coded)
-            message, weight = weighting.weigh(message, shard.size)
+            message, weight = weighting.weigh(message, self._size_for(weighting, shard))
             norms = {} if used is ALREADY_PRIVATE else {NORM: norm}
             lost = ~jnp.isfinite(norm) if norms else jnp.bool_(False)
             if codec.lossy:  # what is decoded may be finite all the same
@@ -236,6 +243,10 @@ class Cohort:
     def _draw_for_audits(self) -> Draw:
         """Who takes part, for attacks, whose scores are not released: no certificate counts it."""
         return self._drawn
+
+    def _size_for(self, weighting: Weighting, shard: Shard) -> jax.Array:
+        """The number of a client's records, by which its message is weighted."""
+        return shard.size
 
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         """The key, where noise of `mechanism` is drawn from it."""

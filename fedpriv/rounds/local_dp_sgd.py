@@ -18,7 +18,7 @@ from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.local_training import Schedule, optimizer_of
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.record_samplers import RecordSampler
 
 
 @checking_fields
@@ -26,13 +26,15 @@ class LocalSteps(NamedTuple):
     """DP-SGD on a client's records, or any other optimiser of optax on noisy gradients.
 
     Formal guarantees: those of `Shard.private_mean`, once a step: a record is bounded for replacement where `records`
-    draws exact subsets, for addition and removal where it draws by Poisson, else for zero-out, as a whole client always
-    is.
+    draws exact subsets or sizes are public, for addition and removal where it draws by Poisson, else for zero-out, as a
+    whole client always is.
 
     Attributes:
       gradients: of single records, `per_example(loss)` or a closed form.
-      records: draws a step's records among a client's R; every client has to hold exactly R. Its expected size is the
-        lot size L (s R), which a step's sum is divided by.
+      records: draws a step's records. `fp.poisson(R, s)` and `fp.everyone(R)` draw among R places, of which a client
+        fills as many as it has records, R at most: their number stays secret, and the lot size L = s R, which a step's
+        sum is divided by, is the same for all. `fp.fixed_size(R, L)` is for clients of exactly R records each,
+        `fp.PublicSizes` for clients whose number of records is no secret.
       steps: K.
       optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
       mechanism: what bounds a record's gradient and perturbs the sum.
@@ -40,7 +42,7 @@ class LocalSteps(NamedTuple):
     """
 
     gradients: Gradients
-    records: Sampler
+    records: RecordSampler
     steps: Count
     optimizer: Schedule
     mechanism: RecordMechanism

@@ -13,8 +13,9 @@ from fedpriv.core.user_functions import takes
 from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.local_training import epochs, full_batch, steps
+from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import Opening, Sampler
-from fedpriv.rounds.weighting import ByExamples, Weighting
+from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
 
 
 def _of_type(*types: type) -> Callable[[Any], bool]:
@@ -30,7 +31,10 @@ def _is_schedule(value: Any) -> bool:
 _SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampler": (_of_type(Sampler, Opening), "such as fp.poisson(1000, rate=0.1)"),
-    "records": (_of_type(Sampler), "such as fp.fixed_size(100, 10), of a client's records"),
+    "records": (
+        lambda given: isinstance(given, Sampler) or type(given) is PublicSizes,
+        "such as fp.poisson(100, rate=0.1), of a client's records",
+    ),
     "optimizer": (_is_schedule, _SCHEDULE),
     "batches": (
         lambda given: callable(given) and given not in (epochs, steps, full_batch),
@@ -45,7 +49,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
         "such as optax.sgd(1.0, momentum=0.9) or fp.fed_opt.adam(0.01), schedules within",
     ),
     "weighting": (
-        lambda given: type(given) in (Weighting, ByExamples),
+        lambda given: type(given) in (Weighting, ByExamples, ByPublicSizes),
         "such as fp.ByExamples(cap=20), where a client of 20 examples or more counts 1",
     ),
     "clipping": (_of_type(Clipping), "such as fp.clipping.flat()"),

@@ -60,6 +60,11 @@ class Sampler(NamedTuple):
     accounting: Sampling
     seal: tuple = ()
 
+    @property
+    def most(self) -> int:
+        """Most units that one draw can hold."""
+        return self.accounting.most
+
 
 def drawn_from(sampler: Sampler, key: Key) -> Draw:
     """Who takes part.

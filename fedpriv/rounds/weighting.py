@@ -6,13 +6,14 @@ arXiv:1710.06963: the estimators f_f and f_c of Algorithm 1, and their sensitivi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import Positive, Rate, check_fields, checked
+from fedpriv.core.arguments import Count, Positive, Rate, check_fields, checked, require
 from fedpriv.core.types import PyTree
 
 
@@ -114,3 +115,29 @@ class ByExamples(Weighting):
         """As `Weighting`."""
         factor = (2 if self.by_server else 1) / self.mean
         return jax.tree.map(lambda s: factor * s, total)
+
+
+@dataclass(frozen=True)
+class ByPublicSizes(Weighting):
+    """Client k counts n_k / mean(n), n_k being the number of its records, which is no secret (`fp.PublicSizes`).
+
+    Formal guarantees: messages that are private already stay so; their sum is not taken to have the noise of all.
+
+    Attributes:
+      sizes: [clients], such as `federation.size`.
+
+    Raises:
+      ValueError: no clients, or one without records.
+    """
+
+    sizes: Sequence[Count]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        remedy = "give the number of records of each client"
+        require(len(self.sizes) > 0, "sizes", self.sizes, remedy)
+
+    def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:
+        """As `Weighting`."""
+        weight = jnp.asarray(size, jnp.float32) * (len(self.sizes) / sum(self.sizes))
+        return jax.tree.map(lambda u: (weight * u).astype(u.dtype), message), ()

@@ -1,0 +1,153 @@
+"""How a step's records are drawn where clients hold unequal numbers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedpriv.core.arguments import Count, Rate, check_fields, require
+from fedpriv.core.types import Key
+from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling
+from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, fixed_size, poisson
+
+
+@dataclass(frozen=True)
+class PublicSizes:
+    """Draws each client's batch among its own records, where it is no secret how many each client holds.
+
+    With `batch`, so many of a client's records, uniformly without replacement, or all of a client that holds fewer;
+    their sum is divided by their number. With `rate`, each record on its own; their sum is divided by rate times the
+    client's number of records. Where sizes are secret, give `fp.poisson(largest number of records, rate)`.
+
+    Formal guarantees: bounded for a record that is replaced by another, or by one that counts nothing. With `batch`
+    the records of the smallest client are drawn most often: its epsilon is the largest, see `certify_each_client`.
+
+    Attributes:
+      sizes: [clients], such as `federation.size`.
+      batch: records of a step.
+      rate: probability of each record.
+      capacity: of batches drawn by `rate`, as `fp.poisson`.
+      places: draws among as many records as the largest client has.
+
+    Raises:
+      ValueError: a client without records; both or neither of batch and rate; a capacity beside batch.
+    """
+
+    sizes: Sequence[Count]
+    batch: Count | None = None
+    rate: Rate | None = None
+    capacity: Count | None = None
+    places: Sampler = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        remedy = "give the number of records of each client"
+        require(len(self.sizes) > 0, "sizes", self.sizes, remedy)
+        one = (self.batch is None) != (self.rate is None)
+        require(one, "batch", self.batch, f"give one of the two (rate={self.rate})")
+        unused = self.batch is not None and self.capacity is not None
+        require(not unused, "capacity", self.capacity, "leave it out, as batches have one size")
+        most = max(self.sizes)
+        if self.batch is not None:
+            places = fixed_size(most, min(self.batch, most))
+        else:
+            places = poisson(most, self.rate, self.capacity)  # type: ignore[arg-type]
+        object.__setattr__(self, "places", places)
+
+    @property
+    def accounting(self) -> Sampling:
+        """Of the smallest client."""
+        return self.accounting_of(min(self.sizes))
+
+    @property
+    def expected_size(self) -> float:
+        """Of a batch of the largest client."""
+        return self.places.expected_size
+
+    @property
+    def most(self) -> int:
+        """Most records of a client that one draw can hold."""
+        return self.places.slots
+
+    def accounting_of(self, size: Count) -> Sampling:
+        """The draws among `size` records, as the accountant sees them."""
+        if self.batch is not None:
+            return FixedSize(size, min(self.batch, size))
+        assert self.rate is not None
+        return Poisson(max(self.sizes), self.rate, self.most, "replaced")
+
+    def divisor(self, size: jax.Array) -> jax.Array | float:
+        """What the sum of a batch among `size` (i32[]) records is divided by."""
+        if self._are_equal:
+            return self.places.expected_size
+        if self.batch is not None:
+            return jnp.minimum(size, self.batch).astype(jnp.float32)
+        return jnp.float32(self.rate) * size
+
+    def draw(self, key: Key, size: jax.Array) -> Draw:
+        """A batch among the first `size` (i32[]) records."""
+        if self.batch is None or self._are_equal:
+            return self.places.draw(key)
+        return _subset(key, size, max(self.sizes), self.most)
+
+    @property
+    def _are_equal(self) -> bool:
+        return min(self.sizes) == max(self.sizes)
+
+
+RecordSampler: TypeAlias = Sampler | PublicSizes
+
+
+def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:
+    """min(size, slots) different ones of the first `size` places, uniformly.
+
+    Those with the smallest of 64 random bits each, of which two are the same once in 2^65 / places^2 draws.
+    """
+    at = jnp.arange(places, dtype=jnp.int32)
+    high, low = jax.random.bits(key, (2, places), jnp.uint32)
+    absent = (at >= size).astype(jnp.int32)
+    *_, ids = lax.sort((absent, high, low, at), num_keys=3)
+    there = jnp.arange(slots) < size
+    return Draw(jnp.where(there, ids[:slots], places), there)
+
+
+def draw_records(
+    records: RecordSampler, key: Key, size: jax.Array
+) -> tuple[Draw, jax.Array | float]:
+    """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
+    if isinstance(records, PublicSizes):
+        drawn, divisor = records.draw(key, size), records.divisor(size)
+    else:
+        drawn, divisor = drawn_from(records, key), records.expected_size
+    if not may_hold_fewer(records):
+        return drawn, divisor
+    return drawn._replace(mask=drawn.mask & (drawn.ids < size)), divisor
+
+
+def may_hold_fewer(records: RecordSampler) -> bool:
+    """Whether a client may hold fewer records than there are places to draw from."""
+    return isinstance(records.accounting, Everyone | Poisson) or isinstance(records, PublicSizes)
+
+
+def most_records(records: RecordSampler) -> int:
+    """Most records that a client may hold."""
+    if isinstance(records, PublicSizes):
+        return max(records.sizes)
+    return records.accounting.population
+
+
+def accounting_of(records: RecordSampler, size: int | None = None) -> Sampling:
+    """The draws among a client's records as the accountant sees them.
+
+    Args:
+      size: number of records of a client; where sizes are public, the smallest by default.
+    """
+    drawn = records.accounting
+    if isinstance(records, PublicSizes):
+        return drawn if size is None else records.accounting_of(size)
+    return replace(drawn, neighbour="emptied") if isinstance(drawn, Poisson) else drawn
