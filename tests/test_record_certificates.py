@@ -32,6 +32,7 @@ from small import released, squared
 
 import fedpriv as fp
 from fedpriv.privacy import Everyone
+from fedpriv.rounds.record_samplers import accounting_of
 
 LARGEST = {
     "everyone": 4,
@@ -60,7 +61,7 @@ def test_local_steps(batch, unit):
     """
     records, client = BATCHES[batch], unit == "client"
     own = SIGMA / (LARGEST[batch] if client else 1)
-    sampling = Everyone(RECORDS) if client else records.accounting
+    sampling = Everyone(RECORDS) if client else accounting_of(records)
     first = list(BATCHES).index(batch)
     for turn, (name, sampler) in enumerate(SAMPLERS.items(), first):
         possible = ALGORITHMS[:2] if name == "with_replacement" else ALGORITHMS
