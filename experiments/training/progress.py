@@ -11,8 +11,8 @@ from typing import Any
 
 from experiments.base.formats import PROSE, brief, label, meaning, short, width, wrapped
 from experiments.base.time_left import OFTEN, SHORT, span
+from fedpriv.engine.compiled_rounds import Compiler
 from fedpriv.engine.history import Evaluation
-from fedpriv.engine.training_loop import Compiler
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
 

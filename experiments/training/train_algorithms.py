@@ -26,9 +26,9 @@ from experiments.training.progress import Progress
 from experiments.training.trained_run import TrainedRun
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
+from fedpriv.engine.compiled_rounds import compiled
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
-from fedpriv.engine.training_loop import compiled
 
 
 def train_all(run: PreparedRun) -> TrainedRun:
