@@ -64,6 +64,14 @@ def new_folder(config: Run, name: str) -> Path:
     return folder
 
 
+def cleared_folder(folder: Path) -> Path:
+    """The run folder, made if it is not there, without what an interrupted run has recorded in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (CONFIG, METRICS, SUMMARY):
+        (folder / name).unlink(missing_ok=True)
+    return folder
+
+
 class Privacy:
     """Epsilons of one algorithm by rounds done, each computed once."""
 

@@ -21,9 +21,10 @@ from experiments.base.files import write_text
 from experiments.base.formats import NAMES, setting
 from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
+from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import fixed
 from experiments.search.choose import best
-from experiments.search.sweep_grid import SWEEP, Point
+from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
 from fedpriv.models.kept_model import model_folder
 from fedpriv.privacy import Certificate, certify_choice

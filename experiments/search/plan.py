@@ -18,17 +18,13 @@ from experiments.base.command import one_line
 from experiments.config import Experiment, Run
 from experiments.config.modules import Config
 from experiments.search import best_of
-from experiments.search.sweep_grid import (
-    FOLD,
-    Axes,
-    Point,
-    axes,
-    begin,
-    begun,
-    described,
-    ended,
-    points,
+from experiments.search.sweep_folder import (
+    begin_sweep_folder,
+    point_ended,
+    read_sweep_folder,
+    sweep_description,
 )
+from experiments.search.sweep_grid import FOLD, Axes, Point, axes, points
 from experiments.search.training_together import Prepared
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
@@ -92,11 +88,11 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
         raise ValueError(f"{twice[0]}: swept by the grid, too; give one of them")
     every = points(asked.grid, asked.settle if mean is None else _one_seed(asked.settle))
     _require_settings(every, module)
-    wanted = described(asked.name, module, grid, every)
+    wanted = sweep_description(asked.name, module, grid, every)
     if mean is not None:
         best_of.require_settings(every, mean)
         wanted["best_of"] = mean
-    there = begun(folder, wanted, module)
+    there = read_sweep_folder(folder, wanted, module)
     trials = every
     if mean is not None:
         again = there["trials"] if there else None
@@ -105,7 +101,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
             every[i]._replace(name=f"trial-{n}", key=key)
             for n, (i, key) in enumerate(wanted["trials"], 1)
         ]
-    left = [p for p in trials if not (there and ended(folder / p.name))]
+    left = [p for p in trials if not (there and point_ended(folder / p.name))]
     if there and progress:
         print(f"{len(trials) - len(left)} of {len(trials)} points are done", file=sys.stderr)
     plan = Planned(folder, trials, wanted, _prepared(module, left if mean is None else every))
@@ -113,7 +109,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
         plan = _certified(plan, left, mean)
     if plan.ready:  # else all is done, and `build` has imported nothing
         wanted["code"] = user_modules.digests(module)  # with what `build` has imported
-        begin(folder, wanted)
+        begin_sweep_folder(folder, wanted)
         user_modules.keep(module, folder / user_modules.KEPT)
     return plan
 

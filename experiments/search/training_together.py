@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import jax
 
 from experiments.config import Experiment, Run
-from experiments.runs.recorder import Privacy, Recorder
-from experiments.search.sweep_grid import Point, cleared
+from experiments.runs.recorder import Privacy, Recorder, cleared_folder
+from experiments.search.sweep_grid import Point
 from experiments.training.shared_jit import Family, Program, as_bytes, trace
 from experiments.training.train_algorithms import simulated, train_one
 from fedpriv.devices.layout import Strategy
@@ -135,7 +135,7 @@ class Sweep:
           OSError: after training: not all of it could be written.
         """
         point, experiment = prepared.point, prepared.experiment
-        folder = cleared(self._folder / point.name)
+        folder = cleared_folder(self._folder / point.name)
         about: dict[str, Any] = {"noise": prepared.noise, "higher": list(experiment.higher)}
         about |= {"names": experiment.names} if experiment.names else {}
         recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)

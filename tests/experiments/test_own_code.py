@@ -15,7 +15,7 @@ from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs import unfinished
-from experiments.search import sweep_grid
+from experiments.search import sweep_folder, sweep_grid
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -57,11 +57,13 @@ def planned(mine, values, **settings):
     module = modules.load(str(mine))
     grid, config = [("clip_norm", values)], changed(module.config, settings)
     points = sweep_grid.points(grid, lambda one: changed(config, one))
-    return sweep_grid.described(str(mine), module, sweep_grid.axes(grid), points)
+    return sweep_folder.sweep_description(str(mine), module, sweep_grid.axes(grid), points)
 
 
 def grown(folder, mine, values, **settings):
-    return sweep_grid.begun(folder, planned(mine, values, **settings), modules.load(str(mine)))
+    return sweep_folder.read_sweep_folder(
+        folder, planned(mine, values, **settings), modules.load(str(mine))
+    )
 
 
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
@@ -83,7 +85,7 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
 
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
-    sweep_grid.begin(folder, planned(mine, [1, 2]))
+    sweep_folder.begin_sweep_folder(folder, planned(mine, [1, 2]))
     assert grown(folder, mine, [1, 2, 4])
     with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
         grown(folder, mine, [2, 4])

@@ -10,7 +10,8 @@ from configs import quickstart
 from experiments import run
 from experiments.config.options import split_options
 from experiments.search import sweep_table
-from experiments.search.sweep_grid import UNFINISHED, begin, points
+from experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder
+from experiments.search.sweep_grid import points
 from experiments.search.training_together import Sweep
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -200,7 +201,7 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
 
         stopped.setattr(Path, "replace", stop)
         with pytest.raises(KeyboardInterrupt):
-            begin(tmp_path, {})
+            begin_sweep_folder(tmp_path, {})
     assert not [*tmp_path.iterdir()]
     (tmp_path / UNFINISHED).write_text("{")  # as where it was killed
     monkeypatch.setattr(Sweep, "announce", lambda *_: 1 / 0)

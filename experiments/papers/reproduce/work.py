@@ -20,9 +20,9 @@ from experiments.papers.reproduce.item import (
     Work,
 )
 from experiments.runs import run_folder
+from experiments.runs.recorder import cleared_folder
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.unfinished import how_ended
-from experiments.search.sweep_grid import cleared
 from experiments.training.train import train_or_resume
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
@@ -111,7 +111,7 @@ def perform(
         if ended.status == "interrupted":
             raise KeyboardInterrupt
         return
-    cleared(folder)
+    cleared_folder(folder)
     found = {"status": "complete", **provenance(), **work.compute(scale, data_dir)}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / run_folder.SUMMARY, json.dumps(plain(found), indent=2) + "\n")
