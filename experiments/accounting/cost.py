@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
-from experiments.base.formats import assumptions, columns, epsilon, hyphenated, name_of
+from experiments.base.formats import aligned, assumptions, epsilon, hyphenated, name_of
 from experiments.base.json_values import plain
 from experiments.config import Ledger, Run, View, ledger_of, modules
 from experiments.config.modules import Config
@@ -190,7 +190,7 @@ def table(account: Account, delta: float) -> str:
         head += f", {account.honest:.4g} of the noise's shares counted on"
     if account.best_of > 1:
         head += f", the best of {account.best_of:g} runs on average"
-    return "\n".join([head, "", *columns(rows), "", *_legend(account)])
+    return "\n".join([head, "", *aligned(rows), "", *_legend(account)])
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:

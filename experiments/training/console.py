@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from experiments.base import signals
 from experiments.base.command import explained, one_line
-from experiments.base.formats import width
+from experiments.base.formats import terminal_width
 from experiments.runs.sinks import Sink
 from experiments.tables.terminal import table
 from experiments.training.prepare import Request
@@ -56,7 +56,7 @@ def _print(run: TrainedRun, joined: Processes) -> int:
         return code
     with signals.unheard():
         if run.summary and run.summary.rounds:
-            print(table(run.summary, width(sys.stdout)))
+            print(table(run.summary, terminal_width(sys.stdout)))
         for line in run.unseen:
             print(line, file=sys.stderr)
         problems = [run.status, *run.problems] if code else []

@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.base import signals
 from experiments.base.command import one_line
-from experiments.base.formats import label, short
+from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
 from experiments.config import Experiment, Run
 from experiments.runs.recorder import Privacy, Recorder
@@ -119,8 +119,8 @@ def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]
         number = run.experiment.ledger.certify(name, rounds, view=run.settings.view)
         if not history.evaluations and math.isfinite(number.epsilon):
             yield (
-                f"{label(name, run.experiment.names)} was stopped before its first evaluation: up to {rounds} rounds "
-                f"may have run, eps {short(number.epsilon)}"
+                f"{short_name_of(name, run.experiment.names)} was stopped before its first evaluation: up to {rounds} "
+                f"rounds may have run, eps {short_epsilon(number.epsilon)}"
             )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reported
 
-from experiments.base.formats import NAMES, NO_TERMINAL, label
+from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
 from experiments.config import modules
 from experiments.runs.contents import Summary
@@ -61,7 +61,7 @@ def test_the_table_fits_whatever_the_algorithms(folder, views, target):
         assert widest(narrow) <= 100
         assert widest(narrow.partition("\n\n")[0]) > 60
         for name in names:
-            assert label(name) in narrow
+            assert short_name_of(name) in narrow
         for column in ("acc.", "rounds", "MB up", "MB down", "rounds/s"):
             assert column in wide.splitlines()[0]
             assert column in narrow  # if only among what is not shown
