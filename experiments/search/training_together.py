@@ -16,8 +16,9 @@ import jax
 
 from experiments.config import Experiment, Run
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder
+from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
-from experiments.training.shared_jit import Family, Program, as_bytes, trace
+from experiments.training.shared_arrays import as_bytes
 from experiments.training.train_algorithms import simulated, train_one
 from fedpriv.devices.layout import Strategy
 from fedpriv.devices.memory import fitted, trial_layout
