@@ -20,13 +20,13 @@ config = ImageFedSMP(
 )
 
 
-def ledger(config: ImageFedSMP) -> Ledger:
-    return fed_smp.ledger(config, models.svhn_cnn(config.weights), image(32, 32, 3))
+def ledger(settings: ImageFedSMP) -> Ledger:
+    return fed_smp.ledger(settings, models.svhn_cnn(settings.weights), image(32, 32, 3))
 
 
-def load(config: ImageFedSMP) -> Dataset:
-    return config.images("svhn_cropped")
+def load(settings: ImageFedSMP) -> Dataset:
+    return settings.images("svhn_cropped")
 
 
-def on(config: ImageFedSMP, data: Dataset) -> Experiment:
-    return experiment(config, data, models.svhn_cnn(config.weights))
+def on(settings: ImageFedSMP, data: Dataset) -> Experiment:
+    return experiment(settings, data, models.svhn_cnn(settings.weights))

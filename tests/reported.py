@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from experiments.config import Experiment, Ledger, Run, modules
+from experiments.config import Experiment, Ledger, Settings, modules
 from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.networks import Model
@@ -48,7 +48,7 @@ def record(
 
 
 @cache
-def _ledger(name: str, settings: Run) -> Ledger:
+def _ledger(name: str, settings: Settings) -> Ledger:
     """Of a config that ships; a round is traced once for every folder with these settings."""
     return modules.load(name).ledger(settings)
 

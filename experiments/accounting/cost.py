@@ -15,7 +15,7 @@ from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
 from experiments.base.formats import aligned, assumptions, epsilon, hyphenated, name_of
 from experiments.base.json_values import plain
-from experiments.config import Ledger, Run, View, ledger_of, modules
+from experiments.config import Ledger, Settings, View, ledger_of, modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
@@ -127,7 +127,7 @@ class Costs(NamedTuple):
 
 def costs(
     module: Config,
-    settings: Run,
+    settings: Settings,
     views: Sequence[str] | None = None,
     honest: float = 1.0,
     best_of: float = 1.0,

@@ -1,13 +1,9 @@
 """Level 2: what a config is, loading it, its fields as options."""
 
 from experiments.config.experiment import (
-    Checkpoint,
     Entry,
     Experiment,
-    Layout,
     Ledger,
-    Run,
-    View,
     blank,
     experiment_of,
     federations,
@@ -15,6 +11,7 @@ from experiments.config.experiment import (
     ledger_of,
     strategy,
 )
+from experiments.config.settings import Checkpoint, Layout, Settings, View
 
 __all__ = [
     "Checkpoint",
@@ -22,7 +19,7 @@ __all__ = [
     "Experiment",
     "Layout",
     "Ledger",
-    "Run",
+    "Settings",
     "View",
     "blank",
     "experiment_of",

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import configs
-from experiments.config.experiment import Run
+from experiments.config.settings import Settings
 
 
 def names() -> list[str]:
@@ -28,7 +28,7 @@ class Config(Protocol):
       ledger(settings) -> Ledger: what accounting needs, with blank federations, so that no data are read.
 
     Attributes:
-      config: the settings, a dataclass that derives from `experiments.config.Run`, with their defaults.
+      config: the settings, a dataclass that derives from `experiments.config.Settings`, with their defaults.
     """
 
     __doc__: str | None
@@ -84,9 +84,10 @@ def _whole(config: Any, name: str) -> Config:
             raise ValueError(
                 f"config: {name} has no {needed}; it needs a docstring, `config`, and `build` or `load` and `on`"
             )
-    if not isinstance(config.config, Run):
+    if not isinstance(config.config, Settings):
         raise ValueError(
-            f"config: {name} has {type(config.config).__name__} as its config; derive it from experiments.config.Run"
+            f"config: {name} has {type(config.config).__name__} as its config; derive it from "
+            "experiments.config.Settings"
         )
     return config
 

@@ -16,7 +16,7 @@ import tyro
 
 from experiments.base.command import WHOLE
 from experiments.base.json_values import field_kinds, flat
-from experiments.config import Run, modules
+from experiments.config import Settings, modules
 from experiments.config.modules import Config
 from fedpriv.core.arguments import checked, kinds_of_fields
 
@@ -95,7 +95,7 @@ def parse(
     command: str = "run",
     options: type = NoOptions,
     description: str = "",
-) -> Run:
+) -> Settings:
     """The config's settings, as the arguments change them.
 
     Args:

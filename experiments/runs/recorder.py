@@ -21,7 +21,7 @@ from experiments.base.files import write_text
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
-from experiments.config import Experiment, Ledger, Run
+from experiments.config import Experiment, Ledger, Settings
 from experiments.runs.contents import Begun, Line, Report, Summary, so_far
 from experiments.runs.run_folder import CONFIG, METRICS, SUMMARY
 from experiments.runs.sinks import Sink, guarded
@@ -32,18 +32,18 @@ from fedpriv.models.networks import Model
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
-def folder_of(config: Run, name: str) -> Path:
+def folder_of(settings: Settings, name: str) -> Path:
     """Where the run is to be recorded."""
-    return config.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return settings.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def new_folder(config: Run, name: str) -> Path:
+def new_folder(settings: Settings, name: str) -> Path:
     """Makes the run folder.
 
     Raises:
       ValueError: it holds a run already, or what is left of one, is the current one and not empty, or cannot be made.
     """
-    folder = folder_of(config, name)
+    folder = folder_of(settings, name)
     if any((folder / name).exists() for name in (CONFIG, METRICS)):
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or resume {folder}"
@@ -102,7 +102,7 @@ class Recorder:
     Args:
       folder: of the run.
       name: of the config.
-      config: the settings.
+      settings: of the run.
       about: what else config.json is to say.
       sinks: get every line, too, as JSON.
 
@@ -114,14 +114,14 @@ class Recorder:
         self,
         folder: Path,
         name: str,
-        config: Run,
+        settings: Settings,
         about: Mapping[str, Any] = MappingProxyType({}),
         sinks: Sequence[Sink] = (),
     ):
-        self.folder, self._config = folder, config
+        self.folder, self._settings = folder, settings
         self._begun = Begun(
             name,
-            plain(config),
+            plain(settings),
             higher=tuple(about.get("higher", ())),
             names=dict(about.get("names", {})),
         )
@@ -281,7 +281,7 @@ class Recorder:
         self, histories: Mapping[str, History], experiment: Experiment, evaluated: Collection[str]
     ) -> dict[str, str]:
         """Why training ended, of the algorithms that a metric has ended."""
-        stopping = experiment.stopping(self._config)
+        stopping = experiment.stopping(self._settings)
         why = {n: stopping.why(histories[n].evaluations) for n in evaluated} if stopping else {}
         return {name: said for name, said in why.items() if said}
 
@@ -290,7 +290,7 @@ class Recorder:
 
         So it did whenever it was stopped before; what a checkpoint did not keep is done again, but was done.
         """
-        every = self._config.every
+        every = self._settings.every
         before = [entry.get("reached", {}).get(algorithm, 0) + every for entry in self._resumed]
         return max([done if status == "complete" else done + every, *before])
 

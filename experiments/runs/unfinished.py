@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.json_values import plain
-from experiments.config import Run, modules
+from experiments.config import Settings, modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
 from experiments.config.stopping import Stopping
@@ -32,14 +32,14 @@ class Earlier(NamedTuple):
     Attributes:
       folder: of the run.
       name: of its config.
-      config: what it was begun with.
+      settings: what it was begun with.
       about: what else config.json says.
       lines: of metrics.jsonl.
     """
 
     folder: Path
     name: str
-    config: Run
+    settings: Settings
     about: dict[str, Any]
     lines: list[Line]
 
@@ -55,15 +55,17 @@ class Earlier(NamedTuple):
         found: dict[str, History] = {}
         for name, rounds in planned.items():
             own = [line for line in self.lines if line.algorithm == name]
-            every = self.config.every
-            if models and not all(is_kept(self.folder, name, s) for s in range(self.config.seeds)):
+            every = self.settings.every
+            if models and not all(
+                is_kept(self.folder, name, s) for s in range(self.settings.seeds)
+            ):
                 break
             evaluations = [line.evaluation() for line in own]
             done, every_one = [e.round for e in evaluations], [*range(every, rounds, every), rounds]
             early = stopping and stopping.why(evaluations)
             if done != every_one[: len(done) if early else None]:
                 break
-            found[name] = History(tuple(range(self.config.seeds)), evaluations)
+            found[name] = History(tuple(range(self.settings.seeds)), evaluations)
         return found
 
 
@@ -103,13 +105,13 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
     return Earlier(folder, name, saved, about, lines), config
 
 
-def going_on(found: Earlier, name: str, settings: Run) -> Run:
+def going_on(found: Earlier, name: str, settings: Settings) -> Settings:
     """The settings of a run from here on; see `FREE` for those that may differ from the run's.
 
     Raises:
       ValueError: others do; names all of them.
     """
-    saved, folder = found.config, found.folder
+    saved, folder = found.settings, found.folder
     if (
         settings.output not in (saved.output, None)
         and settings.output.resolve() != folder.resolve()
@@ -136,9 +138,9 @@ def _gone(folder: Path, name: str) -> MissingConfigError:
     )
 
 
-def fixed(config: Run) -> dict[str, Any]:
+def fixed(settings: Settings) -> dict[str, Any]:
     """The settings that a run's results depend on, as JSON."""
-    return {k: v for k, v in plain(config).items() if k not in FREE}
+    return {k: v for k, v in plain(settings).items() if k not in FREE}
 
 
 def summary_of(folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.command import one_line
-from experiments.config import Experiment, Run
+from experiments.config import Experiment, Settings
 from experiments.config.modules import Config
 from experiments.search import best_of
 from experiments.search.sweep_folder import (
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     name: str
     config: Config
     grid: Axes
-    settle: Callable[[Mapping[str, Any]], Run]
+    settle: Callable[[Mapping[str, Any]], Settings]
     given: Collection[str] = ()
     folds: int | None = None
     best_of: float | None = None
@@ -131,34 +131,36 @@ def _with_folds(asked: Asked) -> Asked:
     return asked._replace(grid=[*asked.grid, (FOLD, parts)])
 
 
-def _one_seed(settle: Callable[[Mapping[str, Any]], Run]) -> Callable[[Mapping[str, Any]], Run]:
+def _one_seed(
+    settle: Callable[[Mapping[str, Any]], Settings],
+) -> Callable[[Mapping[str, Any]], Settings]:
     """For trials, of each of which the one model may be what is kept."""
     return lambda values: replace(settle(values), seeds=1, keep_model=True)
 
 
 def _require_settings(every: Sequence[Point], module: Config) -> None:
     default = module.config
-    if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
+    if any((p.settings.checkpoint, p.settings.record) != (default.checkpoint, ()) for p in every):
         raise ValueError(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
             "its folders; leave these out"
         )
-    if len({p.config.metric for p in every}) > 1:
+    if len({p.settings.metric for p in every}) > 1:
         raise ValueError("metric: points are compared by one; leave it out of the grid")
 
 
 def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
-    devices = [p.config.layout.devices for p in left]
+    devices = [p.settings.layout.devices for p in left]
     split_cpu(None if None in devices else max(devices, default=None))
     shared, known = SharedArrays(), list[budget.Solved]()
     ready = []
     for point in left:
         try:
-            strategy = configuration.strategy(point.config.layout)
-            noise = budget.solved(module, point.config, known)
-            experiment = built(module, point.config, noise, shared)
+            strategy = configuration.strategy(point.settings.layout)
+            noise = budget.solved(module, point.settings, known)
+            experiment = built(module, point.settings, noise, shared)
             _require_in_memory(experiment)
-            planned = budget.planned_rounds(experiment.ledger, point.config)
+            planned = budget.planned_rounds(experiment.ledger, point.settings)
         except (ValueError, OSError) as error:
             at = ValueError(f"{one_line(error)} (at {point.title})")
             raise at.with_traceback(error.__traceback__) from None
@@ -179,7 +181,7 @@ def _certified(plan: Planned, left: Sequence[Point], mean: float) -> Planned:
     """The plan for the trials that are left, of which several may be at one of its points."""
     at = {prepared.point.title: prepared for prepared in plan.ready}
     first = plan.ready[0].experiment
-    metric = main_metric(first.metrics, plan.ready[0].point.config.metric)
+    metric = main_metric(first.metrics, plan.ready[0].point.settings.metric)
     return plan._replace(
         ready=[at[trial.title]._replace(point=trial) for trial in left],
         certificate=best_of.certified(plan.ready, mean),

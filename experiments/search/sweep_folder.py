@@ -28,7 +28,7 @@ def sweep_description(
     every: Sequence[Point],
 ) -> dict:
     """What sweep.json says."""
-    listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.config)} for p in every]
+    listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.settings)} for p in every]
     said = {"config": name, "code": user_modules.digests(module), "grid": plain(dict(grid))}
     return said | {"points": listed}
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.base.json_values import plain
-from experiments.config import Run
+from experiments.config import Settings
 from experiments.config.settings import as_typed
 
-FOLD = "fold"  # the field of `Run`
+FOLD = "fold"  # the field of `Settings`
 
 
 class Point(NamedTuple):
@@ -20,20 +20,20 @@ class Point(NamedTuple):
 
     Attributes:
       values: swept field -> its value, as given.
-      config: the settings of this point.
+      settings: of this point.
       name: of its run folder.
-      key: the one seed of a trial (see `best_of`), whose data are those of seed 0; None: the config's seeds.
+      key: the one seed of a trial (see `best_of`), whose data are those of seed 0; None: the seeds of the settings.
     """
 
     values: dict[str, str]
-    config: Run
+    settings: Settings
     name: str
     key: int | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """Of training."""
-        return tuple(range(self.config.seeds)) if self.key is None else (self.key,)
+        return tuple(range(self.settings.seeds)) if self.key is None else (self.key,)
 
     @property
     def title(self) -> str:
@@ -73,7 +73,7 @@ def axes(grid: Axes) -> dict[str, list[str]]:
     return found
 
 
-def points(grid: Axes, settle: Callable[[Mapping[str, Any]], Run]) -> list[Point]:
+def points(grid: Axes, settle: Callable[[Mapping[str, Any]], Settings]) -> list[Point]:
     """The product of the grid, the last field changing fastest.
 
     Args:
@@ -87,13 +87,13 @@ def points(grid: Axes, settle: Callable[[Mapping[str, Any]], Run]) -> list[Point
     for given, chosen in zip(every, itertools.product(*texts.values()), strict=True):
         values = dict(zip(texts, chosen, strict=True))
         try:
-            config = settle(dict(zip(texts, given, strict=True)))
+            settings = settle(dict(zip(texts, given, strict=True)))
         except ValueError as error:
             raise ValueError(f"{error} (at {title(values)})") from None
-        same = seen.setdefault(json.dumps(plain(config)), title(values))
+        same = seen.setdefault(json.dumps(plain(settings)), title(values))
         if same != title(values):
             raise ValueError(f"grid: {same} and {title(values)} are the same settings")
-        found.append(Point(values, config, _folder_name(values, len(found), found)))
+        found.append(Point(values, settings, _folder_name(values, len(found), found)))
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
-from experiments.config import Experiment, Run
+from experiments.config import Experiment, Settings
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder
 from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
@@ -91,9 +91,9 @@ class Sweep:
             strategy = self._fitted(algorithm, prepared)
             program, args = self._traced(algorithm, prepared, strategy)
             digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
-            config = prepared.point.config
-            key = (id(program.family), program.identity, digest, config.rounds, config.every)
-            key += (config.keep_model, prepared.experiment.stopping(config))
+            settings = prepared.point.settings
+            key = (id(program.family), program.identity, digest, settings.rounds, settings.every)
+            key += (settings.keep_model, prepared.experiment.stopping(settings))
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
         self.seconds += time.perf_counter() - began
 
@@ -139,7 +139,7 @@ class Sweep:
         folder = cleared_folder(self._folder / point.name)
         about: dict[str, Any] = {"noise": prepared.noise, "higher": list(experiment.higher)}
         about |= {"names": experiment.names} if experiment.names else {}
-        recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
+        recorder = Recorder(folder, self._name, replace(point.settings, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}
         status = "complete"
@@ -184,7 +184,7 @@ class Sweep:
     ) -> str | None:
         """Why it diverged, if it did."""
         error = None
-        config = _own(prepared, algorithm)
+        settings = _own(prepared, algorithm)
 
         def compiler(fn: Any, args: tuple, donated: Any) -> Callable[..., Any]:
             return known.program.compile(args)
@@ -193,7 +193,7 @@ class Sweep:
             train_one(
                 algorithm,
                 prepared.experiment,
-                config,
+                settings,
                 known.strategy,
                 recorder,
                 history,
@@ -209,8 +209,8 @@ class Sweep:
         return error
 
 
-def _own(prepared: Prepared, algorithm: str) -> Run:
-    return replace(prepared.point.config, rounds=prepared.planned[algorithm])
+def _own(prepared: Prepared, algorithm: str) -> Settings:
+    return replace(prepared.point.settings, rounds=prepared.planned[algorithm])
 
 
 def _replay(

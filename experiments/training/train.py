@@ -81,7 +81,7 @@ def resume(
     def request() -> Request:
         own = None if config is None else modules.named(config)[1]
         found, module = earlier(Path(folder), own)
-        settled = going_on(found, found.name, changed(found.config, settings))
+        settled = going_on(found, found.name, changed(found.settings, settings))
         return Request(found.name, module, settled, found)
 
     return _trained(request, sinks, progress)
@@ -136,7 +136,7 @@ def train_requested(
 
 def _ended(run: Earlier, status: str) -> TrainedRun:
     """A run that has come to its end before."""
-    seeds = tuple(range(run.config.seeds))
+    seeds = tuple(range(run.settings.seeds))
     history = dict[str, History]()
     for line in run.lines:
         history.setdefault(line.algorithm, History(seeds)).evaluations.append(line.evaluation())

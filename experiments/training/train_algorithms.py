@@ -16,7 +16,7 @@ from experiments.base import signals
 from experiments.base.command import one_line
 from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
-from experiments.config import Experiment, Run
+from experiments.config import Experiment, Settings
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.runs.unfinished import CHECKPOINTS, fixed
 from experiments.tables.run_picture import picture
@@ -125,7 +125,7 @@ def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]
 
 
 def _train_with_checkpoints(algorithm: str, run: PreparedRun, history: History) -> None:
-    config = replace(run.settings, rounds=run.planned[algorithm])
+    settings = replace(run.settings, rounds=run.planned[algorithm])
 
     def warn(text: str) -> None:
         if run.recorder:
@@ -141,7 +141,7 @@ def _train_with_checkpoints(algorithm: str, run: PreparedRun, history: History) 
     train_one(
         algorithm,
         run.experiment,
-        config,
+        settings,
         run.strategy,
         run.recorder,
         history,
@@ -154,7 +154,7 @@ def _train_with_checkpoints(algorithm: str, run: PreparedRun, history: History) 
 def train_one(
     algorithm: str,
     experiment: Experiment,
-    config: Run,
+    settings: Settings,
     strategy: Strategy,
     recorder: Recorder | None,
     history: History,
@@ -173,16 +173,16 @@ def train_one(
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
-    stopping = experiment.stopping(config)
+    stopping = experiment.stopping(settings)
     bar = None
     if recorder and progress:
         bar = Progress(
             algorithm,
-            config.rounds,
-            privacy.certificate(config.rounds, config.view),
-            privacy.claim(config.rounds),
+            settings.rounds,
+            privacy.certificate(settings.rounds, settings.view),
+            privacy.claim(settings.rounds),
             experiment.entries[algorithm].solved,
-            config.metric,
+            settings.metric,
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
             experiment.entries[algorithm].name,
         )
@@ -190,7 +190,7 @@ def train_one(
 
     def show(e: Evaluation) -> None:
         if bar:
-            bar.update(e, privacy.certificate(e.round, config.view))
+            bar.update(e, privacy.certificate(e.round, settings.view))
 
     def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
@@ -215,9 +215,9 @@ def train_one(
     if checkpoints:
         options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:
-        done = simulated(algorithm, experiment, config, strategy, **options)
+        done = simulated(algorithm, experiment, settings, strategy, **options)
         history.compile_seconds = done.compile_seconds
-        if recorder and config.keep_model:
+        if recorder and settings.keep_model:
             recorder.models(algorithm, experiment.model, done)
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
@@ -228,20 +228,20 @@ def train_one(
 
 
 def simulated(
-    algorithm: str, experiment: Experiment, config: Run, strategy: Strategy, **options: Any
+    algorithm: str, experiment: Experiment, settings: Settings, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with the experiment's and the config's settings, and further ones, also other seeds."""
+    """`simulate` with the experiment's and the run's settings, and further ones, also other seeds."""
     entry = experiment.entries[algorithm]
-    options = {"seeds": range(config.seeds)} | options
+    options = {"seeds": range(settings.seeds)} | options
     return simulate(
         entry.algorithm,
         experiment.model.init,
         entry.federations,
         experiment.test,
         score=experiment.model.score,
-        rounds=config.rounds,
-        every=config.every,
+        rounds=settings.rounds,
+        every=settings.every,
         strategy=strategy,
-        measure=experiment.measured(config),
+        measure=experiment.measured(settings),
         **options,
     )

@@ -75,7 +75,7 @@ def test_noise_of_another_name_and_no_noise_at_all():
 
 
 @dataclass(frozen=True)
-class Quiet(configuration.Run):
+class Quiet(configuration.Settings):
     """A config of one's own that says nothing of noise."""
 
 

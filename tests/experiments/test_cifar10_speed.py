@@ -24,7 +24,7 @@ with_pfl = pytest.mark.skipif(not runner.built("pfl"), reason="pfl has no enviro
 
 
 def test_pfl_is_asked_for_the_configs_round():
-    asked = json.loads(json.dumps(cifar10_speed.settings(pfl_cifar10.config)._asdict()))
+    asked = json.loads(json.dumps(cifar10_speed.pfl_settings(pfl_cifar10.config)._asdict()))
     assert asked["clients"] == 50
     config = asdict(pfl_cifar10.config)
     names = ("clients", "epochs", "batch_size", "learning_rate", "clip_norm", "noise_multiplier")
@@ -53,7 +53,7 @@ def test_no_turns_are_refused(option, capsys):
 @pytest.mark.usefixtures("quick_to_compile")
 def test_turns_with_pfl():
     python = runner.python_of("pfl")
-    given = cifar10_speed.settings(TINY)
+    given = cifar10_speed.pfl_settings(TINY)
     given.workload["images"] = 5
     with closing(Rival(cifar10_speed.PFL, given, python)) as pfl:
         found = cifar10_speed.in_turns(TINY, 5, pfl, turns=2, rounds=1)

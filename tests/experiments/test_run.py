@@ -159,7 +159,7 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
         assert stop.value.code == 0
         page = capsys.readouterr().out
         config = modules.load(name).config
-        given = {f.name for f in fields(config)} - {f.name for f in fields(configuration.Run)}
+        given = {f.name for f in fields(config)} - {f.name for f in fields(configuration.Settings)}
         assert given
         for field in ("rounds", "seeds", "output", "data_dir", *given):
             assert f"--{field.replace('_', '-')}" in page

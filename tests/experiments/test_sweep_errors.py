@@ -87,8 +87,8 @@ def test_yes_and_no_are_swept_as_true_and_false():
 
     grid = ["authors.per_tensor=true,false", "--record-sampling=subsets"]
     found = planned(dp_scaffold_synthetic, ["--records", "50"], *grid)
-    assert [p.config.authors.per_tensor for p in found] == [True, False]
-    assert [p.config.records for p in found] == [50, 50]
+    assert [p.settings.authors.per_tensor for p in found] == [True, False]
+    assert [p.settings.records for p in found] == [50, 50]
     with pytest.raises(ValueError, match=r"yes or no is --field true or --field false"):
         planned(dp_scaffold_synthetic, [], "authors.per_tensor=maybe")
 
@@ -170,7 +170,7 @@ def test_values_of_several_words_and_names_that_are_too_long():
 
     rest = ["--unstable"]
     found = planned(mspdq_mnist, rest, "submodels=1 1,2 18", "seeds=1,2")
-    assert [(p.config.submodels, p.config.seeds) for p in found] == [
+    assert [(p.settings.submodels, p.settings.seeds) for p in found] == [
         ((1, 1), 1),
         ((1, 1), 2),
         ((2, 18), 1),

@@ -12,7 +12,7 @@ from experiments.accounting import budget
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited
 from experiments.attacks.audit.training import audit_runs, infer
-from experiments.config import Run, modules
+from experiments.config import Settings, modules
 from experiments.config.fields import Number, NumberOrZero
 from experiments.config.modules import Config
 from experiments.config.settings import changed
@@ -63,7 +63,7 @@ def audit(
 
 def audited(
     module: Config,
-    config: Run,
+    settings: Settings,
     wanted: Sequence[str],
     draws: int,
     canaries: int | None,
@@ -73,19 +73,19 @@ def audited(
     require(len(wanted) > 0, "parts", [], f"name some of {', '.join(PARTS)}")
     parts: dict[str, Any] = {}
     training = {"run", "membership"} & set(wanted)
-    noise = budget.solved(module, config)
+    noise = budget.solved(module, settings)
     if training:
-        split_cpu(config.layout.devices)
-        strategy = configuration.strategy(config.layout)
-        experiment = built(module, config, noise, SharedArrays())
+        split_cpu(settings.layout.devices)
+        strategy = configuration.strategy(settings.layout)
+        experiment = built(module, settings, noise, SharedArrays())
         ledger = experiment.ledger
     else:
-        ledger = budget.made(partial(configuration.ledger_of, module), config, noise)
+        ledger = budget.made(partial(configuration.ledger_of, module), settings, noise)
     if "mechanism" in wanted:
-        parts["mechanisms"] = audit_mechanisms(ledger, config.rounds, draws, seed)
+        parts["mechanisms"] = audit_mechanisms(ledger, settings.rounds, draws, seed)
     if training:
         if "run" in wanted:
-            parts["runs"] = audit_runs(experiment, config, strategy, canaries)
+            parts["runs"] = audit_runs(experiment, settings, strategy, canaries)
         if "membership" in wanted:
-            parts["inferred"] = infer(experiment, config, strategy)
+            parts["inferred"] = infer(experiment, settings, strategy)
     return Audited(ledger.delta, **parts)

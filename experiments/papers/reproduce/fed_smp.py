@@ -53,9 +53,9 @@ class Data:
         settings["train_loss_examples"] = TRAIN_LOSS_ON
         return Training(self.config, algorithm, settings, self._rounds, seeds=5)
 
-    def claims(self, config: FedSMP) -> Ledger:
+    def claims(self, settings: FedSMP) -> Ledger:
         """The ledger that the printed eps is of."""
-        return self.counted(replace(config, clients=self.population or self.clients))
+        return self.counted(replace(settings, clients=self.population or self.clients))
 
     def certified(self, training: Training) -> Value:
         """With the config's own number of clients."""
