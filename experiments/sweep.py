@@ -28,9 +28,9 @@ import tyro
 from experiments.base import signals
 from experiments.base.command import command
 from experiments.base.outside_errors import outside
-from experiments.config import Settings, modules
+from experiments.config import modules
 from experiments.config.options import HELP, config_name, listing, parse, split_options, words
-from experiments.config.settings import as_typed
+from experiments.config.settings import Settings, as_typed
 from experiments.search.plan import Asked
 from experiments.search.sweep import new_name, swept
 from fedpriv.engine import compilation_cache

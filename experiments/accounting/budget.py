@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from experiments import config as configuration
 from experiments.base.json_values import flat, plain
-from experiments.config import Entry, Experiment, Ledger, Settings
+from experiments.config.experiment import Entry, Experiment, Ledger, ledger_of
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from fedpriv.certification.calibration import UnreachableError, calibrate_noise, calibrate_rounds
 from fedpriv.privacy import Release
 
@@ -55,14 +55,14 @@ def solved(
             if (noise := next(alike, None)) is None:
                 if not any(math.isfinite(epsilon_at(much)) for much in MUCH):
                     continue
-                noise = _solve(partial(configuration.ledger_of, module), own, name)
+                noise = _solve(partial(ledger_of, module), own, name)
             known.append(_seen(ledger_at, own, name, noise))
         found[name] = noise
     return found
 
 
 def _ledger_at(module: Config, settings: Settings, name: str, noise: float) -> Ledger:
-    return configuration.ledger_of(module, settings.with_noise(name, noise))
+    return ledger_of(module, settings.with_noise(name, noise))
 
 
 def _seen(
@@ -74,9 +74,7 @@ def _seen(
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
-    return (
-        getattr(settings, "algorithms", None) or configuration.ledger_of(module, settings).entries
-    )
+    return getattr(settings, "algorithms", None) or ledger_of(module, settings).entries
 
 
 def only(settings: Settings, names: Iterable[str]) -> Settings:

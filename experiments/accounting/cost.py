@@ -15,9 +15,10 @@ from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
 from experiments.base.formats import aligned, assumptions, epsilon, hyphenated, name_of
 from experiments.base.json_values import plain
-from experiments.config import Ledger, Settings, View, ledger_of, modules
+from experiments.config import modules
+from experiments.config.experiment import Ledger, ledger_of
 from experiments.config.modules import Config
-from experiments.config.settings import changed
+from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
 from fedpriv.devices.layout import split_cpu
 from fedpriv.privacy import VIEWS, Certificate, Claim

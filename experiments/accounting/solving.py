@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from experiments.accounting import budget
-from experiments.config import Settings
+from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
 
 Sought: TypeAlias = Literal["noise", "rounds"]

@@ -1,15 +1,12 @@
-"""Level 2: what a config is, loading it, its fields as options."""
+"""Level 2: what a config is, loading it, its fields as options. Here: what a config file imports."""
 
 from experiments.config.experiment import (
     Entry,
     Experiment,
     Ledger,
     blank,
-    experiment_of,
     federations,
     image,
-    ledger_of,
-    strategy,
 )
 from experiments.config.settings import Checkpoint, Layout, Settings, View
 
@@ -22,9 +19,6 @@ __all__ = [
     "Settings",
     "View",
     "blank",
-    "experiment_of",
     "federations",
     "image",
-    "ledger_of",
-    "strategy",
 ]

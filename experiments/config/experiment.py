@@ -220,7 +220,7 @@ def _given_back(value: Any, kind: type[Given], function: str) -> Given:
     return value
 
 
-def strategy(layout: Layout) -> Strategy:
+def strategy_of(layout: Layout) -> Strategy:
     """The layout with its defaults filled in; starts the backend."""
     from fedpriv.devices.layout import default
 

@@ -16,8 +16,9 @@ import tyro
 
 from experiments.base.command import WHOLE
 from experiments.base.json_values import field_kinds, flat
-from experiments.config import Settings, modules
+from experiments.config import modules
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from fedpriv.core.arguments import checked, kinds_of_fields
 
 MOST_DIGITS = 40  # of a number that a message repeats

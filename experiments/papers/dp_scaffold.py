@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Settings, blank
+from experiments.config.experiment import Entry, Experiment, Ledger, blank
 from experiments.config.fields import (
     Number,
     NumberOrZero,
@@ -22,6 +22,7 @@ from experiments.config.fields import (
     each_once,
     mechanism,
 )
+from experiments.config.settings import Settings
 from experiments.papers.dp_scaffold_authors import with_one_seed
 from fedpriv.core.arguments import Probability, Rate, require
 from fedpriv.core.types import Example

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Settings, blank
+from experiments.config.experiment import Entry, Experiment, Ledger, blank
 from experiments.config.fields import (
     Clients,
     Number,
@@ -23,6 +23,7 @@ from experiments.config.fields import (
     mechanism,
 )
 from experiments.config.folds import without_fold
+from experiments.config.settings import Settings
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
 from fedpriv.core.arguments import Decay, Probability, Rate

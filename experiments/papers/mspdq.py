@@ -11,8 +11,9 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Settings, blank, federations
+from experiments.config.experiment import Entry, Experiment, Ledger, blank, federations
 from experiments.config.fields import Number, NumberOrZero, Single, check_each, each_once
+from experiments.config.settings import Settings
 from fedpriv.algorithms.consensus import Exchanges, Norm
 from fedpriv.core.arguments import Decay, Probability, Rate, require
 from fedpriv.core.types import Example

@@ -13,8 +13,9 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Settings, federations
+from experiments.config.experiment import Entry, Experiment, Ledger, federations
 from experiments.config.fields import Number, Single, check_each, each_once, mechanism
+from experiments.config.settings import Settings
 from experiments.papers.wavelet_algorithms import METHODS, Clipped, Maker
 from fedpriv.algorithms.wavelet import Clip
 from fedpriv.core.arguments import Probability

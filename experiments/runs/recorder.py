@@ -21,7 +21,8 @@ from experiments.base.files import write_text
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
-from experiments.config import Experiment, Ledger, Settings
+from experiments.config.experiment import Experiment, Ledger
+from experiments.config.settings import Settings
 from experiments.runs.contents import Begun, Line, Report, Summary, so_far
 from experiments.runs.run_folder import CONFIG, METRICS, SUMMARY
 from experiments.runs.sinks import Sink, guarded

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.json_values import plain
-from experiments.config import Settings, modules
+from experiments.config import modules
 from experiments.config.modules import Config
-from experiments.config.settings import changed
+from experiments.config.settings import Settings, changed
 from experiments.config.stopping import Stopping
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import read_lines

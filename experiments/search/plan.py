@@ -11,12 +11,12 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 
-from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.command import one_line
-from experiments.config import Experiment, Settings
+from experiments.config.experiment import Experiment, strategy_of
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from experiments.search import best_of
 from experiments.search.sweep_folder import (
     begin_sweep_folder,
@@ -156,7 +156,7 @@ def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
     ready = []
     for point in left:
         try:
-            strategy = configuration.strategy(point.settings.layout)
+            strategy = strategy_of(point.settings.layout)
             noise = budget.solved(module, point.settings, known)
             experiment = built(module, point.settings, noise, shared)
             _require_in_memory(experiment)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.base.json_values import plain
-from experiments.config import Settings
-from experiments.config.settings import as_typed
+from experiments.config.settings import Settings, as_typed
 
 FOLD = "fold"  # the field of `Settings`
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
-from experiments.config import Experiment, Settings
+from experiments.config.experiment import Experiment
+from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder
 from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point

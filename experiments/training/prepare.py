@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
-from experiments.config import Experiment, Settings
+from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from experiments.runs import unfinished
 from experiments.runs.recorder import Recorder, folder_of, new_folder
 from experiments.runs.sinks import Sink, check_installed, opened
@@ -101,7 +101,7 @@ def prepare(
         if joined.first:
             check_installed(settings.record)
         split_cpu(settings.layout.devices)
-        strategy = configuration.strategy(settings.layout)
+        strategy = strategy_of(settings.layout)
         noise = (
             _recorded_noise(earlier, settings)
             if earlier
@@ -187,7 +187,7 @@ def built(
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
     experiment = budget.made(
-        lambda own: shared.experiment(configuration.experiment_of(module, own)), settings, noise
+        lambda own: shared.experiment(experiment_of(module, own)), settings, noise
     )
     check(experiment, settings)
     budget.check_reached(experiment.ledger, settings, noise)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.config import Experiment
+from experiments.config.experiment import Experiment
 from fedpriv.data.streaming import StreamedFederation
 
 

@@ -16,7 +16,8 @@ from experiments.base import signals
 from experiments.base.command import one_line
 from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
-from experiments.config import Experiment, Settings
+from experiments.config.experiment import Experiment
+from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.runs.unfinished import CHECKPOINTS, fixed
 from experiments.tables.run_picture import picture

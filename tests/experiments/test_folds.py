@@ -10,7 +10,7 @@ import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic, quickstart
 from experiments.base.spread import Spread
-from experiments.config import experiment_of, ledger_of
+from experiments.config.experiment import experiment_of, ledger_of
 from experiments.config.folds import held_out, without_fold
 from experiments.config.settings import changed
 from experiments.search import choose

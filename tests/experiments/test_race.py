@@ -12,9 +12,9 @@ from scipy import stats
 
 import configs.race as entered
 import fedpriv as fp
-from experiments import config as configuration
 from experiments import race as command
 from experiments.accounting import budget
+from experiments.config.experiment import ledger_of
 from experiments.papers.reproduce.item import Training
 from experiments.runs.run_folder import read, read_all
 from experiments.search import race, race_page
@@ -50,7 +50,7 @@ def test_every_private_entrant_costs_its_budget_and_calibrated_waves_what_plain_
     config = replace(TINY, algorithms=tuple(dict.fromkeys(names)))
     noise = budget.solved(entered, config)
     assert set(names) - set(noise) == {"fed_avg", "fed_adam"}
-    ledger = budget.made(partial(configuration.ledger_of, entered), config, noise)
+    ledger = budget.made(partial(ledger_of, entered), config, noise)
     for name in noise:
         assert 2 * (1 - 1e-3) < ledger.certify(name, 4).epsilon <= 2
         assert ledger.certify(name, 4).basis == "constructed"

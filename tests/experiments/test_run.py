@@ -14,10 +14,10 @@ from commands import sweep
 
 import configs
 import fedpriv as fp
-from experiments import config as configuration
 from experiments import privacy
 from experiments.config import modules
 from experiments.config.options import parse
+from experiments.config.settings import Settings
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -159,7 +159,7 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
         assert stop.value.code == 0
         page = capsys.readouterr().out
         config = modules.load(name).config
-        given = {f.name for f in fields(config)} - {f.name for f in fields(configuration.Settings)}
+        given = {f.name for f in fields(config)} - {f.name for f in fields(Settings)}
         assert given
         for field in ("rounds", "seeds", "output", "data_dir", *given):
             assert f"--{field.replace('_', '-')}" in page

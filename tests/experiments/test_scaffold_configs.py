@@ -11,8 +11,8 @@ import pytest
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments import config as configuration
 from experiments import privacy, run
+from experiments.config.experiment import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -143,7 +143,7 @@ def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
         config = dp_scaffold_synthetic.Synthetic(
             clients=3, records=20, client_rate=1.0, local_steps=2, eta_0=1e-3, authors=authors
         )
-        experiment = configuration.experiment_of(dp_scaffold_synthetic, config)
+        experiment = experiment_of(dp_scaffold_synthetic, config)
         entry = algorithm("fed_avg", config, fp.per_example_dense())
         federation = experiment.entries["dp_fed_avg"].federations[0]
         state = entry.init(experiment.model.init(jax.random.key(0)), federation)

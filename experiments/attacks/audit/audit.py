@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited
 from experiments.attacks.audit.training import audit_runs, infer
-from experiments.config import Settings, modules
+from experiments.config import modules
+from experiments.config.experiment import ledger_of, strategy_of
 from experiments.config.fields import Number, NumberOrZero
 from experiments.config.modules import Config
-from experiments.config.settings import changed
+from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
 from fedpriv.core.arguments import Range, checked, require
@@ -76,11 +76,11 @@ def audited(
     noise = budget.solved(module, settings)
     if training:
         split_cpu(settings.layout.devices)
-        strategy = configuration.strategy(settings.layout)
+        strategy = strategy_of(settings.layout)
         experiment = built(module, settings, noise, SharedArrays())
         ledger = experiment.ledger
     else:
-        ledger = budget.made(partial(configuration.ledger_of, module), settings, noise)
+        ledger = budget.made(partial(ledger_of, module), settings, noise)
     if "mechanism" in wanted:
         parts["mechanisms"] = audit_mechanisms(ledger, settings.rounds, draws, seed)
     if training:

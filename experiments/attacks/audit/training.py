@@ -13,7 +13,8 @@ import numpy as np
 
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.base.time_left import Remaining
-from experiments.config import Entry, Experiment, Ledger, Settings
+from experiments.config.experiment import Entry, Experiment, Ledger
+from experiments.config.settings import Settings
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses

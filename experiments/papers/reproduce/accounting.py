@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.base.formats import hyphenated
-from experiments.config import Ledger, ledger_of, modules
+from experiments.config import modules
+from experiments.config.experiment import Ledger, ledger_of
 from experiments.config.settings import changed
 from experiments.papers.reproduce.item import (
     Computation,

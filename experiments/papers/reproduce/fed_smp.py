@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.base.formats import NAMES
-from experiments.config import Ledger, modules
+from experiments.config import modules
+from experiments.config.experiment import Ledger
 from experiments.papers.fed_smp import FedSMP
 from experiments.papers.reproduce.accounting import claimed, ledger_for
 from experiments.papers.reproduce.item import Cell, Item, Paper, Training, Value
