@@ -24,9 +24,8 @@ from experiments.base.provenance import provenance
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from experiments.runs.contents import Begun, Line, Report, Summary, so_far
-from experiments.runs.run_folder import CONFIG, METRICS, SUMMARY
+from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY
 from experiments.runs.sinks import Sink, guarded
-from experiments.runs.unfinished import CHECKPOINTS
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import save_model
 from fedpriv.models.networks import Model

@@ -16,6 +16,7 @@ from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+CHECKPOINTS = "checkpoints"
 SWEEP = "sweep.json"  # in the folder of a sweep
 UNENDED = "running, or ended from outside (no summary.json)"
 UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")

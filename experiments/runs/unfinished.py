@@ -23,7 +23,6 @@ from fedpriv.engine.history import History
 from fedpriv.models.kept_model import is_kept
 
 FREE = ("output", "data_dir", "checkpoint", "record", "views")  # change no results
-CHECKPOINTS = "checkpoints"
 
 
 class Earlier(NamedTuple):

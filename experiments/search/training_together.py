@@ -20,7 +20,7 @@ from experiments.runs.recorder import Privacy, Recorder, cleared_folder
 from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
 from experiments.training.shared_arrays import as_bytes
-from experiments.training.train_algorithms import simulated, train_one
+from experiments.training.train_algorithms import simulate_algorithm, train_algorithm
 from fedpriv.devices.layout import Strategy
 from fedpriv.devices.memory import fitted, trial_layout
 from fedpriv.engine.history import DivergedError, History
@@ -125,7 +125,7 @@ class Sweep:
         with suppress(_TracedError):
             own = _own(prepared, algorithm)
             given = {"seeds": prepared.point.seeds, "compiler": tracing}
-            simulated(algorithm, prepared.experiment, own, strategy, **given)
+            simulate_algorithm(algorithm, prepared.experiment, own, strategy, **given)
         return found[0]
 
     def train(self, prepared: Prepared) -> str:
@@ -191,7 +191,7 @@ class Sweep:
             return known.program.compile(args)
 
         try:
-            train_one(
+            train_algorithm(
                 algorithm,
                 prepared.experiment,
                 settings,

@@ -12,7 +12,7 @@ from experiments.runs.sinks import Sink
 from experiments.tables.terminal import table
 from experiments.training.prepare import Request
 from experiments.training.processes import Processes
-from experiments.training.train import train_requested
+from experiments.training.train import prepare_and_train
 from experiments.training.trained_run import TrainedRun
 from fedpriv.engine.checkpoint import OtherRunError
 
@@ -20,9 +20,9 @@ from fedpriv.engine.checkpoint import OtherRunError
 def train_and_print(
     request: Callable[[], Request], joined: Processes, sinks: Sequence[Sink] = ()
 ) -> int:
-    """`train_requested`, its table, and what went wrong in one line; returns the exit code."""
+    """`prepare_and_train`, its table, and what went wrong in one line; returns the exit code."""
     try:
-        run = train_requested(request, joined, sinks)
+        run = prepare_and_train(request, joined, sinks)
     except BrokenPipeError:  # whoever read the help has what he wanted
         raise
     except ConnectionError as error:

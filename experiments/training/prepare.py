@@ -20,8 +20,9 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.runs import unfinished
 from experiments.runs.recorder import Recorder, folder_of, new_folder
+from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
-from experiments.runs.unfinished import CHECKPOINTS, Earlier
+from experiments.runs.unfinished import Earlier
 from experiments.training.processes import Processes
 from experiments.training.shared_arrays import SharedArrays
 from experiments.training.trained_run import goes_on

@@ -19,7 +19,8 @@ from experiments.base.outside_errors import outside
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder
-from experiments.runs.unfinished import CHECKPOINTS, fixed
+from experiments.runs.run_folder import CHECKPOINTS
+from experiments.runs.unfinished import fixed
 from experiments.tables.run_picture import picture
 from experiments.training.prepare import PreparedRun
 from experiments.training.processes import Processes
@@ -32,7 +33,7 @@ from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 
 
-def train_all(run: PreparedRun) -> TrainedRun:
+def train_algorithms(run: PreparedRun) -> TrainedRun:
     """Trains every algorithm that is not finished; how it ended is the run's status.
 
     Raises:
@@ -46,7 +47,17 @@ def train_all(run: PreparedRun) -> TrainedRun:
             for algorithm in run.experiment.entries:
                 if algorithm not in run.finished:
                     histories[algorithm] = History(tuple(range(run.settings.seeds)))
-                    _train_with_checkpoints(algorithm, run, histories[algorithm])
+                    train_algorithm(
+                        algorithm,
+                        run.experiment,
+                        replace(run.settings, rounds=run.planned[algorithm]),
+                        run.strategy,
+                        recorder,
+                        histories[algorithm],
+                        joined=joined,
+                        checkpoints=_checkpoints(algorithm, run),
+                        progress=run.progress,
+                    )
                 done.append(algorithm)
                 if recorder and recorder.retry():  # all of it is on the disk
                     for name in done:
@@ -125,34 +136,23 @@ def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]
             )
 
 
-def _train_with_checkpoints(algorithm: str, run: PreparedRun, history: History) -> None:
-    settings = replace(run.settings, rounds=run.planned[algorithm])
+def _checkpoints(algorithm: str, run: PreparedRun) -> Checkpoints:
+    """Where and how often those of the algorithm are taken."""
 
     def warn(text: str) -> None:
         if run.recorder:
             print(f"warning: {text}", file=sys.stderr)
 
-    checkpoints = Checkpoints(
+    return Checkpoints(
         run.checkpoints(algorithm),
         run.settings.checkpoint.rounds,
         run.settings.checkpoint.minutes,
         {"config": run.name, "algorithm": algorithm, **fixed(run.settings)},
         warn,
     )
-    train_one(
-        algorithm,
-        run.experiment,
-        settings,
-        run.strategy,
-        run.recorder,
-        history,
-        joined=run.joined,
-        checkpoints=checkpoints,
-        progress=run.progress,
-    )
 
 
-def train_one(
+def train_algorithm(
     algorithm: str,
     experiment: Experiment,
     settings: Settings,
@@ -216,7 +216,7 @@ def train_one(
     if checkpoints:
         options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:
-        done = simulated(algorithm, experiment, settings, strategy, **options)
+        done = simulate_algorithm(algorithm, experiment, settings, strategy, **options)
         history.compile_seconds = done.compile_seconds
         if recorder and settings.keep_model:
             recorder.models(algorithm, experiment.model, done)
@@ -228,7 +228,7 @@ def train_one(
             bar.close()
 
 
-def simulated(
+def simulate_algorithm(
     algorithm: str, experiment: Experiment, settings: Settings, strategy: Strategy, **options: Any
 ) -> History:
     """`simulate` with the experiment's and the run's settings, and further ones, also other seeds."""

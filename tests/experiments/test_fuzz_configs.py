@@ -96,7 +96,7 @@ def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
         patch.setattr(prepare, "new_folder", lambda *_: Path(folder))
         patch.setattr(prepare, "Recorder", lambda folder, *_: SimpleNamespace(folder=folder))
         ended = TrainedRun(Path(folder), "complete", {})
-        patch.setattr(training, "train_all", lambda run: trained.append(run) or ended)
+        patch.setattr(training, "train_algorithms", lambda run: trained.append(run) or ended)
         code, _, err = said(run.main, [name, *args])
     assert code in (0, 2)
     if code == 2:

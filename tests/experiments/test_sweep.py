@@ -163,7 +163,7 @@ def test_compare_reads_the_folders(finished, capsys):
 
 
 def test_a_finished_sweep_is_not_trained_again(finished, capsys, monkeypatch):
-    monkeypatch.delattr(training_together, "train_one")
+    monkeypatch.delattr(training_together, "train_algorithm")
     before = {f: f.read_bytes() for f in finished.glob("*/**/*") if f.is_file()}
     both = [*SMALL, "--algorithms", "fed_avg", "dp_fed_avg"]
     assert launch("--grid", *GRID, *both, "--json", output=finished) == 0
