@@ -43,7 +43,7 @@ def record(
             history.evaluations.append(_evaluation(n, t, seeds, rng))
             recorder.evaluation(n, history.evaluations[-1], privacy)
     if status is not None:
-        recorder.summary(histories, experiment, dict.fromkeys(entries, planned), status)
+        recorder.write_summary(histories, experiment, dict.fromkeys(entries, planned), status)
     return histories
 
 

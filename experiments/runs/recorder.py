@@ -1,4 +1,14 @@
-"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and a picture."""
+"""Writing a run's folder. What is in there, and who writes it:
+
+config.json            the settings, environment and noise       `Recorder`, when the run begins or goes on
+code/                  copies of the user's own modules          `user_modules.keep`, before training
+checkpoints/ALGORITHM  from which the run goes on                `simulate`; removed once the results are recorded
+metrics.jsonl          a line for each evaluation                `Recorder.evaluation`, as the run goes
+model/ALGORITHM/seed-S trained models (`fedpriv.load_model`)     `Recorder.models`, after each algorithm
+tensorboard/           what --record tensorboard asks for        `TensorBoard`, as the run goes
+summary.json           results, epsilons and versions            `Recorder.write_summary`, when the run has ended
+METRIC.png             curves by round                           `run_picture.picture`, when the run has ended
+"""
 
 from __future__ import annotations
 
@@ -241,7 +251,7 @@ class Recorder:
             for sink in self._sinks:
                 sink.write(plain(line))
 
-    def summary(
+    def write_summary(
         self,
         histories: dict[str, History],
         experiment: Experiment,

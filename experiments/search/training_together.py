@@ -170,7 +170,7 @@ class Sweep:
         if status == "complete" and remarks["diverged"]:
             said = (f"{name}: {error}" for name, error in remarks["diverged"].items())
             status = f"diverged: {'; '.join(said)}"
-        recorder.summary(histories, experiment, prepared.planned, status, remarks)
+        recorder.write_summary(histories, experiment, prepared.planned, status, remarks)
         if not recorder.retry():
             raise next(iter(recorder.lost.values()))
         return status

@@ -99,7 +99,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
                 not recorder.retry() and status == "complete"
             ):  # so that --resume does not find it complete
                 status = f"failed: {recorder.unrecorded()}"
-            summary = recorder.summary(histories, run.experiment, dict(run.planned), status)
+            summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
         if summary.rounds:
             _draw(histories, summary.metric, recorder.folder, summary.names)
     except KeyboardInterrupt:
