@@ -1,4 +1,4 @@
-"""Audits of a config: of its mechanisms, of its training runs, of the trained models."""
+"""`experiments.audit`: makes the audits that are asked for, of mechanisms, of training runs, of trained models."""
 
 from __future__ import annotations
 

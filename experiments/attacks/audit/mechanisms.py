@@ -1,4 +1,4 @@
-"""What is claimed and certified of a mechanism, beside what draws of it show."""
+"""Audits mechanisms: what draws of one show, beside what is claimed and certified."""
 
 from __future__ import annotations
 

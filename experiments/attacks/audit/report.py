@@ -1,4 +1,4 @@
-"""What was found, as tables with words below them, and as an object."""
+"""`Audited`, all that an audit has found, and how it is written: tables with words below them, or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real training runs, with canaries in them, and judged by who was in them."""
+"""Audits training runs by canaries in them, and trained models by telling members from others."""
 
 from __future__ import annotations
 
