@@ -34,7 +34,7 @@ class Letters(Images):
     """`emnist/bymerge`: its test split, a stand-in where the balanced set is not at hand."""
 
 
-config = Letters(rounds=400, every=20, clients=40, records=2500, noise_multiplier=30.0)
+settings = Letters(rounds=400, every=20, clients=40, records=2500, noise_multiplier=30.0)
 
 
 def ledger(settings: Letters) -> Ledger:

@@ -40,7 +40,7 @@ class Digits(Images):
     --measured false; FedSGD as FedAvg."""
 
 
-config = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)
+settings = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)
 
 
 def ledger(settings: Digits) -> Ledger:

@@ -54,7 +54,7 @@ class Synthetic(DPScaffold):
         datasets.synthetic(self.alpha, self.beta, clients=1, records=5, seed=self.data_seed)
 
 
-config = Synthetic(rounds=400, every=20)
+settings = Synthetic(rounds=400, every=20)
 
 
 def ledger(settings: Synthetic) -> Ledger:

@@ -14,7 +14,7 @@ from experiments.papers.fed_smp import ImageFedSMP, experiment
 from fedpriv import models
 from fedpriv.data.datasets import Dataset
 
-config = ImageFedSMP(rounds=180)
+settings = ImageFedSMP(rounds=180)
 
 
 def ledger(settings: ImageFedSMP) -> Ledger:

@@ -17,7 +17,7 @@ from experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
 
-config = FedSMP(
+settings = FedSMP(
     rounds=1000,
     every=20,
     p=0.05,

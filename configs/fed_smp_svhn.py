@@ -12,7 +12,7 @@ from experiments.papers.fed_smp import ImageFedSMP, Local, experiment
 from fedpriv import models
 from fedpriv.data.datasets import Dataset
 
-config = ImageFedSMP(
+settings = ImageFedSMP(
     rounds=180,
     clip_norm=0.4,
     public_examples=2000,

@@ -17,7 +17,7 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 50000
 
-config = Msp(rounds=30, local_epochs=5, batch_size=40, learning_rate=0.1)
+settings = Msp(rounds=30, local_epochs=5, batch_size=40, learning_rate=0.1)
 
 
 def ledger(settings: Msp) -> Ledger:

@@ -17,7 +17,7 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 60000
 
-config = Msp(rounds=30)
+settings = Msp(rounds=30)
 
 
 def ledger(settings: Msp) -> Ledger:

@@ -95,7 +95,7 @@ def _between(field: str, value: int, least: int, most: int) -> None:
         )
 
 
-config = PflCifar10(rounds=1500, every=10)
+settings = PflCifar10(rounds=1500, every=10)
 
 
 def network(settings: PflCifar10) -> fp.models.Model:

@@ -15,7 +15,7 @@ from fedpriv.data.datasets import Dataset
 
 MODEL = models.classifier(models.MLP((64,), 10), (8, 8, 1))
 
-config = FedSMP(
+settings = FedSMP(
     rounds=60,
     seeds=3,
     p=0.1,

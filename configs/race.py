@@ -158,7 +158,7 @@ class Race(FedSMP):
         return fp.dp_scaffold(steps, sampler=sampler, server=self.server.made())
 
 
-config = Race(
+settings = Race(
     rounds=60,
     every=10,
     clients=479,

@@ -19,7 +19,7 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 50000
 
-config = Wavelet(learning_rate=0.1, adaptive_rate=0.002, rounds=30)
+settings = Wavelet(learning_rate=0.1, adaptive_rate=0.002, rounds=30)
 
 
 def ledger(settings: Wavelet) -> Ledger:

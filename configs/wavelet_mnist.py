@@ -19,7 +19,7 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 60000
 
-config = Wavelet(rounds=30)
+settings = Wavelet(rounds=30)
 
 
 def ledger(settings: Wavelet) -> Ledger:

@@ -27,7 +27,7 @@ def record(
     """
     folder.mkdir(parents=True)
     planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
-    shipped = modules.load(name).config
+    shipped = modules.load(name).settings
     config = replace(shipped, rounds=planned, seeds=seeds, output=folder, **given)
     costly = {field: value for field, value in given.items() if field not in FREE}
     ledger = _ledger(name, replace(shipped, **costly))

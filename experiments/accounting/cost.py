@@ -105,7 +105,7 @@ def cost(
     """
     split_cpu()
     _, module = modules.named(config)
-    chosen = changed(module.config, settings)
+    chosen = changed(module.settings, settings)
     honest, best_of = checked("honest", honest, Rate), checked("best_of", best_of, MeanRuns)
     return costs(module, chosen, view and [view], honest, best_of).accounts
 

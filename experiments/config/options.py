@@ -111,12 +111,12 @@ def parse(
     prog = f"python -m experiments.{command} {name}"
     others = f"Other configs: python -m experiments.{command} --list"
     text = "\n\n".join([description, str(config.__doc__).strip(), others])
-    parts = [options, type(config.config)]
+    parts = [options, type(config.settings)]
     if shared := _fields(parts[0]).keys() & _fields(parts[1]).keys():
         raise ValueError(
             f"{name}: its field {min(shared)} has the name of an option of {command}; rename it"
         )
-    (_, settings), unknown = _parsed(parts, (options(), config.config), args, prog, text)
+    (_, settings), unknown = _parsed(parts, (options(), config.settings), args, prog, text)
     _refuse(unknown, parts, prog)
     return settings
 

@@ -92,7 +92,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
                 "with experiments.resume(folder, config=...)"
             )
         config = config or modules.load(name)
-        saved = changed(config.config, settings)
+        saved = changed(config.settings, settings)
     except MissingConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:

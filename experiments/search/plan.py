@@ -139,7 +139,7 @@ def _one_seed(
 
 
 def _require_settings(every: Sequence[Point], module: Config) -> None:
-    default = module.config
+    default = module.settings
     if any((p.settings.checkpoint, p.settings.record) != (default.checkpoint, ()) for p in every):
         raise ValueError(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "

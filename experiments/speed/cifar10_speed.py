@@ -42,7 +42,7 @@ def measure(turns: int = 5, rounds: int = 10) -> dict[str, Any]:
     if jax.default_backend() != "cpu":
         raise ValueError("they are compared on CPU only; set JAX_PLATFORMS=cpu")
     compilation_cache.keep_no_programs()
-    settings = pfl_cifar10.config
+    settings = pfl_cifar10.settings
     with closing(Rival(PFL, pfl_settings(settings), python_of("pfl"))) as pfl:
         return in_turns(settings, IMAGES // settings.clients, pfl, turns, rounds)
 

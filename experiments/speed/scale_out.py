@@ -75,7 +75,7 @@ def measure(
 def counts(name: str) -> dict[str, dict[str, int]]:
     """By algorithm of a config: {"added", "gathered"}, bytes of a round."""
     module = modules.load(name)
-    ledger = ledger_of(module, module.config)
+    ledger = ledger_of(module, module.settings)
     return {algorithm: traffic(*ledger.of(algorithm)) for algorithm in ledger.entries}
 
 

@@ -53,7 +53,7 @@ def train(
     def request() -> Request:
         name, module = modules.named(config)
         given = settings if folder is None else {**settings, "output": str(folder)}
-        return Request(name, module, changed(module.config, given))
+        return Request(name, module, changed(module.settings, given))
 
     return _train_or_raise(request, sinks, progress)
 

@@ -20,7 +20,7 @@ from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-CONFIG = replace(quickstart.config, clients=30, cohort=6, rounds=4, target_epsilon=2.0)
+CONFIG = replace(quickstart.settings, clients=30, cohort=6, rounds=4, target_epsilon=2.0)
 SMALL = ["--clients", "30", "--cohort", "6", "--local.epochs", "1", "--seeds", "2", "--every", "2"]
 SMALL += ["--rounds", "4", "--algorithms", "fed_avg", "dp_fed_avg", "rand_k"]
 
@@ -62,7 +62,7 @@ def test_every_private_algorithm_gets_the_noise_of_fp_calibrate_noise(view):
 @pytest.mark.slow
 def test_noise_of_another_name_and_no_noise_at_all():
     """MSPDQ's rivals have an epsilon of a message to turn; nothing gives MSP-FL one."""
-    config = replace(mspdq_mnist.config, rounds=2, target_epsilon=40.0)
+    config = replace(mspdq_mnist.settings, rounds=2, target_epsilon=40.0)
     config = replace(config, algorithms=("msp_fl", "ldp_fed_avg"))
     noise = budget.solved(mspdq_mnist, config)
     assert list(noise) == ["ldp_fed_avg"]

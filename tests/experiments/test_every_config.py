@@ -64,7 +64,7 @@ def test_it_costs_trains_goes_on_and_is_reported(name, data_dir, tmp_path, monke
     lstm = models.next_character(models.CharacterLSTM(90, 2, 4))
     monkeypatch.setattr(models, "shakespeare_lstm", lambda: lstm)
     module = modules.load(name)
-    algorithm = module.config.algorithms[-1]
+    algorithm = module.settings.algorithms[-1]
     words = [*SMALL[name].split(), "--algorithms", algorithm, "--rounds", "3", "--every", "1"]
     words += ["--seeds", "1", "--layout.devices", "1", "--data-dir", str(data_dir)]
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -67,7 +67,7 @@ def is_one_line(err):
 @cases(8, 600)
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
-    kind = type(modules.load(name).config)
+    kind = type(modules.load(name).settings)
     args = data.draw(overrides(kind, ("--output",)))
     if any("dyn_" in word for word in args):
         return  # solves half a minute
@@ -90,7 +90,7 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
 @given(st.data())
 def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
     module = modules.load(name)
-    args = [*SMALL[name].split(), *data.draw(overrides(type(module.config), ("--output",)))]
+    args = [*SMALL[name].split(), *data.draw(overrides(type(module.settings), ("--output",)))]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         trained = []
         patch.setattr(prepare, "new_folder", lambda *_: Path(folder))

@@ -43,7 +43,7 @@ def beside(mine, tmp_path):
 
 def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
     module = modules.load(str(mine))
-    assert module.config.seeds == 1
+    assert module.settings.seeds == 1
     before = user_modules.digests(module)
     assert {"mine.py", beside.name} <= before.keys()  # and the tests' own modules
     assert not any("numpy" in name or "fedpriv/" in name for name in before)
@@ -55,7 +55,7 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
 
 def planned(mine, values, **settings):
     module = modules.load(str(mine))
-    grid, config = [("clip_norm", values)], changed(module.config, settings)
+    grid, config = [("clip_norm", values)], changed(module.settings, settings)
     points = sweep_grid.points(grid, lambda one: changed(config, one))
     return sweep_folder.sweep_description(str(mine), module, sweep_grid.axes(grid), points)
 

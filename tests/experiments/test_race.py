@@ -21,7 +21,7 @@ from experiments.search import race, race_page
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-TINY = replace(entered.config, rounds=4, target_epsilon=2.0)
+TINY = replace(entered.settings, rounds=4, target_epsilon=2.0)
 
 
 def shapes(model):
@@ -145,7 +145,7 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     args = ["--datasets", "digits", "--rounds", "3", "--seeds", "2", "--output", str(tmp_path)]
     entrants = ["FedAvg", "DP-FedAvg", "rand_k"]
     assert command.main([*args, "--entrants", *entrants]) == 0
-    data = entered.load(entered.config)
+    data = entered.load(entered.settings)
     assert seen <= {row.tobytes() for row in data.train["image"]}
     contest = race.Contest(tmp_path / "digits", "digits", {})
     trials, _ = read_all([contest.trials("rand_k", "8")])

@@ -158,7 +158,7 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
             launch(name, "--help")
         assert stop.value.code == 0
         page = capsys.readouterr().out
-        config = modules.load(name).config
+        config = modules.load(name).settings
         given = {f.name for f in fields(config)} - {f.name for f in fields(Settings)}
         assert given
         for field in ("rounds", "seeds", "output", "data_dir", *given):
@@ -329,11 +329,11 @@ import jax
 
 from configs import quickstart
 
-config = quickstart.config
+settings = quickstart.settings
 
 
-def build(config):
-    experiment = quickstart.on(config, quickstart.load(config))
+def build(settings):
+    experiment = quickstart.on(settings, quickstart.load(settings))
     return replace(experiment, entries={n: leaking(e) for n, e in experiment.entries.items()})
 
 

@@ -53,7 +53,7 @@ def widest(text):
 @pytest.mark.parametrize("views", ["one", "all"])
 @pytest.mark.parametrize("target", [None, 1.0])
 def test_the_table_fits_whatever_the_algorithms(folder, views, target):
-    shipped = {a for n in modules.names() for a in modules.load(n).config.algorithms}
+    shipped = {a for n in modules.names() for a in modules.load(n).settings.algorithms}
     assert shipped <= set(NAMES)
     for names in ([*NAMES], [OWN]):
         summary = read(folder, names, target, views=views, target_epsilon=target)

@@ -245,14 +245,14 @@ import numpy as np
 import fedpriv as fp
 from configs import quickstart
 
-config = quickstart.config
+settings = quickstart.settings
 
 
-def build(config):
-    made = quickstart.on(config, quickstart.load(config))
+def build(settings):
+    made = quickstart.on(settings, quickstart.load(settings))
     rows = np.array_split(np.arange(len(made.test["label"])), 120)
     examples = {k: np.asarray(v) for k, v in made.test.items()}
-    streamed = [fp.StreamedFederation.from_arrays(examples, rows)] * config.seeds
+    streamed = [fp.StreamedFederation.from_arrays(examples, rows)] * settings.seeds
     entries = {n: e._replace(federations=streamed) for n, e in made.entries.items()}
     return replace(made, entries=entries)
 '''

@@ -58,7 +58,7 @@ def audit(
     draws = checked("draws", draws, Draws)
     canaries = checked("canaries", canaries, Number | None)
     seed = checked("seed", seed, NumberOrZero)
-    return audited(module, changed(module.config, settings), parts, draws, canaries, seed)
+    return audited(module, changed(module.settings, settings), parts, draws, canaries, seed)
 
 
 def audited(

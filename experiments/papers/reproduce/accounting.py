@@ -34,7 +34,7 @@ LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
 def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
     """The training's ledger, by `ledger` in place of the config's own."""
     module = modules.load(training.config)
-    settings = changed(module.config, settings_of(training, Scale(), None))
+    settings = changed(module.settings, settings_of(training, Scale(), None))
     return ledger(settings) if ledger else ledger_of(module, settings)
 
 

@@ -43,7 +43,7 @@ class Data:
         self.rows: list[list[Any]] = PAPER[said["summary"]]["rows"]
         self._rounds: int = said["rounds"]
         module = modules.load(self.config)
-        self.clients: int = module.config.clients
+        self.clients: int = module.settings.clients
         self.counted = getattr(module, "counted", module.ledger)
 
     def training(self, algorithm: str, p: float | None = None, epsilon: str = "") -> Training:

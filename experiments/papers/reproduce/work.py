@@ -119,7 +119,7 @@ def perform(
 
 def settings_of(training: Training, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     """The training's settings, without its folder."""
-    default = modules.load(training.config).config
+    default = modules.load(training.config).settings
     settings = {
         "algorithms": (training.algorithm,),
         **{name: TRUTH.get(str(value), value) for name, value in training.at(scale).items()},
@@ -158,7 +158,7 @@ def result(work: Work, folder: Path) -> RunFolder | Computed | None:
 
 def _changed(training: Training, run: RunFolder) -> str | None:
     """The first setting that the training leaves to the config and that is another one now."""
-    now, then = flat(plain(modules.load(training.config).config)), flat(run.settings)
+    now, then = flat(plain(modules.load(training.config).settings)), flat(run.settings)
     own = {name.replace("-", "_") for name in training.settings}
     for name in sorted(now.keys() & then.keys() - own):
         if name.partition(".")[0] not in OVERRIDDEN and now[name] != then[name]:

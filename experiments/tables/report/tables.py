@@ -236,7 +236,7 @@ def command(run: RunFolder) -> str | None:
     wanted = {**run.settings, "output": None}
     try:
         module = modules.load(run.config)
-        given = flags(wanted, plain(module.config))
+        given = flags(wanted, plain(module.settings))
         made = parse(module, run.config, list(given))
     except (ValueError, TypeError, KeyError, AttributeError, SystemExit):
         return None
