@@ -17,7 +17,7 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.config.stopping import Stopping
 from experiments.runs.contents import Line
-from experiments.runs.run_folder import read_lines
+from experiments.runs.run_folder import CONFIG, SUMMARY, read_lines
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 from fedpriv.models.kept_model import is_kept
@@ -77,7 +77,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
     Raises:
       ValueError: no run, or one of an older version.
     """
-    path = folder / "config.json"
+    path = folder / CONFIG
     if not path.exists():
         raise ValueError(f"resume: {folder} holds no run (no config.json); give a run folder")
     try:
@@ -118,7 +118,10 @@ def going_on(found: Earlier, name: str, settings: Settings) -> Settings:
         raise ValueError(
             f"output: {settings.output} is not {folder}, which is to be resumed; leave it out"
         )
-    there, here = {"config": found.name, **fixed(saved)}, {"config": name, **fixed(settings)}
+    there, here = (
+        {"config": found.name, **decisive_settings(saved)},
+        {"config": name, **decisive_settings(settings)},
+    )
     if different := "; ".join(differences(there, here)):
         raise ValueError(
             f"resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
@@ -137,7 +140,7 @@ def _gone(folder: Path, name: str) -> MissingConfigError:
     )
 
 
-def fixed(settings: Settings) -> dict[str, Any]:
+def decisive_settings(settings: Settings) -> dict[str, Any]:
     """The settings that a run's results depend on, as JSON."""
     return {k: v for k, v in plain(settings).items() if k not in FREE}
 
@@ -145,7 +148,7 @@ def fixed(settings: Settings) -> dict[str, Any]:
 def summary_of(folder: Path) -> dict[str, Any]:
     """What summary.json says; nothing where it is damaged or not there."""
     try:
-        found = json.loads((folder / "summary.json").read_text())
+        found = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

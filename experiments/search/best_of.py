@@ -22,7 +22,7 @@ from experiments.base.formats import NAMES, setting
 from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import SWEEP
-from experiments.runs.unfinished import fixed
+from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
@@ -106,7 +106,7 @@ def keep_best(
         point, summary = found[at]
         ((name, rounds),) = summary.rounds.items()
         about |= {"config": summary.config, "algorithm": name, "rounds": rounds}
-        about |= {"settings": fixed(point.settings), "values": point.values}
+        about |= {"settings": decisive_settings(point.settings), "values": point.values}
         about |= {"metric": summary.metric, "value": ends[at], "notes": summary.privacy_notes}
         model = model_folder(folder / point.name, name, point.seeds[0])
         shutil.copytree(model, model_folder(folder, name, 0), dirs_exist_ok=True)

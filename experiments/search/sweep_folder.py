@@ -12,7 +12,7 @@ from experiments.base.files import write_text
 from experiments.base.json_values import plain
 from experiments.config.modules import Config
 from experiments.runs.run_folder import SWEEP
-from experiments.runs.unfinished import fixed, how_ended, summary_of
+from experiments.runs.unfinished import decisive_settings, how_ended, summary_of
 from experiments.search.sweep_grid import Point
 from fedpriv.engine.checkpoint import differences
 
@@ -28,7 +28,10 @@ def sweep_description(
     every: Sequence[Point],
 ) -> dict:
     """What sweep.json says."""
-    listed = [{"folder": p.name, "values": p.values, "settings": fixed(p.settings)} for p in every]
+    listed = [
+        {"folder": p.name, "values": p.values, "settings": decisive_settings(p.settings)}
+        for p in every
+    ]
     said = {"config": name, "code": user_modules.digests(module), "grid": plain(dict(grid))}
     return said | {"points": listed}
 

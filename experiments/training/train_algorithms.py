@@ -20,7 +20,7 @@ from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.runs.run_folder import CHECKPOINTS
-from experiments.runs.unfinished import fixed
+from experiments.runs.unfinished import decisive_settings
 from experiments.tables.run_picture import picture
 from experiments.training.prepare import PreparedRun
 from experiments.training.processes import Processes
@@ -147,7 +147,7 @@ def _checkpoints(algorithm: str, run: PreparedRun) -> Checkpoints:
         run.checkpoints(algorithm),
         run.settings.checkpoint.rounds,
         run.settings.checkpoint.minutes,
-        {"config": run.name, "algorithm": algorithm, **fixed(run.settings)},
+        {"config": run.name, "algorithm": algorithm, **decisive_settings(run.settings)},
         warn,
     )
 
