@@ -34,22 +34,22 @@ class Letters(Images):
     """`emnist/bymerge`: its test split, a stand-in where the balanced set is not at hand."""
 
 
-config = Letters(rounds=400, every=20, clients=40, records=2500, noise_multiplier=30.0)
+settings = Letters(rounds=400, every=20, clients=40, records=2500, noise_multiplier=30.0)
 
 
-def ledger(config: Letters) -> Ledger:
-    return dp_scaffold.ledger(config, MODEL, image(784, 1, 1, dtype=np.float32))
+def ledger(settings: Letters) -> Ledger:
+    return dp_scaffold.ledger(settings, MODEL, image(784, 1, 1, dtype=np.float32))
 
 
-def load(config: Letters) -> Dataset:
-    return clients_of(config, _pool(config))
+def load(settings: Letters) -> Dataset:
+    return clients_of(settings, _pool(settings))
 
 
-def on(config: Letters, data: Dataset) -> Experiment:
-    return experiment(config, data, MODEL, convex=True)
+def on(settings: Letters, data: Dataset) -> Experiment:
+    return experiment(settings, data, MODEL, convex=True)
 
 
-def _pool(config: Letters) -> Dataset:
-    if config.dataset == "emnist/balanced":
-        return datasets.load(config.dataset, config.data_dir)
-    return datasets.load(config.dataset, config.data_dir, train=("test",))
+def _pool(settings: Letters) -> Dataset:
+    if settings.dataset == "emnist/balanced":
+        return datasets.load(settings.dataset, settings.data_dir)
+    return datasets.load(settings.dataset, settings.data_dir, train=("test",))

@@ -40,16 +40,16 @@ class Digits(Images):
     --measured false; FedSGD as FedAvg."""
 
 
-config = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)
+settings = Digits(rounds=100, every=5, clients=60, records=1000, noise_multiplier=30.0)
 
 
-def ledger(config: Digits) -> Ledger:
-    return dp_scaffold.ledger(config, MODEL, image(COMPONENTS, 1, 1, dtype=np.float32))
+def ledger(settings: Digits) -> Ledger:
+    return dp_scaffold.ledger(settings, MODEL, image(COMPONENTS, 1, 1, dtype=np.float32))
 
 
-def load(config: Digits) -> Dataset:
-    return clients_of(config, datasets.load("mnist", config.data_dir), COMPONENTS)
+def load(settings: Digits) -> Dataset:
+    return clients_of(settings, datasets.load("mnist", settings.data_dir), COMPONENTS)
 
 
-def on(config: Digits, data: Dataset) -> Experiment:
-    return experiment(config, data, MODEL, convex=False)
+def on(settings: Digits, data: Dataset) -> Experiment:
+    return experiment(settings, data, MODEL, convex=False)

@@ -54,25 +54,25 @@ class Synthetic(DPScaffold):
         datasets.synthetic(self.alpha, self.beta, clients=1, records=5, seed=self.data_seed)
 
 
-config = Synthetic(rounds=400, every=20)
+settings = Synthetic(rounds=400, every=20)
 
 
-def ledger(config: Synthetic) -> Ledger:
-    return dp_scaffold.ledger(config, MODEL, image(FEATURES, 1, 1, dtype=np.float32))
+def ledger(settings: Synthetic) -> Ledger:
+    return dp_scaffold.ledger(settings, MODEL, image(FEATURES, 1, 1, dtype=np.float32))
 
 
-def load(config: Synthetic) -> Dataset:
+def load(settings: Synthetic) -> Dataset:
     data = datasets.synthetic(
-        config.alpha,
-        config.beta,
-        clients=config.clients,
-        records=config.records,
-        seed=config.data_seed,
-        preprocess=not config.authors.record_ranges,
-        flip_to="any" if config.any_label else "another",
+        settings.alpha,
+        settings.beta,
+        clients=settings.clients,
+        records=settings.records,
+        seed=settings.data_seed,
+        preprocess=not settings.authors.record_ranges,
+        flip_to="any" if settings.any_label else "another",
     )
-    return ranged_by_records(data, config.clients) if config.authors.record_ranges else data
+    return ranged_by_records(data, settings.clients) if settings.authors.record_ranges else data
 
 
-def on(config: Synthetic, data: Dataset) -> Experiment:
-    return experiment(config, data, MODEL, convex=True)
+def on(settings: Synthetic, data: Dataset) -> Experiment:
+    return experiment(settings, data, MODEL, convex=True)

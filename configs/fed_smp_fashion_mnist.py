@@ -14,16 +14,16 @@ from experiments.papers.fed_smp import ImageFedSMP, experiment
 from fedpriv import models
 from fedpriv.data.datasets import Dataset
 
-config = ImageFedSMP(rounds=180)
+settings = ImageFedSMP(rounds=180)
 
 
-def ledger(config: ImageFedSMP) -> Ledger:
-    return fed_smp.ledger(config, models.fashion_mnist_cnn(config.weights), image(28, 28, 1))
+def ledger(settings: ImageFedSMP) -> Ledger:
+    return fed_smp.ledger(settings, models.fashion_mnist_cnn(settings.weights), image(28, 28, 1))
 
 
-def load(config: ImageFedSMP) -> Dataset:
-    return config.images("fashion_mnist")
+def load(settings: ImageFedSMP) -> Dataset:
+    return settings.images("fashion_mnist")
 
 
-def on(config: ImageFedSMP, data: Dataset) -> Experiment:
-    return experiment(config, data, models.fashion_mnist_cnn(config.weights))
+def on(settings: ImageFedSMP, data: Dataset) -> Experiment:
+    return experiment(settings, data, models.fashion_mnist_cnn(settings.weights))

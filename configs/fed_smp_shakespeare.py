@@ -17,7 +17,7 @@ from experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
 
-config = FedSMP(
+settings = FedSMP(
     rounds=1000,
     every=20,
     p=0.05,
@@ -33,18 +33,18 @@ TEXT = {"text": np.zeros(80, np.uint8), "label": np.zeros(80, np.int32), "mask":
 """The shapes of an example."""
 
 
-def load(config: FedSMP) -> Dataset:
-    return datasets.load("shakespeare", config.data_dir)
+def load(settings: FedSMP) -> Dataset:
+    return datasets.load("shakespeare", settings.data_dir)
 
 
-def on(config: FedSMP, data: Dataset) -> Experiment:
-    return experiment(config, data, models.shakespeare_lstm())
+def on(settings: FedSMP, data: Dataset) -> Experiment:
+    return experiment(settings, data, models.shakespeare_lstm())
 
 
-def counted(config: FedSMP) -> Ledger:
-    """The ledger of `config.clients` roles, whatever the data has."""
-    return fed_smp.ledger(config, models.shakespeare_lstm(), TEXT)
+def counted(settings: FedSMP) -> Ledger:
+    """The ledger of `settings.clients` roles, whatever the data has."""
+    return fed_smp.ledger(settings, models.shakespeare_lstm(), TEXT)
 
 
-def ledger(config: FedSMP) -> Ledger:
-    return natural_ledger(config, models.shakespeare_lstm(), TEXT, lambda: load(config))
+def ledger(settings: FedSMP) -> Ledger:
+    return natural_ledger(settings, models.shakespeare_lstm(), TEXT, lambda: load(settings))

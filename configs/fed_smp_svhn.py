@@ -12,7 +12,7 @@ from experiments.papers.fed_smp import ImageFedSMP, Local, experiment
 from fedpriv import models
 from fedpriv.data.datasets import Dataset
 
-config = ImageFedSMP(
+settings = ImageFedSMP(
     rounds=180,
     clip_norm=0.4,
     public_examples=2000,
@@ -20,13 +20,13 @@ config = ImageFedSMP(
 )
 
 
-def ledger(config: ImageFedSMP) -> Ledger:
-    return fed_smp.ledger(config, models.svhn_cnn(config.weights), image(32, 32, 3))
+def ledger(settings: ImageFedSMP) -> Ledger:
+    return fed_smp.ledger(settings, models.svhn_cnn(settings.weights), image(32, 32, 3))
 
 
-def load(config: ImageFedSMP) -> Dataset:
-    return config.images("svhn_cropped")
+def load(settings: ImageFedSMP) -> Dataset:
+    return settings.images("svhn_cropped")
 
 
-def on(config: ImageFedSMP, data: Dataset) -> Experiment:
-    return experiment(config, data, models.svhn_cnn(config.weights))
+def on(settings: ImageFedSMP, data: Dataset) -> Experiment:
+    return experiment(settings, data, models.svhn_cnn(settings.weights))

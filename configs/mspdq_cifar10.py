@@ -17,16 +17,16 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 50000
 
-config = Msp(rounds=30, local_epochs=5, batch_size=40, learning_rate=0.1)
+settings = Msp(rounds=30, local_epochs=5, batch_size=40, learning_rate=0.1)
 
 
-def ledger(config: Msp) -> Ledger:
-    return mspdq.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
+def ledger(settings: Msp) -> Ledger:
+    return mspdq.ledger(settings, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
-def load(config: Msp) -> Dataset:
-    return datasets.load("cifar10", config.data_dir)
+def load(settings: Msp) -> Dataset:
+    return datasets.load("cifar10", settings.data_dir)
 
 
-def on(config: Msp, data: Dataset) -> Experiment:
-    return mspdq.experiment(config, data, models.small_cifar10_cnn())
+def on(settings: Msp, data: Dataset) -> Experiment:
+    return mspdq.experiment(settings, data, models.small_cifar10_cnn())

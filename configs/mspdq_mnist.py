@@ -17,16 +17,16 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 60000
 
-config = Msp(rounds=30)
+settings = Msp(rounds=30)
 
 
-def ledger(config: Msp) -> Ledger:
-    return mspdq.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
+def ledger(settings: Msp) -> Ledger:
+    return mspdq.ledger(settings, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
 
 
-def load(config: Msp) -> Dataset:
-    return datasets.load("mnist", config.data_dir)
+def load(settings: Msp) -> Dataset:
+    return datasets.load("mnist", settings.data_dir)
 
 
-def on(config: Msp, data: Dataset) -> Experiment:
-    return mspdq.experiment(config, data, models.small_mnist_cnn())
+def on(settings: Msp, data: Dataset) -> Experiment:
+    return mspdq.experiment(settings, data, models.small_mnist_cnn())

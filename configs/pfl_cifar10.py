@@ -22,7 +22,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, blank, federations, image
+from experiments.config import Entry, Experiment, Ledger, Settings, blank, federations, image
 from experiments.config.fields import Clients, Number, Single, check_each, each_once, mechanism
 from fedpriv.core.arguments import Probability
 from fedpriv.core.types import Example, LossFn
@@ -35,7 +35,7 @@ Name = Literal["fed_avg", "dp_fed_avg"]
 
 
 @dataclass(frozen=True)
-class PflCifar10(Run):
+class PflCifar10(Settings):
     """FedAvg and DP-FedAvg."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg")
@@ -95,15 +95,15 @@ def _between(field: str, value: int, least: int, most: int) -> None:
         )
 
 
-config = PflCifar10(rounds=1500, every=10)
+settings = PflCifar10(rounds=1500, every=10)
 
 
-def network(config: PflCifar10) -> fp.models.Model:
+def network(settings: PflCifar10) -> fp.models.Model:
     """The network, which normalises its pixels."""
     mean, std = {
         "images": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
         "planes": ((0.4734,) * 3, (0.2516,) * 3),
-    }[config.pixels]
+    }[settings.pixels]
     return fp.models.classifier(fp.models.DropoutCNN(10, mean, std), (32, 32, 3))
 
 
@@ -113,57 +113,57 @@ def planes(examples: Example) -> Example:
     return {**examples, "image": x.transpose(0, 3, 1, 2).reshape(x.shape)}
 
 
-def algorithm(name: Name, config: PflCifar10, loss: LossFn) -> Algorithm:
+def algorithm(name: Name, settings: PflCifar10, loss: LossFn) -> Algorithm:
     """One of the two, with the config's settings."""
-    clients, cohort = config.clients, config.cohort
+    clients, cohort = settings.clients, settings.cohort
     draw = {
         "fixed_size": lambda: fp.fixed_size(clients, cohort),
         "poisson": lambda: fp.poisson(clients, cohort / clients),
     }
     common = {
-        "sampler": draw[config.sampling](),
-        "optimizer": lambda t: optax.sgd(config.learning_rate),
-        "batches": fp.epochs(config.epochs, config.batch_size),
+        "sampler": draw[settings.sampling](),
+        "optimizer": lambda t: optax.sgd(settings.learning_rate),
+        "batches": fp.epochs(settings.epochs, settings.batch_size),
     }
     if name == "fed_avg":
         return fp.fed_avg(loss, **common)
-    noise, meant_for = config.noise_multiplier, config.noise_cohort
-    private = {"clip_norm": config.clip_norm}
+    noise, meant_for = settings.noise_multiplier, settings.noise_cohort
+    private = {"clip_norm": settings.clip_norm}
     if meant_for is None:
         return fp.dp_fed_avg(loss, **common, **private, noise_multiplier=noise)
     made = fp.dp_fed_avg(loss, **common, **private, noise_multiplier=noise * cohort / meant_for)
-    would_cost = partial(noise_cohort_claim, noise, meant_for, config.noise_population)
+    would_cost = partial(noise_cohort_claim, noise, meant_for, settings.noise_population)
     return made._replace(claim=would_cost)
 
 
-def ledger(config: PflCifar10) -> Ledger:
-    model, each = network(config), -(-config.records_left(IMAGES) // config.clients)
+def ledger(settings: PflCifar10) -> Ledger:
+    model, each = network(settings), -(-settings.records_left(IMAGES) // settings.clients)
     entries = {
-        name: blank(algorithm(name, config, model.loss), image(32, 32, 3), config.clients, each)
-        for name in config.algorithms
+        name: blank(algorithm(name, settings, model.loss), image(32, 32, 3), settings.clients, each)
+        for name in settings.algorithms
     }
-    return Ledger(entries, config.delta, model.init)
+    return Ledger(entries, settings.delta, model.init)
 
 
-def load(config: PflCifar10) -> Dataset:
+def load(settings: PflCifar10) -> Dataset:
     """The images as the network sees them."""
-    data = fp.datasets.load("cifar10", config.data_dir)
-    if config.pixels == "images":
+    data = fp.datasets.load("cifar10", settings.data_dir)
+    if settings.pixels == "images":
         return data
     return data._replace(train=planes(data.train), test=planes(data.test))
 
 
-def on(config: PflCifar10, data: Dataset) -> Experiment:
-    model = network(config)
+def on(settings: PflCifar10, data: Dataset) -> Experiment:
+    model = network(settings)
 
     def deal(rng: np.random.Generator) -> list[np.ndarray]:
         labels = np.asarray(data.train["label"])
-        if config.partition == "iid":
-            return fp.partition.iid(rng, len(labels), config.clients)
-        return fp.partition.dirichlet_mixtures(rng, labels, config.clients, config.alpha)
+        if settings.partition == "iid":
+            return fp.partition.iid(rng, len(labels), settings.clients)
+        return fp.partition.dirichlet_mixtures(rng, labels, settings.clients, settings.alpha)
 
-    dealt = federations(data, config.seeds, deal)
+    dealt = federations(data, settings.seeds, deal)
     entries = {
-        name: Entry(algorithm(name, config, model.loss), dealt) for name in config.algorithms
+        name: Entry(algorithm(name, settings, model.loss), dealt) for name in settings.algorithms
     }
-    return Experiment(model, data.test, config.delta, entries)
+    return Experiment(model, data.test, settings.delta, entries)

@@ -15,7 +15,7 @@ from fedpriv.data.datasets import Dataset
 
 MODEL = models.classifier(models.MLP((64,), 10), (8, 8, 1))
 
-config = FedSMP(
+settings = FedSMP(
     rounds=60,
     seeds=3,
     p=0.1,
@@ -30,13 +30,13 @@ config = FedSMP(
 )
 
 
-def ledger(config: FedSMP) -> Ledger:
-    return fed_smp.ledger(config, MODEL, image(8, 8, 1))
+def ledger(settings: FedSMP) -> Ledger:
+    return fed_smp.ledger(settings, MODEL, image(8, 8, 1))
 
 
-def load(config: FedSMP) -> Dataset:
-    return datasets.load("digits", config.data_dir)
+def load(settings: FedSMP) -> Dataset:
+    return datasets.load("digits", settings.data_dir)
 
 
-def on(config: FedSMP, data: Dataset) -> Experiment:
-    return experiment(config, data, MODEL)
+def on(settings: FedSMP, data: Dataset) -> Experiment:
+    return experiment(settings, data, MODEL)

@@ -158,7 +158,7 @@ class Race(FedSMP):
         return fp.dp_scaffold(steps, sampler=sampler, server=self.server.made())
 
 
-config = Race(
+settings = Race(
     rounds=60,
     every=10,
     clients=479,
@@ -176,21 +176,25 @@ NOTES = {
 }
 
 
-def ledger(config: Race) -> Ledger:
-    task = TASKS[config.dataset]
-    if task.records is None or config.dataset == "synthetic":
-        made = fed_smp.natural_ledger(config, task.network(), task.example, lambda: load(config))
+def ledger(settings: Race) -> Ledger:
+    task = TASKS[settings.dataset]
+    if task.records is None or settings.dataset == "synthetic":
+        made = fed_smp.natural_ledger(
+            settings, task.network(), task.example, lambda: load(settings)
+        )
     else:
-        made = fed_smp.ledger(config, task.network(), task.example)
-    return replace(made, notes=(*NOTES.get(config.dataset, ()), *made.notes))
+        made = fed_smp.ledger(settings, task.network(), task.example)
+    return replace(made, notes=(*NOTES.get(settings.dataset, ()), *made.notes))
 
 
-def load(config: Race) -> Dataset:
-    if config.dataset == "synthetic":
-        return datasets.synthetic(1, 1, clients=config.clients, records=50_000 // config.clients)
-    return datasets.load(config.dataset, config.data_dir)
+def load(settings: Race) -> Dataset:
+    if settings.dataset == "synthetic":
+        return datasets.synthetic(
+            1, 1, clients=settings.clients, records=50_000 // settings.clients
+        )
+    return datasets.load(settings.dataset, settings.data_dir)
 
 
-def on(config: Race, data: Dataset) -> Experiment:
-    made = fed_smp.experiment(config, data, TASKS[config.dataset].network())
-    return replace(made, notes=NOTES.get(config.dataset, ()))
+def on(settings: Race, data: Dataset) -> Experiment:
+    made = fed_smp.experiment(settings, data, TASKS[settings.dataset].network())
+    return replace(made, notes=NOTES.get(settings.dataset, ()))

@@ -19,16 +19,16 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 50000
 
-config = Wavelet(learning_rate=0.1, adaptive_rate=0.002, rounds=30)
+settings = Wavelet(learning_rate=0.1, adaptive_rate=0.002, rounds=30)
 
 
-def ledger(config: Wavelet) -> Ledger:
-    return wavelet.ledger(config, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
+def ledger(settings: Wavelet) -> Ledger:
+    return wavelet.ledger(settings, models.small_cifar10_cnn(), image(32, 32, 3), IMAGES)
 
 
-def load(config: Wavelet) -> Dataset:
-    return datasets.load("cifar10", config.data_dir)
+def load(settings: Wavelet) -> Dataset:
+    return datasets.load("cifar10", settings.data_dir)
 
 
-def on(config: Wavelet, data: Dataset) -> Experiment:
-    return wavelet.experiment(config, data, models.small_cifar10_cnn())
+def on(settings: Wavelet, data: Dataset) -> Experiment:
+    return wavelet.experiment(settings, data, models.small_cifar10_cnn())

@@ -19,16 +19,16 @@ from fedpriv.data.datasets import Dataset
 
 IMAGES = 60000
 
-config = Wavelet(rounds=30)
+settings = Wavelet(rounds=30)
 
 
-def ledger(config: Wavelet) -> Ledger:
-    return wavelet.ledger(config, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
+def ledger(settings: Wavelet) -> Ledger:
+    return wavelet.ledger(settings, models.small_mnist_cnn(), image(28, 28, 1), IMAGES)
 
 
-def load(config: Wavelet) -> Dataset:
-    return datasets.load("fashion_mnist", config.data_dir)
+def load(settings: Wavelet) -> Dataset:
+    return datasets.load("fashion_mnist", settings.data_dir)
 
 
-def on(config: Wavelet, data: Dataset) -> Experiment:
-    return wavelet.experiment(config, data, models.small_mnist_cnn())
+def on(settings: Wavelet, data: Dataset) -> Experiment:
+    return wavelet.experiment(settings, data, models.small_mnist_cnn())

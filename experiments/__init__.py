@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from experiments.runs.run_folder import RunFolder as RunFolder
     from experiments.search.sweep import Swept as Swept
     from experiments.search.sweep import sweep as sweep
-    from experiments.tables.results import Drawn as Drawn
-    from experiments.tables.results import figure as figure
-    from experiments.tables.results import report as report
-    from experiments.tables.results import table as table
+    from experiments.tables.report.page import report as report
+    from experiments.tables.table_and_figure import Drawn as Drawn
+    from experiments.tables.table_and_figure import figure as figure
+    from experiments.tables.table_and_figure import table as table
     from experiments.training.train import resume as resume
     from experiments.training.train import train as train
     from experiments.training.trained_run import TrainedRun as TrainedRun
@@ -41,7 +41,8 @@ _WHERE = {
     "training.trained_run": ("TrainedRun", "TrainingError"),
     "search.sweep": ("sweep", "Swept"),
     "runs.run_folder": ("RunFolder",),
-    "tables.results": ("table", "figure", "report", "Drawn"),
+    "tables.table_and_figure": ("table", "figure", "Drawn"),
+    "tables.report.page": ("report",),
     "accounting.cost": ("cost", "Account"),
     "attacks.audit.audit": ("audit",),
     "attacks.audit.report": ("Audited",),

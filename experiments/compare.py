@@ -21,8 +21,8 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
-from experiments.config import View
 from experiments.config.options import only_options
+from experiments.config.settings import View
 from experiments.runs.run_folder import labelled
 from experiments.tables.compare import evaluated, output_paths, write
 from experiments.tables.frame import above, rows

@@ -17,7 +17,7 @@ from experiments.accounting.cost import as_json, costs, picture
 from experiments.accounting.solving import Sought
 from experiments.accounting.text import notes, text
 from experiments.base.command import command
-from experiments.base.formats import width
+from experiments.base.formats import terminal_width
 from experiments.config import modules
 from experiments.config.options import config_name, listing, parse, split_options
 from fedpriv.core.arguments import MeanRuns, Rate
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(as_json(name, cost, notes(cost)), indent=2))
         return 0
-    print(text(cost, width(sys.stdout)))
+    print(text(cost, terminal_width(sys.stdout)))
     first = cost.accounts[0]
     if first.private:
         folder = settings.output or Path("runs") / f"{Path(name).stem}-privacy"

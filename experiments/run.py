@@ -75,7 +75,7 @@ def _request(args: list[str], folder: Path | None) -> Request:
     else:
         before, module = earlier(folder)
         name = config_name(args, before.name)
-        config = SimpleNamespace(__doc__=module.__doc__, config=before.config)
+        config = SimpleNamespace(__doc__=module.__doc__, settings=before.settings)
     settings = parse(config, name, args, "run", Options, DESCRIPTION)
     if before:
         settings = going_on(before, name, settings)

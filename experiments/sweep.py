@@ -28,9 +28,9 @@ import tyro
 from experiments.base import signals
 from experiments.base.command import command
 from experiments.base.outside_errors import outside
-from experiments.config import Run, modules
+from experiments.config import modules
 from experiments.config.options import HELP, config_name, listing, parse, split_options, words
-from experiments.config.settings import as_typed
+from experiments.config.settings import Settings, as_typed
 from experiments.search.plan import Asked
 from experiments.search.sweep import new_name, swept
 from fedpriv.engine import compilation_cache
@@ -96,7 +96,7 @@ def _asked(args: list[str], options: AllOptions) -> Asked:
         if field.replace("-", "_") in {own.name for own in fields(Options)}:
             raise ValueError(f"grid: {field} is an option of the command; give --{field} VALUE")
 
-    def settle(values: Mapping[str, Any]) -> Run:
+    def settle(values: Mapping[str, Any]) -> Settings:
         typed = (words(field, as_typed(value).split()) for field, value in values.items())
         return parse(module, name, [*args, *chain(*typed)], "sweep", Options, DETAILS)
 

@@ -1,7 +1,7 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
-Tests compile the same programs again and again: these are kept in pytest's own cache, for the next run, too, and for
-the processes that tests start. `--cache-clear` removes them. The user's own compilation cache is left alone.
+Tests compile the same programs again and again: these are kept in pytest's own cache, for later runs and for the
+processes that tests start. `--cache-clear` removes them. The user's own compilation cache is left alone.
 """
 
 import gc

@@ -81,7 +81,7 @@ def settled(work: Training) -> Any:
       ValueError: one is refused.
       TypeError: there is no such field.
     """
-    config = modules.load(work.config).config
+    config = modules.load(work.config).settings
     nested: dict[str, dict[str, Any]] = {}
     flat: dict[str, Any] = {"algorithms": (work.algorithm,), "rounds": work.rounds}
     for name, value in work.settings.items():

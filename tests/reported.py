@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from experiments.config import Experiment, Ledger, Run, modules
+from experiments.config import Experiment, Ledger, Settings, modules
 from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.networks import Model
@@ -27,7 +27,7 @@ def record(
     """
     folder.mkdir(parents=True)
     planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
-    shipped = modules.load(name).config
+    shipped = modules.load(name).settings
     config = replace(shipped, rounds=planned, seeds=seeds, output=folder, **given)
     costly = {field: value for field, value in given.items() if field not in FREE}
     ledger = _ledger(name, replace(shipped, **costly))
@@ -43,12 +43,12 @@ def record(
             history.evaluations.append(_evaluation(n, t, seeds, rng))
             recorder.evaluation(n, history.evaluations[-1], privacy)
     if status is not None:
-        recorder.summary(histories, experiment, dict.fromkeys(entries, planned), status)
+        recorder.write_summary(histories, experiment, dict.fromkeys(entries, planned), status)
     return histories
 
 
 @cache
-def _ledger(name: str, settings: Run) -> Ledger:
+def _ledger(name: str, settings: Settings) -> Ledger:
     """Of a config that ships; a round is traced once for every folder with these settings."""
     return modules.load(name).ledger(settings)
 

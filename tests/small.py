@@ -15,7 +15,7 @@ from scipy import stats
 import fedpriv as fp
 from fedpriv import Federation, models
 from fedpriv.core import random_streams
-from fedpriv.engine.training_loop import compiled
+from fedpriv.engine.compiled_rounds import compiled
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6

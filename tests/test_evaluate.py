@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpriv.engine.training_loop import evaluate
+from fedpriv.engine.compiled_rounds import evaluate
 
 
 @pytest.mark.parametrize(("count", "batch_size"), [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])

@@ -9,7 +9,7 @@ import pytest
 from jax.extend.core import Primitive
 
 from fedpriv.certification.information_flow import follow
-from fedpriv.certification.keys import ROUNDS_KEY
+from fedpriv.certification.key_labels import ROUNDS_KEY
 from fedpriv.certification.leaks import Rules
 from fedpriv.core.jaxprs import equations, programs_in, scan_operands
 

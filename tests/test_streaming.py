@@ -14,7 +14,7 @@ from small import assert_close, assert_identical, members, regression, sgd, squa
 
 import fedpriv as fp
 from fedpriv.attacks import canaries
-from fedpriv.engine.training_loop import numbered_round
+from fedpriv.engine.compiled_rounds import numbered_round
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
-from experiments.base.formats import assumptions, columns, epsilon, hyphenated, name_of
+from experiments.base.formats import aligned, assumptions, epsilon, hyphenated, name_of
 from experiments.base.json_values import plain
-from experiments.config import Ledger, Run, View, ledger_of, modules
+from experiments.config import modules
+from experiments.config.experiment import Ledger, ledger_of
 from experiments.config.modules import Config
-from experiments.config.settings import changed
+from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
 from fedpriv.devices.layout import split_cpu
 from fedpriv.privacy import VIEWS, Certificate, Claim
@@ -104,7 +105,7 @@ def cost(
     """
     split_cpu()
     _, module = modules.named(config)
-    chosen = changed(module.config, settings)
+    chosen = changed(module.settings, settings)
     honest, best_of = checked("honest", honest, Rate), checked("best_of", best_of, MeanRuns)
     return costs(module, chosen, view and [view], honest, best_of).accounts
 
@@ -127,7 +128,7 @@ class Costs(NamedTuple):
 
 def costs(
     module: Config,
-    settings: Run,
+    settings: Settings,
     views: Sequence[str] | None = None,
     honest: float = 1.0,
     best_of: float = 1.0,
@@ -190,7 +191,7 @@ def table(account: Account, delta: float) -> str:
         head += f", {account.honest:.4g} of the noise's shares counted on"
     if account.best_of > 1:
         head += f", the best of {account.best_of:g} runs on average"
-    return "\n".join([head, "", *columns(rows), "", *_legend(account)])
+    return "\n".join([head, "", *aligned(rows), "", *_legend(account)])
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:

@@ -6,50 +6,50 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from experiments.accounting import budget
-from experiments.config import Run
+from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
 
 Sought: TypeAlias = Literal["noise", "rounds"]
 
 
 def solve(
-    ledger_of: Any, config: Run, sought: Sought, claimed: bool = False, honest: float = 1.0
-) -> tuple[Run, dict[str, Any]]:
-    """The config with the noise or the rounds that its `target_epsilon` allows, and how they were solved for.
+    ledger_of: Any, settings: Settings, sought: Sought, claimed: bool = False, honest: float = 1.0
+) -> tuple[Settings, dict[str, Any]]:
+    """The settings with the noise or the rounds that their `target_epsilon` allows, and how they were solved for.
 
-    The answer is for the first of the config's algorithms that adds noise.
+    The answer is for the first of the algorithms that adds noise.
 
     Args:
-      claimed: whether the paper's claim is to reach the target, in place of the certificate of the config's `view`.
+      claimed: whether the paper's claim is to reach the target, in place of the certificate of the settings' `view`.
       honest: fraction of each cohort that adds its share of the noise.
 
     Raises:
-      ValueError: the target cannot be reached, or the config has no target, no such algorithm or no such field.
+      ValueError: the target cannot be reached, or the settings have no target, no such algorithm or no such field.
     """
-    target, view = config.target_epsilon, config.view
+    target, view = settings.target_epsilon, settings.view
     if target is None:
         raise ValueError(f"solve: {sought} needs a target; give target_epsilon")
-    name = _first_private(ledger_of, config, sought)
+    name = _first_private(ledger_of, settings, sought)
     wanted = {"epsilon": target, "view": view, "honest": honest, "claimed": claimed}
     if sought == "rounds":
-        start = ledger_of(config)
+        start = ledger_of(settings)
         value: float = calibrate_rounds(*start.of(name), delta=start.delta, **wanted)
-        config = replace(config, rounds=value)
+        settings = replace(settings, rounds=value)
     else:
-        noise = budget.noise_for(ledger_of, config, name, **wanted)
-        ((_, value),) = budget.turned(config, name, noise).items()
-        config = config.with_noise(name, noise)
-    config = replace(config, target_epsilon=None)
-    ledger = ledger_of(config)
-    claim = ledger.claim(name, config.rounds)
-    proved = ledger.certify(name, config.rounds, view=view, honest=honest)
+        noise = budget.noise_for(ledger_of, settings, name, **wanted)
+        ((_, value),) = budget.turned(settings, name, noise).items()
+        settings = settings.with_noise(name, noise)
+    settings = replace(settings, target_epsilon=None)
+    ledger = ledger_of(settings)
+    claim = ledger.claim(name, settings.rounds)
+    proved = ledger.certify(name, settings.rounds, view=view, honest=honest)
     reached = claim if claimed and claim else proved
     if reached.epsilon > target * (1 + 1e-6):
         raise ValueError(
             f"solve: {sought} {value} makes another algorithm, which costs {reached.epsilon:.4g}, as its settings "
             "depend on the rounds; try rounds by hand"
         )
-    return config, {
+    return settings, {
         "for": sought,
         "value": value,
         "target_epsilon": target,
@@ -60,10 +60,10 @@ def solve(
     }
 
 
-def _first_private(ledger_of: Any, config: Run, solve: str) -> str:
-    ledger = ledger_of(config)
+def _first_private(ledger_of: Any, settings: Settings, solve: str) -> str:
+    ledger = ledger_of(settings)
     for name in ledger.entries:
-        own = ledger_of(config.with_noise(name, 1.0)) if solve == "noise" else ledger
+        own = ledger_of(settings.with_noise(name, 1.0)) if solve == "noise" else ledger
         if any(release.multiplier > 0 for release in own.trace(name).releases(1)):
             return name
     raise ValueError(

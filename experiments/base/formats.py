@@ -56,7 +56,7 @@ NAMES = {
     "jopeq": "JoPEQ",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
-LONGEST = 32  # of an algorithm's name, in characters
+LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
 ABSENT = "-"
@@ -68,13 +68,13 @@ def name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> st
     return own.get(algorithm) or NAMES.get(algorithm, algorithm)
 
 
-def label(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
+def short_name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
     """The name, cut where it is long."""
     name = name_of(algorithm, own)
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
 
 
-def width(stream: TextIO) -> int:
+def terminal_width(stream: TextIO) -> int:
     """Columns of the terminal that `stream` writes to; more than anything needs where it is none."""
     return shutil.get_terminal_size((PROSE, 24)).columns if stream.isatty() else NO_TERMINAL
 
@@ -84,7 +84,7 @@ def wrapped(text: str, most: int) -> str:
     return textwrap.fill(text, min(most, PROSE), subsequent_indent="    ", break_on_hyphens=False)
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines with the cells of each column below each other, and a rule below the first row."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -92,7 +92,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def markdown(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
+def markdown_table(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
     """A table whose first row is its head, and a list below."""
     plain = [[" ".join(cell.split()).replace("|", r"\|") for cell in row] for row in rows]
     head, *others = ["| " + " | ".join(row) + " |" for row in plain]
@@ -100,23 +100,23 @@ def markdown(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
     return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
 
 
-def heading(metric: str) -> str:
+def metric_heading(metric: str) -> str:
     """In a table's head."""
     return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
 
 
-def brief(metric: str, values: np.ndarray) -> str:
+def short_metric(metric: str, values: np.ndarray) -> str:
     """A metric while training: its mean over the seeds."""
     mean = values.mean()
     return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
 
 
-def titled(metric: str) -> str:
+def with_unit(metric: str) -> str:
     """With its unit."""
     return metric.replace("_", " ") + " (%)" * is_fraction(metric)
 
 
-def spread(s: Spread | None, metric: str = "") -> str:
+def mean_and_std(s: Spread | None, metric: str = "") -> str:
     """Mean and deviation of a metric, a fraction's in percent."""
     if s is None:
         return ABSENT
@@ -154,12 +154,12 @@ def epsilon(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
-def short(value: float) -> str:
+def short_epsilon(value: float) -> str:
     """An epsilon while training."""
     return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
 
 
-def meaning(number: Certificate | Claim) -> str:
+def meaning_of_epsilon(number: Certificate | Claim) -> str:
     """What an epsilon needs beside it."""
     said = (
         f"{number.unit} level, view {number.view.replace('_', ' ')}, {hyphenated(number.relation)} adjacency, "

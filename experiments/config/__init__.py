@@ -1,20 +1,14 @@
-"""Level 2: what a config is, loading it, its fields as options."""
+"""Level 2: what a config is, loading it, its fields as options. Here: what a config file imports."""
 
 from experiments.config.experiment import (
-    Checkpoint,
     Entry,
     Experiment,
-    Layout,
     Ledger,
-    Run,
-    View,
     blank,
-    experiment_of,
     federations,
     image,
-    ledger_of,
-    strategy,
 )
+from experiments.config.settings import Checkpoint, Layout, Settings, View
 
 __all__ = [
     "Checkpoint",
@@ -22,12 +16,9 @@ __all__ = [
     "Experiment",
     "Layout",
     "Ledger",
-    "Run",
+    "Settings",
     "View",
     "blank",
-    "experiment_of",
     "federations",
     "image",
-    "ledger_of",
-    "strategy",
 ]

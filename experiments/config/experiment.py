@@ -1,24 +1,21 @@
-"""What a config file gives the launcher: settings that can be overridden, and the experiment they describe."""
+"""The experiment that a config's settings describe: what the launcher runs, and what accounting needs of it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
-from experiments.config.fields import Number, check_each
-from experiments.config.folds import Fold, held_out, without_fold
-from experiments.config.stopping import Stopping, target
+from experiments.config.folds import without_fold
+from experiments.config.settings import Layout, Settings
+from experiments.config.stopping import Stopping
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
-from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
@@ -30,134 +27,7 @@ from fedpriv.models.score import Score
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.rounds.algorithm import Algorithm
 
-View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 Given = TypeVar("Given")
-MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to
-MOST_SEEDS = 2**16  # every one has a partition and a model of its own
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the clients of a round are laid out on the machine (`fedpriv.Strategy`)."""
-
-    devices: int | None = None
-    """Devices of each process to use; by default all of them (on CPU: one per core)."""
-    clients: Literal["map", "vmap", "fit"] | int | None = None
-    """`map`: one client after another; a number: chunks of at most that many side by side; `vmap`: the whole cohort;
-    `fit`: as many as fit the device's memory. By default `map` on CPU, `fit` elsewhere."""
-
-    def __post_init__(self) -> None:
-        check_each(Number, **{"layout.devices": self.devices})
-        if self.devices is not None and self.devices > MOST_DEVICES:
-            raise ValueError(
-                f"layout.devices: {self.devices} exceeds {MOST_DEVICES}; leave it out to use all there are"
-            )
-        if isinstance(self.clients, int) and self.clients < 1:
-            raise ValueError(
-                f"layout.clients: {self.clients} is not map, vmap, fit or a number from 1 up"
-            )
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """How often a checkpoint is taken, from which --resume goes on: always at an evaluation, whichever is due first."""
-
-    rounds: int | None = None
-    """At the first evaluation at or after so many rounds since the last one."""
-    minutes: float | None = 10.0
-    """Likewise after so many minutes; None: not by the clock."""
-
-    def __post_init__(self) -> None:
-        check_each(Number, **{"checkpoint.rounds": self.rounds})
-        checked("checkpoint.minutes", self.minutes, NonNegative | None)
-
-
-@dataclass(frozen=True)
-class Run:
-    """Settings that every experiment has."""
-
-    rounds: int = 100
-    """Communication rounds T."""
-    seeds: int = 1
-    """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
-    every: int = 5
-    """Rounds between evaluations on the test set."""
-    metric: str | None = None
-    """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
-    stop_at_epsilon: float | None = None
-    """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
-    target_epsilon: float | None = None
-    """Give each private algorithm the noise with which all its rounds cost this certified epsilon (`view`)."""
-    view: View = "third_party"
-    """Whose view the epsilon is of that is shown, solved for and stopped at."""
-    views: Literal["one", "all"] = "one"
-    """The epsilons in the table: that of `view`, or `all`."""
-    stop_at: str | None = None
-    """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, on average over
-    the seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers
-    the test records."""
-    patience: int | None = None
-    """End each algorithm after so many evaluations whose mean metric (see metric) is no better than the best before."""
-    per_client: int | None = None
-    """Also evaluate so many clients, each on its own training records: mean, median and worst tenth. Not private."""
-    bound: float | None = None
-    """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
-    fold: Fold | None = None
-    """K N: hold out the K-th of N parts of the training records, and evaluate on it in place of the test records."""
-    output: Path | None = None
-    """Run folder to make; by default runs/CONFIG-DATE-TIME."""
-    data_dir: Path | None = None
-    """Folder of prepared data sets; by default $TFDS_DATA_DIR, else ~/tensorflow_datasets."""
-    layout: Layout = Layout()
-    checkpoint: Checkpoint = Checkpoint()
-    record: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Where else evaluations are recorded, beside metrics.jsonl; each needs a library that is installed."""
-    keep_model: bool = True
-    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false leaves it out."""
-
-    def __post_init__(self) -> None:
-        check_each(Number, rounds=self.rounds, seeds=self.seeds, every=self.every)
-        check_each(Number, patience=self.patience, per_client=self.per_client)
-        if self.bound is not None and self.per_client is None:
-            raise ValueError(
-                f"bound: {self.bound} has no use without per_client; give --per-client"
-            )
-        if self.stop_at is not None:
-            target(self.stop_at)
-        if self.fold is not None and not 1 <= self.fold[0] <= self.fold[1] != 1:
-            raise ValueError(
-                f"fold: {self.fold[0]} {self.fold[1]} is no part of several; give K N, the K-th of N from 2 up"
-            )
-        if self.seeds > MOST_SEEDS:
-            raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
-        for name in ("stop_at_epsilon", "target_epsilon"):
-            budget = getattr(self, name)
-            if budget is not None and not 0 < budget < math.inf:
-                raise ValueError(
-                    f"{name}: {budget} is not above 0 and finite; leave it out to train without"
-                )
-        if self.stop_at_epsilon is not None and self.target_epsilon is not None:
-            raise ValueError(
-                f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon finds the noise "
-                "for all rounds; give one of them"
-            )
-
-    def records_left(self, total: int) -> int:
-        """How many of so many training records are left for training where a fold is held out."""
-        return total - len(range(total)[held_out(total, self.fold)]) if self.fold else total
-
-    def with_noise(self, algorithm: str, noise: float) -> Self:
-        """These settings with that much noise for the algorithm: what `target_epsilon` turns. More must cost less.
-
-        Raises:
-          ValueError: there is no field noise_multiplier, and the config's class does not say what to turn instead.
-        """
-        if not hasattr(self, "noise_multiplier"):
-            raise ValueError(
-                f"target_epsilon: the config has no field noise_multiplier for {algorithm}; give it one, or a method "
-                "with_noise, or leave target_epsilon out"
-            )
-        return replace(self, noise_multiplier=noise)
 
 
 class Entry(NamedTuple):
@@ -283,23 +153,23 @@ class Experiment:
         """Metrics that are better when higher, beside accuracies."""
         return tuple(Score.of(self.model.score).higher)
 
-    def measured(self, config: Run) -> Measure | None:
+    def measured(self, settings: Settings) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation."""
         each = [self.measure()] if self.measure else []
-        if config.per_client is not None:
-            given = (config.per_client, config.metric, config.bound)
+        if settings.per_client is not None:
+            given = (settings.per_client, settings.metric, settings.bound)
             each.append(measures.per_client(self.model.score, *given))
         return measures.together(*each) if each else None
 
-    def stopping(self, config: Run) -> Stopping | None:
-        """When to stop an algorithm before its last round, if the config says so.
+    def stopping(self, settings: Settings) -> Stopping | None:
+        """When to stop an algorithm before its last round, if the settings say so.
 
         Raises:
           ValueError: the score has no such metric.
         """
-        if config.stop_at is None and config.patience is None:
+        if settings.stop_at is None and settings.patience is None:
             return None
-        given = (config.stop_at, config.patience, config.metric)
+        given = (settings.stop_at, settings.patience, settings.metric)
         return Stopping.of(*given, self.metrics, self.higher)
 
     @cached_property
@@ -317,29 +187,29 @@ def federations(
     return [made, *(made.repartition(rows) for rows in others)]
 
 
-def ledger_of(module: Any, config: Run) -> Ledger:
-    """What `config` would cost, from the module's `ledger`, or from the experiment where it has none."""
+def ledger_of(module: Any, settings: Settings) -> Ledger:
+    """What these settings would cost, from the module's `ledger`, or from the experiment where it has none."""
     own = getattr(module, "ledger", None)
     if own is None:
-        return experiment_of(module, config).ledger
-    return _given_back(own(config), Ledger, "ledger")
+        return experiment_of(module, settings).ledger
+    return _given_back(own(settings), Ledger, "ledger")
 
 
-def experiment_of(module: Any, config: Run) -> Experiment:
-    """What `config` describes, where it says so with a fold of the training records as its test records.
+def experiment_of(module: Any, settings: Settings) -> Experiment:
+    """What the settings describe, where they say so with a fold of the training records as its test records.
 
     Raises:
       ValueError: a fold is to be held out, and the module has a `build` alone.
     """
     if hasattr(module, "load") and hasattr(module, "on"):
-        data = without_fold(module.load(config), config.fold)
-        made = _given_back(module.on(config, data), Experiment, "on")
-        return replace(made, own_test=made.own_test or config.fold is not None)
-    if config.fold is not None:
+        data = without_fold(module.load(settings), settings.fold)
+        made = _given_back(module.on(settings, data), Experiment, "on")
+        return replace(made, own_test=made.own_test or settings.fold is not None)
+    if settings.fold is not None:
         raise ValueError(
             "fold: the config has build alone, which loads all records; give it load and on, of which build is made"
         )
-    return _given_back(module.build(config), Experiment, "build")
+    return _given_back(module.build(settings), Experiment, "build")
 
 
 def _given_back(value: Any, kind: type[Given], function: str) -> Given:
@@ -350,7 +220,7 @@ def _given_back(value: Any, kind: type[Given], function: str) -> Given:
     return value
 
 
-def strategy(layout: Layout) -> Strategy:
+def strategy_of(layout: Layout) -> Strategy:
     """The layout with its defaults filled in; starts the backend."""
     from fedpriv.devices.layout import default
 

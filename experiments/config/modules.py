@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import configs
-from experiments.config.experiment import Run
+from experiments.config.settings import Settings
 
 
 def names() -> list[str]:
@@ -28,13 +28,13 @@ class Config(Protocol):
       ledger(settings) -> Ledger: what accounting needs, with blank federations, so that no data are read.
 
     Attributes:
-      config: the settings, a dataclass that derives from `experiments.config.Run`, with their defaults.
+      settings: a dataclass that derives from `experiments.config.Settings`, with their defaults.
     """
 
     __doc__: str | None
 
     @property
-    def config(self) -> Any: ...
+    def settings(self) -> Any: ...
 
 
 def named(config: str | Path | Config) -> tuple[str, Config]:
@@ -79,14 +79,15 @@ def load(name: str) -> Config:
 
 def _whole(config: Any, name: str) -> Config:
     halves = getattr(config, "load", None) and getattr(config, "on", None)
-    for needed in ("__doc__", "config", *["build"] * (not halves)):
+    for needed in ("__doc__", "settings", *["build"] * (not halves)):
         if not getattr(config, needed, None):
             raise ValueError(
-                f"config: {name} has no {needed}; it needs a docstring, `config`, and `build` or `load` and `on`"
+                f"config: {name} has no {needed}; it needs a docstring, `settings`, and `build` or `load` and `on`"
             )
-    if not isinstance(config.config, Run):
+    if not isinstance(config.settings, Settings):
         raise ValueError(
-            f"config: {name} has {type(config.config).__name__} as its config; derive it from experiments.config.Run"
+            f"config: {name} has {type(config.settings).__name__} as its settings; derive them from "
+            "experiments.config.Settings"
         )
     return config
 

@@ -16,8 +16,9 @@ import tyro
 
 from experiments.base.command import WHOLE
 from experiments.base.json_values import field_kinds, flat
-from experiments.config import Run, modules
+from experiments.config import modules
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from fedpriv.core.arguments import checked, kinds_of_fields
 
 MOST_DIGITS = 40  # of a number that a message repeats
@@ -95,7 +96,7 @@ def parse(
     command: str = "run",
     options: type = NoOptions,
     description: str = "",
-) -> Run:
+) -> Settings:
     """The config's settings, as the arguments change them.
 
     Args:
@@ -110,12 +111,12 @@ def parse(
     prog = f"python -m experiments.{command} {name}"
     others = f"Other configs: python -m experiments.{command} --list"
     text = "\n\n".join([description, str(config.__doc__).strip(), others])
-    parts = [options, type(config.config)]
+    parts = [options, type(config.settings)]
     if shared := _fields(parts[0]).keys() & _fields(parts[1]).keys():
         raise ValueError(
             f"{name}: its field {min(shared)} has the name of an option of {command}; rename it"
         )
-    (_, settings), unknown = _parsed(parts, (options(), config.config), args, prog, text)
+    (_, settings), unknown = _parsed(parts, (options(), config.settings), args, prog, text)
     _refuse(unknown, parts, prog)
     return settings
 

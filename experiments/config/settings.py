@@ -1,45 +1,179 @@
-"""A config's settings, changed from Python or read back from a run folder: by name, nested ones by dots or mappings."""
+"""The settings that every experiment has, and how they are changed: by name, nested ones by dots or mappings."""
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
+import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from experiments.base.json_values import field_kinds, flat, of_kind, plain
-from experiments.config.experiment import Run
+from experiments.config.fields import Number, check_each
+from experiments.config.folds import Fold, held_out
+from experiments.config.stopping import target
+from fedpriv.core.arguments import NonNegative, checked
 
-AnyRun = TypeVar("AnyRun", bound=Run)
+View: TypeAlias = Literal["third_party", "server", "server_secagg"]
+MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to
+MOST_SEEDS = 2**16  # every one has a partition and a model of its own
 
 
-def changed(config: AnyRun, given: Mapping[str, Any]) -> AnyRun:
-    """`config` with other settings: `{"rounds": 10, "local.epochs": 2}` or `{"local": {"epochs": 2}}`.
+@dataclass(frozen=True)
+class Layout:
+    """How the clients of a round are laid out on the machine (`fedpriv.Strategy`)."""
+
+    devices: int | None = None
+    """Devices of each process to use; by default all of them (on CPU: one per core)."""
+    clients: Literal["map", "vmap", "fit"] | int | None = None
+    """`map`: one client after another; a number: chunks of at most that many side by side; `vmap`: the whole cohort;
+    `fit`: as many as fit the device's memory. By default `map` on CPU, `fit` elsewhere."""
+
+    def __post_init__(self) -> None:
+        check_each(Number, **{"layout.devices": self.devices})
+        if self.devices is not None and self.devices > MOST_DEVICES:
+            raise ValueError(
+                f"layout.devices: {self.devices} exceeds {MOST_DEVICES}; leave it out to use all there are"
+            )
+        if isinstance(self.clients, int) and self.clients < 1:
+            raise ValueError(
+                f"layout.clients: {self.clients} is not map, vmap, fit or a number from 1 up"
+            )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How often a checkpoint is taken, from which --resume goes on: always at an evaluation, whichever is due first."""
+
+    rounds: int | None = None
+    """At the first evaluation at or after so many rounds since the last one."""
+    minutes: float | None = 10.0
+    """Likewise after so many minutes; None: not by the clock."""
+
+    def __post_init__(self) -> None:
+        check_each(Number, **{"checkpoint.rounds": self.rounds})
+        checked("checkpoint.minutes", self.minutes, NonNegative | None)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that every experiment has."""
+
+    rounds: int = 100
+    """Communication rounds T."""
+    seeds: int = 1
+    """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
+    every: int = 5
+    """Rounds between evaluations on the test set."""
+    metric: str | None = None
+    """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
+    stop_at_epsilon: float | None = None
+    """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
+    target_epsilon: float | None = None
+    """Give each private algorithm the noise with which all its rounds cost this certified epsilon (`view`)."""
+    view: View = "third_party"
+    """Whose view the epsilon is of that is shown, solved for and stopped at."""
+    views: Literal["one", "all"] = "one"
+    """The epsilons in the table: that of `view`, or `all`."""
+    stop_at: str | None = None
+    """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, on average over
+    the seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers
+    the test records."""
+    patience: int | None = None
+    """End each algorithm after so many evaluations whose mean metric (see metric) is no better than the best before."""
+    per_client: int | None = None
+    """Also evaluate so many clients, each on its own training records: mean, median and worst tenth. Not private."""
+    bound: float | None = None
+    """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
+    fold: Fold | None = None
+    """K N: hold out the K-th of N parts of the training records, and evaluate on it in place of the test records."""
+    output: Path | None = None
+    """Run folder to make; by default runs/CONFIG-DATE-TIME."""
+    data_dir: Path | None = None
+    """Folder of prepared data sets; by default $TFDS_DATA_DIR, else ~/tensorflow_datasets."""
+    layout: Layout = Layout()
+    checkpoint: Checkpoint = Checkpoint()
+    record: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Where else evaluations are recorded, beside metrics.jsonl; each needs a library that is installed."""
+    keep_model: bool = True
+    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false leaves it out."""
+
+    def __post_init__(self) -> None:
+        check_each(Number, rounds=self.rounds, seeds=self.seeds, every=self.every)
+        check_each(Number, patience=self.patience, per_client=self.per_client)
+        if self.bound is not None and self.per_client is None:
+            raise ValueError(
+                f"bound: {self.bound} has no use without per_client; give --per-client"
+            )
+        if self.stop_at is not None:
+            target(self.stop_at)
+        if self.fold is not None and not 1 <= self.fold[0] <= self.fold[1] != 1:
+            raise ValueError(
+                f"fold: {self.fold[0]} {self.fold[1]} is no part of several; give K N, the K-th of N from 2 up"
+            )
+        if self.seeds > MOST_SEEDS:
+            raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
+        for name in ("stop_at_epsilon", "target_epsilon"):
+            budget = getattr(self, name)
+            if budget is not None and not 0 < budget < math.inf:
+                raise ValueError(
+                    f"{name}: {budget} is not above 0 and finite; leave it out to train without"
+                )
+        if self.stop_at_epsilon is not None and self.target_epsilon is not None:
+            raise ValueError(
+                f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon finds the noise "
+                "for all rounds; give one of them"
+            )
+
+    def records_left(self, total: int) -> int:
+        """How many of so many training records are left for training where a fold is held out."""
+        return total - len(range(total)[held_out(total, self.fold)]) if self.fold else total
+
+    def with_noise(self, algorithm: str, noise: float) -> Self:
+        """These settings with that much noise for the algorithm: what `target_epsilon` turns. More must cost less.
+
+        Raises:
+          ValueError: there is no field noise_multiplier, and the config's class does not say what to turn instead.
+        """
+        if not hasattr(self, "noise_multiplier"):
+            raise ValueError(
+                f"target_epsilon: the config has no field noise_multiplier for {algorithm}; give it one, or a method "
+                "with_noise, or leave target_epsilon out"
+            )
+        return replace(self, noise_multiplier=noise)
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+def changed(settings: AnySettings, given: Mapping[str, Any]) -> AnySettings:
+    """The settings, with others in their place: `{"rounds": 10, "local.epochs": 2}` or `{"local": {"epochs": 2}}`.
 
     Raises:
       ValueError: there is no such setting, or a value is not of its kind.
     """
-    known = list(flat(plain(config)))
-    return _changed(config, given, "", known)
+    known = list(flat(plain(settings)))
+    return _changed(settings, given, "", known)
 
 
 def _changed(part: Any, given: Mapping[str, Any], prefix: str, known: list[str]) -> Any:
     hints, values = field_kinds(type(part)), dict[str, Any]()
     for name, value in given.items():
         field, _, inner = str(name).replace("-", "_").partition(".")
-        if field not in {f.name for f in dataclasses.fields(part)}:
+        if field not in {f.name for f in fields(part)}:
             near = difflib.get_close_matches(prefix + field, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"{prefix}{name}: there is no such setting{hint}")
         now = values.get(field, getattr(part, field))
         value = {inner: value} if inner else value
-        if dataclasses.is_dataclass(now) and isinstance(value, Mapping):
+        if is_dataclass(now) and isinstance(value, Mapping):
             values[field] = _changed(now, value, f"{prefix}{field}.", known)
         else:
             values[field] = of_kind(hints[field], _python(value), prefix + field)
-    return dataclasses.replace(part, **values)
+    return replace(part, **values)
 
 
 def _python(value: Any) -> Any:

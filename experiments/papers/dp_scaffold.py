@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, blank
+from experiments.config.experiment import Entry, Experiment, Ledger, blank
 from experiments.config.fields import (
     Number,
     NumberOrZero,
@@ -22,6 +22,7 @@ from experiments.config.fields import (
     each_once,
     mechanism,
 )
+from experiments.config.settings import Settings
 from experiments.papers.dp_scaffold_authors import with_one_seed
 from fedpriv.core.arguments import Probability, Rate, require
 from fedpriv.core.types import Example
@@ -67,7 +68,7 @@ class Authors:
 
 
 @dataclass(frozen=True)
-class DPScaffold(Run):
+class DPScaffold(Settings):
     """DP-SCAFFOLD and its baselines, with record-level privacy."""
 
     TENSORS: ClassVar[int] = 2
@@ -165,10 +166,10 @@ class DPScaffold(Run):
         return self.TUNED.get(name, 1.0) if self.eta_0 is None else self.eta_0
 
 
-def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm:
+def algorithm(name: Name, settings: DPScaffold, gradients: Gradients) -> Algorithm:
     """One of the paper's algorithms, with the config's settings."""
-    sampler = fp.fixed_size(config.clients, config.cohort)
-    server = optax.sgd(config.global_rate)
+    sampler = fp.fixed_size(settings.clients, settings.cohort)
+    server = optax.sgd(settings.global_rate)
 
     def make(local: fp.LocalSteps) -> Algorithm:
         if not name.endswith("scaffold"):
@@ -177,74 +178,76 @@ def algorithm(name: Name, config: DPScaffold, gradients: Gradients) -> Algorithm
             local,
             sampler=sampler,
             server=server,
-            warm_start=config.warm_rounds,
-            everyone_first=config.authors.everyone_first,
+            warm_start=settings.warm_rounds,
+            everyone_first=settings.authors.everyone_first,
         )
 
-    local = _local(name, config, gradients)
-    return with_one_seed(make, local) if config.authors.one_seed else make(local)
+    local = _local(name, settings, gradients)
+    return with_one_seed(make, local) if settings.authors.one_seed else make(local)
 
 
-def _local(name: Name, config: DPScaffold, gradients: Gradients) -> fp.LocalSteps:
-    private, authors = name.startswith("dp_"), config.authors
+def _local(name: Name, settings: DPScaffold, gradients: Gradients) -> fp.LocalSteps:
+    private, authors = name.startswith("dp_"), settings.authors
     steps = (
-        max(1, round(1 / config.record_rate)) if name.endswith("fed_sgd") else config.local_steps
+        max(1, round(1 / settings.record_rate))
+        if name.endswith("fed_sgd")
+        else settings.local_steps
     )
-    passes = config.record_rate * steps
+    passes = settings.record_rate * steps
     return fp.dp_scaffold_steps(
         gradients,
-        _records(config),
+        _records(settings),
         steps,
-        config.step(name) / (max(round(passes), 1) if authors.rounded_steps else passes),
-        config.clip_norm if private else math.inf,
-        config.noise_multiplier if private else 0.0,
-        config.unit,
-        config.TENSORS if authors.per_tensor else 1,
+        settings.step(name) / (max(round(passes), 1) if authors.rounded_steps else passes),
+        settings.clip_norm if private else math.inf,
+        settings.noise_multiplier if private else 0.0,
+        settings.unit,
+        settings.TENSORS if authors.per_tensor else 1,
     )
 
 
-def _records(config: DPScaffold) -> fp.Sampler:
-    total = config.training_records
-    if config.record_sampling == "subsets":
-        return fp.fixed_size(total, config.batch)
-    rate = config.record_rate
-    return fp.poisson(total, rate, min(total, fp.capacity_for(config.batch, rate)))
+def _records(settings: DPScaffold) -> fp.Sampler:
+    total = settings.training_records
+    if settings.record_sampling == "subsets":
+        return fp.fixed_size(total, settings.batch)
+    rate = settings.record_rate
+    return fp.poisson(total, rate, min(total, fp.capacity_for(settings.batch, rate)))
 
 
-def ledger(config: DPScaffold, model: fp.models.Model, example: Example) -> Ledger:
-    """What the algorithms of `config` release; needs no data.
+def ledger(settings: DPScaffold, model: fp.models.Model, example: Example) -> Ledger:
+    """What the algorithms of the settings release; needs no data.
 
     Args:
       model: a dense one.
       example: the shapes of one.
     """
-    made = _algorithms(config)
+    made = _algorithms(settings)
     entries = {
-        name: blank(one, example, config.clients, config.training_records)
+        name: blank(one, example, settings.clients, settings.training_records)
         for name, one in made.items()
     }
-    return Ledger(entries, delta(config), model.init, _notes(config))
+    return Ledger(entries, delta(settings), model.init, _notes(settings))
 
 
-def _notes(config: DPScaffold) -> tuple[str, ...]:
-    return (RANGES, *NOTES[1:]) if config.authors.record_ranges else NOTES
+def _notes(settings: DPScaffold) -> tuple[str, ...]:
+    return (RANGES, *NOTES[1:]) if settings.authors.record_ranges else NOTES
 
 
-def _algorithms(config: DPScaffold) -> dict[Name, Algorithm]:
-    gradients = fp.per_example_dense(config.l2)
-    return {name: algorithm(name, config, gradients) for name in config.algorithms}
+def _algorithms(settings: DPScaffold) -> dict[Name, Algorithm]:
+    gradients = fp.per_example_dense(settings.l2)
+    return {name: algorithm(name, settings, gradients) for name in settings.algorithms}
 
 
-def delta(config: DPScaffold) -> float:
-    if config.delta is not None:
-        return config.delta
-    return 1 / (config.clients * config.training_records)
+def delta(settings: DPScaffold) -> float:
+    if settings.delta is not None:
+        return settings.delta
+    return 1 / (settings.clients * settings.training_records)
 
 
 def experiment(
-    config: DPScaffold, data: Dataset, model: fp.models.Model, *, convex: bool
+    settings: DPScaffold, data: Dataset, model: fp.models.Model, *, convex: bool
 ) -> Experiment:
-    """The experiment of `config` on `data`, whose natural clients hold R records each, and a dense `model`.
+    """The experiment of the settings on `data`, whose natural clients hold R records each, and a dense `model`.
 
     Every client's test set has the same size, so that the mean accuracy over users is that over all test records. For a
     `convex` objective the gap to its minimum is measured, too.
@@ -254,8 +257,8 @@ def experiment(
     import jax
 
     entries = {
-        name: Entry(one, [federation] * config.seeds, {"eta_0": config.step(name)})
-        for name, one in _algorithms(config).items()
+        name: Entry(one, [federation] * settings.seeds, {"eta_0": settings.step(name)})
+        for name, one in _algorithms(settings).items()
     }
 
     @cache
@@ -264,16 +267,16 @@ def experiment(
         minimum = None
         if convex:
             start = model.init(jax.random.key(0))
-            minimum = fp.measures.minimum_of(model.loss, start, federation, config.l2)
-        return fp.measures.heterogeneity(model.loss, config.l2, minimum)
+            minimum = fp.measures.minimum_of(model.loss, start, federation, settings.l2)
+        return fp.measures.heterogeneity(model.loss, settings.l2, minimum)
 
     test = {k: v for k, v in data.test.items() if k != "client"}
     return Experiment(
         model,
         test,
-        delta(config),
+        delta(settings),
         entries,
-        measure if config.measured else None,
-        _notes(config),
+        measure if settings.measured else None,
+        _notes(settings),
         own_test=True,
     )

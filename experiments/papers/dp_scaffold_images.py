@@ -37,7 +37,7 @@ class Images(DPScaffold):
         check_each(Seed32, data_seed=self.data_seed)
 
 
-def clients_of(config: Images, pool: Dataset, components: int | None = None) -> Dataset:
+def clients_of(settings: Images, pool: Dataset, components: int | None = None) -> Dataset:
     """M clients of R records out of the training images of `pool`, a fifth of each client's for testing.
 
     Pixels are standardised by the training records, projected on their principal components if `components` are given,
@@ -46,27 +46,27 @@ def clients_of(config: Images, pool: Dataset, components: int | None = None) -> 
     Raises:
       ValueError: the pool is too small.
     """
-    rng = np.random.default_rng(config.data_seed)
+    rng = np.random.default_rng(settings.data_seed)
     label = pool.train["label"]
-    wanted = config.clients * config.records
+    wanted = settings.clients * settings.records
     if wanted > len(label):
         raise ValueError(
-            f"records: {config.clients} clients of {config.records} need {wanted} images, {pool.name} has "
+            f"records: {settings.clients} clients of {settings.records} need {wanted} images, {pool.name} has "
             f"{len(label)}; choose fewer"
         )
     chosen = rng.permutation(len(label))[:wanted]
-    rows = np.stack(fp.partition.similar(rng, label, config.clients, config.gamma, rows=chosen))
-    train, test = np.split(rows, [config.records - config.records // 5], axis=1)
+    rows = np.stack(fp.partition.similar(rng, label, settings.clients, settings.gamma, rows=chosen))
+    train, test = np.split(rows, [settings.records - settings.records // 5], axis=1)
     pixels = pool.train["image"].reshape(len(label), -1).astype(np.float32) / 255
     x = standardised(pixels, pixels[train.ravel()])
     if components is not None:
-        x = projected(x, x[train.ravel()], components, config.data_seed)
+        x = projected(x, x[train.ravel()], components, settings.data_seed)
     x = unit_norm(x).astype(np.float32)[..., None, None]
 
     def part(rows: np.ndarray) -> dict[str, np.ndarray]:
         return {"image": x[rows.ravel()], "label": label[rows.ravel()]}
 
-    keys = np.repeat(np.arange(config.clients), train.shape[1])
+    keys = np.repeat(np.arange(settings.clients), train.shape[1])
     return Dataset(pool.name, part(train), part(test), pool.num_classes, keys)
 
 

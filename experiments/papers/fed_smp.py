@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, blank
+from experiments.config.experiment import Entry, Experiment, Ledger, blank
 from experiments.config.fields import (
     Clients,
     Number,
@@ -23,6 +23,7 @@ from experiments.config.fields import (
     mechanism,
 )
 from experiments.config.folds import without_fold
+from experiments.config.settings import Settings
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
 from fedpriv.core.arguments import Decay, Probability, Rate
@@ -79,7 +80,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class FedSMP(Run):
+class FedSMP(Settings):
     """Fed-SMP and its baselines."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")
@@ -182,34 +183,34 @@ def _scaled(examples: Example, moments: tuple[float, float]) -> dict[str, np.nda
     return {**examples, "image": (unit - np.float32(mean)) / np.float32(deviation)}
 
 
-def sampler(config: FedSMP, clients: int) -> fp.Sampler:
+def sampler(settings: FedSMP, clients: int) -> fp.Sampler:
     """The cohort's sampler for a federation of `clients`."""
-    if config.cohort > clients:
-        raise ValueError(f"cohort: {config.cohort} exceeds the {clients} clients; choose fewer")
-    if config.sampling == "fixed_size":
-        return fp.fixed_size(clients, config.cohort)
-    rate = config.cohort / clients
-    return fp.poisson(clients, rate, config.capacity or fp.capacity_for(config.cohort, rate))
+    if settings.cohort > clients:
+        raise ValueError(f"cohort: {settings.cohort} exceeds the {clients} clients; choose fewer")
+    if settings.sampling == "fixed_size":
+        return fp.fixed_size(clients, settings.cohort)
+    rate = settings.cohort / clients
+    return fp.poisson(clients, rate, settings.capacity or fp.capacity_for(settings.cohort, rate))
 
 
-def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorithm:
+def algorithm(name: Name, settings: FedSMP, loss: LossFn, clients: int) -> Algorithm:
     """One of the paper's algorithms, with the config's settings."""
-    local = config.local
+    local = settings.local
     batches = public = local.batches()
-    if config.public_epochs is not None:
-        public = fp.epochs(config.public_epochs, local.batch_size)
+    if settings.public_epochs is not None:
+        public = fp.epochs(settings.public_epochs, local.batch_size)
     optimizer = ROWS.get(name.removeprefix("dp_"))
     common = {
-        "sampler": sampler(config, clients),
+        "sampler": sampler(settings, clients),
         "optimizer": local.optimizer,
         "batches": batches,
-        "server": config.server.made(optimizer),
-        "weighting": config.weighting.made(),
+        "server": settings.server.made(optimizer),
+        "weighting": settings.weighting.made(),
     }
-    private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
+    private = {"clip_norm": settings.clip_norm, "noise_multiplier": settings.noise_multiplier}
     rand_k, top_k = (
-        fp.select_rand_k(config.p, unbiased=config.unbiased),
-        fp.select_top_k(config.p, public),
+        fp.select_rand_k(settings.p, unbiased=settings.unbiased),
+        fp.select_top_k(settings.p, public),
     )
     make: dict[str, Callable[[], Algorithm]] = {
         "fed_avg": lambda: fp.fed_avg(loss, **common),
@@ -223,8 +224,8 @@ def algorithm(name: Name, config: FedSMP, loss: LossFn, clients: int) -> Algorit
     return make[plain if optimizer else name]()
 
 
-def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experiment:
-    """The experiment of `config` on `data`.
+def experiment(settings: FedSMP, data: Dataset, model: fp.models.Model) -> Experiment:
+    """The experiment of the settings on `data`.
 
     As in the paper, the public examples come out of the training set for top_k only; the other algorithms' clients
     share all of it. Seed s partitions with `numpy.random.default_rng(s)`. Where the data has natural clients,
@@ -232,28 +233,28 @@ def experiment(config: FedSMP, data: Dataset, model: fp.models.Model) -> Experim
     with its data, which no certificate covers.
     """
     checked = fp.Federation.from_arrays(
-        data.train, _partition(config, data, 0, 0)[1], num_classes=data.num_classes
+        data.train, _partition(settings, data, 0, 0)[1], num_classes=data.num_classes
     )
     clients = checked.num_clients
     entries = {}
-    if config.public_examples >= len(data.train["label"]) - clients:
+    if settings.public_examples >= len(data.train["label"]) - clients:
         raise ValueError(
-            f"public_examples: {config.public_examples} leaves some of the {clients} clients without an example; "
+            f"public_examples: {settings.public_examples} leaves some of the {clients} clients without an example; "
             "hold out fewer"
         )
-    for name in config.algorithms:
-        held = _held(config, name)
+    for name in settings.algorithms:
+        held = _held(settings, name)
         federations = []
-        for seed in range(config.seeds):
-            public, rows = _partition(config, data, seed, held)
+        for seed in range(settings.seeds):
+            public, rows = _partition(settings, data, seed, held)
             federations.append(checked.repartition(rows, public=public))
-        made = config.made(name, model, federations[0].num_clients)
+        made = settings.made(name, model, federations[0].num_clients)
         entries[name] = Entry(made, federations)
-    count = config.train_loss_examples
+    count = settings.train_loss_examples
     measure = partial(train_loss, model, count) if count else None
     own_test = data.keys is not None
-    common = {"measure": measure, "own_test": own_test, "notes": config.notes}
-    return Experiment(model, data.test, delta(config, clients), entries, **common)
+    common = {"measure": measure, "own_test": own_test, "notes": settings.notes}
+    return Experiment(model, data.test, delta(settings, clients), entries, **common)
 
 
 def train_loss(model: fp.models.Model, count: int) -> Measure:
@@ -268,38 +269,39 @@ def train_loss(model: fp.models.Model, count: int) -> Measure:
     return measure
 
 
-def delta(config: FedSMP, clients: int) -> float:
+def delta(settings: FedSMP, clients: int) -> float:
     """Of the guarantee; by default the paper's n^-1.1."""
-    return config.delta if config.delta is not None else clients**-1.1
+    return settings.delta if settings.delta is not None else clients**-1.1
 
 
-def ledger(config: FedSMP, model: fp.models.Model, example: Example) -> Ledger:
-    """What the algorithms of `config` release with `config.clients` clients; needs no data.
+def ledger(settings: FedSMP, model: fp.models.Model, example: Example) -> Ledger:
+    """What the algorithms of the settings release with `settings.clients` clients; needs no data.
 
     Args:
       example: the shapes of one.
     """
-    clients = dict.fromkeys(config.algorithms, config.clients)
-    return _ledger(config, model, example, clients, config.clients)
+    clients = dict.fromkeys(settings.algorithms, settings.clients)
+    return _ledger(settings, model, example, clients, settings.clients)
 
 
 def natural_ledger(
-    config: FedSMP, model: fp.models.Model, example: Example, load: Callable[[], Dataset]
+    settings: FedSMP, model: fp.models.Model, example: Example, load: Callable[[], Dataset]
 ) -> Ledger:
-    """`ledger` with the natural clients of the data, or `config.clients` of them where it is not at hand."""
+    """`ledger` with the natural clients of the data, or `settings.clients` of them where it is not at hand."""
     try:
-        data = without_fold(load(), config.fold)
+        data = without_fold(load(), settings.fold)
     except MissingDataError as missing:
-        note = f"counted for {config.clients} clients (`--clients`), as the data is not at hand: {missing}"
-        return replace(ledger(config, model, example), notes=(note,))
+        note = f"counted for {settings.clients} clients (`--clients`), as the data is not at hand: {missing}"
+        return replace(ledger(settings, model, example), notes=(note,))
     clients = {
-        name: len(_partition(config, data, 0, _held(config, name))[1]) for name in config.algorithms
+        name: len(_partition(settings, data, 0, _held(settings, name))[1])
+        for name in settings.algorithms
     }
-    return _ledger(config, model, example, clients, len(_partition(config, data, 0, 0)[1]))
+    return _ledger(settings, model, example, clients, len(_partition(settings, data, 0, 0)[1]))
 
 
 def _ledger(
-    config: FedSMP,
+    settings: FedSMP,
     model: fp.models.Model,
     example: Example,
     clients: Mapping[Name, int],
@@ -308,20 +310,24 @@ def _ledger(
     """How many records a client holds changes no epsilon."""
     entries = {
         name: blank(
-            config.made(name, model, n), example, n, config.records, public=_held(config, name)
+            settings.made(name, model, n),
+            example,
+            n,
+            settings.records,
+            public=_held(settings, name),
         )
         for name, n in clients.items()
     }
-    return Ledger(entries, delta(config, population), model.init, config.notes)
+    return Ledger(entries, delta(settings, population), model.init, settings.notes)
 
 
-def _held(config: FedSMP, name: Name) -> int:
+def _held(settings: FedSMP, name: Name) -> int:
     """Public examples that come out of the clients' for this algorithm."""
-    return config.public_examples if name.endswith("top_k") else 0
+    return settings.public_examples if name.endswith("top_k") else 0
 
 
 def _partition(
-    config: FedSMP, data: Dataset, seed: int, held: int
+    settings: FedSMP, data: Dataset, seed: int, held: int
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """(public rows, rows of each client)."""
     rng = np.random.default_rng(seed)
@@ -337,4 +343,4 @@ def _partition(
         rows = np.concatenate([np.arange(0), *public])[:held]
         return rows, [own[i] for i in sorted(order[given:])]
     public, rest = fp.partition.hold_out(rng, np.arange(total), held)
-    return public, fp.partition.iid(rng, total, config.clients, rows=rest)
+    return public, fp.partition.iid(rng, total, settings.clients, rows=rest)

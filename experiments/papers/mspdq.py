@@ -11,8 +11,9 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, blank, federations
+from experiments.config.experiment import Entry, Experiment, Ledger, blank, federations
 from experiments.config.fields import Number, NumberOrZero, Single, check_each, each_once
+from experiments.config.settings import Settings
 from fedpriv.algorithms.consensus import Exchanges, Norm
 from fedpriv.core.arguments import Decay, Probability, Rate, require
 from fedpriv.core.types import Example
@@ -67,7 +68,7 @@ class Jopeq:
 
 
 @dataclass(frozen=True)
-class Msp(Run):
+class Msp(Settings):
     """MSP-FL, MSPDQ-FL and their rivals on label-sorted shards."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq")
@@ -154,8 +155,8 @@ class Msp(Run):
         return replace(self, ldp=replace(self.ldp, epsilon=1 / noise))
 
 
-def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -> Ledger:
-    """What the algorithms of `config` release with that many training images; needs no data.
+def ledger(settings: Msp, model: fp.models.Model, example: Example, images: int) -> Ledger:
+    """What the algorithms of the settings release with that many training images; needs no data.
 
     Args:
       example: the shapes of one.
@@ -163,114 +164,116 @@ def ledger(config: Msp, model: fp.models.Model, example: Example, images: int) -
     Raises:
       ValueError: too few images.
     """
-    records = config.records_left(images) // config.clients
+    records = settings.records_left(images) // settings.clients
     if records < 1:
-        raise ValueError(f"clients: {config.clients} exceeds the {images} images; choose fewer")
+        raise ValueError(f"clients: {settings.clients} exceeds the {images} images; choose fewer")
     entries = {
-        name: blank(make(name, config, model, records), example, config.clients, records)
-        for name in config.algorithms
+        name: blank(make(name, settings, model, records), example, settings.clients, records)
+        for name in settings.algorithms
     }
-    return Ledger(entries, config.delta, model.init, NOTES)
+    return Ledger(entries, settings.delta, model.init, NOTES)
 
 
-def experiment(config: Msp, data: Dataset, model: fp.models.Model) -> Experiment:
-    """The experiment of `config`: clients with a few shards of the label-sorted records each."""
+def experiment(settings: Msp, data: Dataset, model: fp.models.Model) -> Experiment:
+    """The experiment of the settings: clients with a few shards of the label-sorted records each."""
     labels = data.train["label"]
-    records = len(labels) // config.clients
+    records = len(labels) // settings.clients
     dealt = federations(
         data,
-        config.seeds,
-        lambda rng: fp.partition.shards(rng, labels, config.clients, config.shards),
+        settings.seeds,
+        lambda rng: fp.partition.shards(rng, labels, settings.clients, settings.shards),
     )
-    entries = {name: Entry(make(name, config, model, records), dealt) for name in config.algorithms}
-    return Experiment(model, data.test, config.delta, entries, notes=NOTES)
+    entries = {
+        name: Entry(make(name, settings, model, records), dealt) for name in settings.algorithms
+    }
+    return Experiment(model, data.test, settings.delta, entries, notes=NOTES)
 
 
-def make(name: Name, config: Msp, model: fp.models.Model, records: int) -> Algorithm:
+def make(name: Name, settings: Msp, model: fp.models.Model, records: int) -> Algorithm:
     """The algorithm of that name for clients of about so many records."""
     common: dict[str, Any] = {
-        "sampler": fp.with_replacement(np.ones(config.clients), config.cohort),
-        "optimizer": lambda t: optax.sgd(config.learning_rate / (t + 1)),
-        "batches": fp.epochs(config.local_epochs, config.batch_size),
+        "sampler": fp.with_replacement(np.ones(settings.clients), settings.cohort),
+        "optimizer": lambda t: optax.sgd(settings.learning_rate / (t + 1)),
+        "batches": fp.epochs(settings.local_epochs, settings.batch_size),
     }
     if name == "fed_avg":
         return fp.fed_avg(model.loss, **common)
     if name == "fed_avg_qsgd":
-        return fp.fed_avg(model.loss, **common, codec=fp.qsgd(config.bits))
+        return fp.fed_avg(model.loss, **common, codec=fp.qsgd(settings.bits))
     if name == "ldp_fed_avg":
-        return fp.ldp_fed_avg(model.loss, **common, mechanism=_local(config, records))
+        return fp.ldp_fed_avg(model.loss, **common, mechanism=_local(settings, records))
     if name == "jopeq":
-        own = config.jopeq
-        options = {"bits": config.bits, "bound": own.bound, "epsilon": own.epsilon}
+        own = settings.jopeq
+        options = {"bits": settings.bits, "bound": own.bound, "epsilon": own.epsilon}
         return fp.jopeq(model.loss, **common, **options, noise=own.noise)
-    return _split(name, config, model, common, records)
+    return _split(name, settings, model, common, records)
 
 
 def _split(
-    name: Name, config: Msp, model: fp.models.Model, common: dict[str, Any], records: int
+    name: Name, settings: Msp, model: fp.models.Model, common: dict[str, Any], records: int
 ) -> Algorithm:
     quantized = name == "mspdq_fl"
     options: dict[str, Any] = common | {
-        "splitting": _splitting(name, config, records),
-        "coupling": fp.consensus.coupling(config.consensus_step, config.gamma, config.decay),
-        "exchanges": _exchanges(config, quantized),
-        "submodels": config.submodels,
-        "weights": _weights(config),
-        "unstable": config.unstable,
+        "splitting": _splitting(name, settings, records),
+        "coupling": fp.consensus.coupling(settings.consensus_step, settings.gamma, settings.decay),
+        "exchanges": _exchanges(settings, quantized),
+        "submodels": settings.submodels,
+        "weights": _weights(settings),
+        "unstable": settings.unstable,
     }
     if not quantized:
         return fp.msp_fl(model.loss, **options)
-    if isinstance(config.interval, str):
-        norm: Norm = "columns" if config.interval == "columns" else "frobenius"
-        return fp.mspdq_fl(model.loss, bits=config.bits, norm=norm, **options)
-    fixed = fp.consensus.fixed(config.bits, config.interval)
+    if isinstance(settings.interval, str):
+        norm: Norm = "columns" if settings.interval == "columns" else "frobenius"
+        return fp.mspdq_fl(model.loss, bits=settings.bits, norm=norm, **options)
+    fixed = fp.consensus.fixed(settings.bits, settings.interval)
     return fp.msp_fl(model.loss, **options, transmission=fixed)
 
 
-def _splitting(name: Name, config: Msp, records: int) -> fp.splitting.Splitting:
+def _splitting(name: Name, settings: Msp, records: int) -> fp.splitting.Splitting:
     if name == "msp_laplace":
-        return fp.splitting.laplace(_sensitivity(config, records), config.ldp.epsilon)
+        return fp.splitting.laplace(_sensitivity(settings, records), settings.ldp.epsilon)
     if name == "msp_gaussian":
-        return fp.splitting.gaussian(_sensitivity(config, records) * _gaussian_scale(config))
-    return fp.splitting.uniform(config.splitting_factor)
+        return fp.splitting.gaussian(_sensitivity(settings, records) * _gaussian_scale(settings))
+    return fp.splitting.uniform(settings.splitting_factor)
 
 
-def _weights(config: Msp) -> fp.splitting.Weights:
+def _weights(settings: Msp) -> fp.splitting.Weights:
     makes = {"client": fp.splitting.per_client, "submodel": fp.splitting.per_submodel}
     return (
-        makes[config.weights](config.least_weight)
-        if config.weights in makes
+        makes[settings.weights](settings.least_weight)
+        if settings.weights in makes
         else fp.splitting.equal
     )
 
 
-def _exchanges(config: Msp, quantized: bool) -> Exchanges:
-    count = config.exchanges if quantized else config.msp_exchanges
+def _exchanges(settings: Msp, quantized: bool) -> Exchanges:
+    count = settings.exchanges if quantized else settings.msp_exchanges
     if count > 0:
         return fp.consensus.constant(count)
 
     def rate(t: jax.Array) -> jax.Array:
-        return config.learning_rate / (t + 1)
+        return settings.learning_rate / (t + 1)
 
     return fp.consensus.by_rate(
-        rate, config.contraction, config.most_exchanges, quantized=quantized
+        rate, settings.contraction, settings.most_exchanges, quantized=quantized
     )
 
 
-def _sensitivity(config: Msp, records: int) -> float:
-    whole = 2 * config.ldp.clip_norm
-    return whole if config.ldp.sensitivity == "client" else whole / records
+def _sensitivity(settings: Msp, records: int) -> float:
+    whole = 2 * settings.ldp.clip_norm
+    return whole if settings.ldp.sensitivity == "client" else whole / records
 
 
-def _local(config: Msp, records: int) -> fp.Mechanism:
+def _local(settings: Msp, records: int) -> fp.Mechanism:
     """Noise for `ldp.epsilon` by the stated sensitivity: of the Gaussian mechanism by its textbook formula."""
-    clip, epsilon = config.ldp.clip_norm, config.ldp.epsilon
-    reach = _sensitivity(config, records) / clip
-    if config.ldp.noise == "laplace":
+    clip, epsilon = settings.ldp.clip_norm, settings.ldp.epsilon
+    reach = _sensitivity(settings, records) / clip
+    if settings.ldp.noise == "laplace":
         return fp.laplace(clip, reach / epsilon)
-    return fp.gaussian(clip, reach * _gaussian_scale(config))
+    return fp.gaussian(clip, reach * _gaussian_scale(settings))
 
 
-def _gaussian_scale(config: Msp) -> float:
+def _gaussian_scale(settings: Msp) -> float:
     """Standard deviation per l2 sensitivity: the textbook formula, of epsilon below 1, used for any."""
-    return math.sqrt(2 * (math.log(1.25) - math.log(config.delta))) / config.ldp.epsilon
+    return math.sqrt(2 * (math.log(1.25) - math.log(settings.delta))) / settings.ldp.epsilon

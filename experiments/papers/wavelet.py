@@ -13,8 +13,9 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Run, federations
+from experiments.config.experiment import Entry, Experiment, Ledger, federations
 from experiments.config.fields import Number, Single, check_each, each_once, mechanism
+from experiments.config.settings import Settings
 from experiments.papers.wavelet_algorithms import METHODS, Clipped, Maker
 from fedpriv.algorithms.wavelet import Clip
 from fedpriv.core.arguments import Probability
@@ -63,7 +64,7 @@ class Dyn:
 
 
 @dataclass(frozen=True)
-class Wavelet(Run):
+class Wavelet(Settings):
     """DP-SGD and DP-FedAvg with and without wavelets, and the private baselines that adapt."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_sgd", "dp_sgd_wav")
@@ -128,8 +129,8 @@ class Wavelet(Run):
         check_each(Probability, delta=self.delta, quantile=self.quantile)
 
 
-def ledger(config: Wavelet, model: fp.models.Model, example: Example, images: int) -> Ledger:
-    """What the algorithms of `config` release with that many training images; needs no data: a clip norm changes no
+def ledger(settings: Wavelet, model: fp.models.Model, example: Example, images: int) -> Ledger:
+    """What the algorithms of the settings release with that many training images; needs no data: a clip norm changes no
     epsilon.
 
     Args:
@@ -138,57 +139,57 @@ def ledger(config: Wavelet, model: fp.models.Model, example: Example, images: in
     Raises:
       ValueError: too few images.
     """
-    records = _records(config, config.records_left(images))
-    like = fp.Federation.blank(example, config.clients, records)
-    made = Maker(config, model, like, lambda _: 1.0)
-    entries = {name: Entry(made.make(METHODS[name]), [like]) for name in config.algorithms}
-    return Ledger(entries, config.delta, model.init, NOTES)
+    records = _records(settings, settings.records_left(images))
+    like = fp.Federation.blank(example, settings.clients, records)
+    made = Maker(settings, model, like, lambda _: 1.0)
+    entries = {name: Entry(made.make(METHODS[name]), [like]) for name in settings.algorithms}
+    return Ledger(entries, settings.delta, model.init, NOTES)
 
 
-def experiment(config: Wavelet, data: Dataset, model: fp.models.Model) -> Experiment:
-    """The experiment of `config`: i.i.d. clients of equal size, and a public proxy set that is the same for all seeds.
+def experiment(settings: Wavelet, data: Dataset, model: fp.models.Model) -> Experiment:
+    """The experiment of the settings: i.i.d. clients of equal size, and a public proxy set, the same for all seeds.
 
     Raises:
       ValueError: too few images.
     """
     total = len(data.train["label"])
-    records = _records(config, total)
-    proxy, rest = fp.partition.hold_out(np.random.default_rng(0), np.arange(total), config.proxy)
+    records = _records(settings, total)
+    proxy, rest = fp.partition.hold_out(np.random.default_rng(0), np.arange(total), settings.proxy)
     public = {k: jnp.asarray(v[proxy]) for k, v in data.train.items()}
 
     def deal(rng: np.random.Generator) -> list[np.ndarray]:
-        rows = rng.permutation(rest)[: config.clients * records]
-        return list(rows.reshape(config.clients, records))
+        rows = rng.permutation(rest)[: settings.clients * records]
+        return list(rows.reshape(settings.clients, records))
 
-    dealt = federations(data, config.seeds, deal)
-    made = Maker(config, model, dealt[0], _norms(config, model, public, records))
+    dealt = federations(data, settings.seeds, deal)
+    made = Maker(settings, model, dealt[0], _norms(settings, model, public, records))
     entries = {}
-    for name in config.algorithms:
+    for name in settings.algorithms:
         method = METHODS[name]
         said = {"clip_norm": made.bound(method)} if method.private else {}
         entries[name] = Entry(made.make(method), dealt, said)
-    return Experiment(model, data.test, config.delta, entries, notes=NOTES)
+    return Experiment(model, data.test, settings.delta, entries, notes=NOTES)
 
 
-def _records(config: Wavelet, images: int) -> int:
+def _records(settings: Wavelet, images: int) -> int:
     """Of a client."""
-    records = (images - config.proxy) // config.clients
+    records = (images - settings.proxy) // settings.clients
     if records < 1:
         raise ValueError(
-            f"proxy: {config.proxy} of {images} images leave none for {config.clients} clients"
+            f"proxy: {settings.proxy} of {images} images leave none for {settings.clients} clients"
         )
     return records
 
 
 def _norms(
-    config: Wavelet, model: fp.models.Model, public: Example, records: int
+    settings: Wavelet, model: fp.models.Model, public: Example, records: int
 ) -> Callable[[Clipped], float]:
     """What is clipped -> C."""
 
     @cache
     def norm(clipped: Clipped) -> float:
-        if not isinstance(config.clip_norm, str):
-            return config.clip_norm
+        if not isinstance(settings.clip_norm, str):
+            return settings.clip_norm
         params = model.init(jax.random.key(0))
         if clipped == "update":
             return float(
@@ -197,8 +198,8 @@ def _norms(
                     model.loss,
                     params,
                     _pseudo_clients(public, records),
-                    optimizer=optax.sgd(config.learning_rate),
-                    batches=fp.epochs(config.local_epochs, config.lot),
+                    optimizer=optax.sgd(settings.learning_rate),
+                    batches=fp.epochs(settings.local_epochs, settings.lot),
                 )
             )
         clipping = (

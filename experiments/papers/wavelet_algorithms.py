@@ -62,16 +62,16 @@ class Maker:
 
     def __init__(
         self,
-        config: Wavelet,
+        settings: Wavelet,
         model: fp.models.Model,
         federation: fp.Federation,
         norm: Callable[[Clipped], float],
     ):
-        self.config, self.model, self.federation, self.norm = config, model, federation, norm
+        self.settings, self.model, self.federation, self.norm = settings, model, federation, norm
         self.records = federation.capacity
-        if config.lot > self.records:
-            raise ValueError(f"lot: {config.lot} exceeds the {self.records} records of a client")
-        self.sampler = _poisson(config.clients, config.cohort / config.clients)
+        if settings.lot > self.records:
+            raise ValueError(f"lot: {settings.lot} exceeds the {self.records} records of a client")
+        self.sampler = _poisson(settings.clients, settings.cohort / settings.clients)
         shapes = jax.eval_shape(model.init, jax.random.key(0))
         self.d, self.tensors = dimension(shapes), len(jax.tree.leaves(shapes))
 
@@ -94,19 +94,19 @@ class Maker:
     def _by_gradient(self, method: Method) -> bool:
         """Whether a client's gradients are clipped in place of its update, as in the paper."""
         plain = not (method.dynamic or method.adaptive or method.wavelet == "sound")
-        return plain and self.config.bounded == "gradients"
+        return plain and self.settings.bounded == "gradients"
 
     def _clip(self, method: Method) -> Clip:
-        return "levels" if method.wavelet == "sound" else self.config.clip
+        return "levels" if method.wavelet == "sound" else self.settings.clip
 
     def _of_records(self, method: Method) -> Algorithm:
-        config, sigma = self.config, self.config.noise_multiplier
+        settings, sigma = self.settings, self.settings.noise_multiplier
         wavelet = method.wavelet == "paper"
-        each = wavelet and config.noise_on_each
+        each = wavelet and settings.noise_on_each
         local = fp.LocalSteps(
             fp.per_example(self.model.loss),
             self._lots(exact=each),
-            config.local_epochs * round(self.records / config.lot),
+            settings.local_epochs * round(self.records / settings.lot),
             self._local_optimizer(method),
             self._mechanism(method, sigma),
         )
@@ -120,21 +120,21 @@ class Maker:
 
     def _lots(self, *, exact: bool) -> fp.Sampler:
         if exact:
-            return fp.fixed_size(self.records, self.config.lot)
+            return fp.fixed_size(self.records, self.settings.lot)
         # Masked slots cost as much as records: four standard deviations, which the certificate counts, are enough.
-        return _poisson(self.records, self.config.lot / self.records, room=4)
+        return _poisson(self.records, self.settings.lot / self.records, room=4)
 
     def _local_optimizer(self, method: Method) -> fp.rounds.local_training.Schedule:
-        config = self.config
+        settings = self.settings
         made: dict[str, optax.GradientTransformation] = {
-            "sgd": optax.sgd(config.learning_rate),
-            "adam": optax.adam(config.adaptive_rate),
-            "adagrad": optax.adagrad(10 * config.adaptive_rate),
+            "sgd": optax.sgd(settings.learning_rate),
+            "adam": optax.adam(settings.adaptive_rate),
+            "adagrad": optax.adagrad(10 * settings.adaptive_rate),
         }
         return lambda t: made[method.local]
 
     def _of_clients(self, method: Method) -> Algorithm:
-        sigma, by_gradient = self.config.noise_multiplier, self._by_gradient(method)
+        sigma, by_gradient = self.settings.noise_multiplier, self._by_gradient(method)
         if method.adaptive:
             return self._adaptive(method)
         if method.dynamic:
@@ -152,26 +152,26 @@ class Maker:
         return self._averaged(self._mechanism(method, sigma))
 
     def _adaptive(self, method: Method) -> Algorithm:
-        config = self.config
+        settings = self.settings
         return fp.adaptive_fed_avg(
             self.model.loss,
             **self._averaging(),
-            quantile=config.quantile,
+            quantile=settings.quantile,
             clip_norm=self.bound(method),
-            noise_multiplier=config.noise_multiplier,
+            noise_multiplier=settings.noise_multiplier,
             # Andrew et al. take a twentieth of the cohort; where that is little, what still leaves noise for the sum.
-            count_noise=max(config.cohort / 20, config.noise_multiplier),
+            count_noise=max(settings.cohort / 20, settings.noise_multiplier),
         )
 
     def _averaged(self, mechanism: fp.Mechanism | fp.Dynamic) -> Algorithm:
         return fp.fed_avg(self.model.loss, **self._averaging(), mechanism=mechanism)
 
     def _averaging(self) -> dict[str, Any]:
-        rate = self.config.learning_rate
+        rate = self.settings.learning_rate
         return {
             "sampler": self.sampler,
             "optimizer": lambda t: optax.sgd(rate),
-            "batches": fp.epochs(self.config.local_epochs, self.config.lot),
+            "batches": fp.epochs(self.settings.local_epochs, self.settings.lot),
         }
 
     def _mechanism(self, method: Method, sigma: float) -> fp.Mechanism:
@@ -179,7 +179,7 @@ class Maker:
         if method.wavelet:
             sound = method.wavelet == "sound"
             return fp.wavelet_mechanism(self.d, **noisy, clip=self._clip(method), calibrated=sound)
-        by_layer = self.config.per_layer
+        by_layer = self.settings.per_layer
         clipping = fp.clipping.per_layer(self.tensors) if by_layer else fp.clipping.flat()
         return fp.mechanism(clipping, fp.noise.isotropic(), **noisy)
 
@@ -187,7 +187,7 @@ class Maker:
         self, method: Method, made: Callable[[fp.Mechanism | fp.Dynamic], Algorithm]
     ) -> Algorithm:
         """With falling noise that has the certificate of the constant noise multiplier."""
-        dyn, rounds, delta = self.config.dyn, self.config.rounds, self.config.delta
+        dyn, rounds, delta = self.settings.dyn, self.settings.rounds, self.settings.delta
         shapes = self.model.init, self.federation
 
         def falling(sigma: float) -> Algorithm:
@@ -195,7 +195,7 @@ class Maker:
             decays = {"clip_decay": dyn.clip_decay, "noise_decay": dyn.noise_decay}
             return made(fp.dynamic(constant, rounds=rounds, parts=dyn.parts, **decays))
 
-        plain = made(self._mechanism(method, self.config.noise_multiplier))
+        plain = made(self._mechanism(method, self.settings.noise_multiplier))
         budget = fp.certify(plain, *shapes, rounds, delta).epsilon
         options = {"epsilon": budget, "rounds": rounds, "delta": delta, "tolerance": 1e-3}
         return falling(fp.calibrate_noise(falling, *shapes, **options))

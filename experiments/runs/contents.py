@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.base.formats import label, name_of
+from experiments.base.formats import name_of, short_name_of
 from experiments.base.spread import Spread
 from fedpriv.engine.client_metrics import PREFIX
 from fedpriv.engine.history import SHARES, Evaluation
@@ -208,9 +208,9 @@ class Summary:
         """For people."""
         return name_of(algorithm, self.names)
 
-    def label(self, algorithm: str) -> str:
+    def short_name_of(self, algorithm: str) -> str:
         """Its name, cut where it is long."""
-        return label(algorithm, self.names)
+        return short_name_of(algorithm, self.names)
 
     @property
     def ended(self) -> bool:

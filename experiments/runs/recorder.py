@@ -1,4 +1,14 @@
-"""What a run leaves behind: config.json, metrics.jsonl as it goes, summary.json and a picture."""
+"""Writing a run's folder. What is in there, and who writes it:
+
+config.json            the settings, environment and noise       `Recorder`, when the run begins or goes on
+code/                  copies of the user's own modules          `user_modules.keep`, before training
+checkpoints/ALGORITHM  from which the run goes on                `simulate`; removed once the results are recorded
+metrics.jsonl          a line for each evaluation                `Recorder.evaluation`, as the run goes
+model/ALGORITHM/seed-S trained models (`fedpriv.load_model`)     `Recorder.models`, after each algorithm
+tensorboard/           what --record tensorboard asks for        `TensorBoard`, as the run goes
+summary.json           results, epsilons and versions            `Recorder.write_summary`, when the run has ended
+METRIC.png             curves by round                           `run_picture.picture`, when the run has ended
+"""
 
 from __future__ import annotations
 
@@ -21,29 +31,29 @@ from experiments.base.files import write_text
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
-from experiments.config import Experiment, Ledger, Run
+from experiments.config.experiment import Experiment, Ledger
+from experiments.config.settings import Settings
 from experiments.runs.contents import Begun, Line, Report, Summary, so_far
-from experiments.runs.run_folder import CONFIG, METRICS, SUMMARY
+from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY
 from experiments.runs.sinks import Sink, guarded
-from experiments.runs.unfinished import CHECKPOINTS
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import save_model
 from fedpriv.models.networks import Model
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
-def folder_of(config: Run, name: str) -> Path:
+def folder_of(settings: Settings, name: str) -> Path:
     """Where the run is to be recorded."""
-    return config.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return settings.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def new_folder(config: Run, name: str) -> Path:
+def new_folder(settings: Settings, name: str) -> Path:
     """Makes the run folder.
 
     Raises:
       ValueError: it holds a run already, or what is left of one, is the current one and not empty, or cannot be made.
     """
-    folder = folder_of(config, name)
+    folder = folder_of(settings, name)
     if any((folder / name).exists() for name in (CONFIG, METRICS)):
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or resume {folder}"
@@ -61,6 +71,14 @@ def new_folder(config: Run, name: str) -> Path:
         raise ValueError(
             f"output: cannot make {folder} ({error.strerror}); choose another"
         ) from None
+    return folder
+
+
+def cleared_folder(folder: Path) -> Path:
+    """The run folder, made if it is not there, without what an interrupted run has recorded in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (CONFIG, METRICS, SUMMARY):
+        (folder / name).unlink(missing_ok=True)
     return folder
 
 
@@ -94,7 +112,7 @@ class Recorder:
     Args:
       folder: of the run.
       name: of the config.
-      config: the settings.
+      settings: of the run.
       about: what else config.json is to say.
       sinks: get every line, too, as JSON.
 
@@ -106,14 +124,14 @@ class Recorder:
         self,
         folder: Path,
         name: str,
-        config: Run,
+        settings: Settings,
         about: Mapping[str, Any] = MappingProxyType({}),
         sinks: Sequence[Sink] = (),
     ):
-        self.folder, self._config = folder, config
+        self.folder, self._settings = folder, settings
         self._begun = Begun(
             name,
-            plain(config),
+            plain(settings),
             higher=tuple(about.get("higher", ())),
             names=dict(about.get("names", {})),
         )
@@ -233,7 +251,7 @@ class Recorder:
             for sink in self._sinks:
                 sink.write(plain(line))
 
-    def summary(
+    def write_summary(
         self,
         histories: dict[str, History],
         experiment: Experiment,
@@ -273,7 +291,7 @@ class Recorder:
         self, histories: Mapping[str, History], experiment: Experiment, evaluated: Collection[str]
     ) -> dict[str, str]:
         """Why training ended, of the algorithms that a metric has ended."""
-        stopping = experiment.stopping(self._config)
+        stopping = experiment.stopping(self._settings)
         why = {n: stopping.why(histories[n].evaluations) for n in evaluated} if stopping else {}
         return {name: said for name, said in why.items() if said}
 
@@ -282,7 +300,7 @@ class Recorder:
 
         So it did whenever it was stopped before; what a checkpoint did not keep is done again, but was done.
         """
-        every = self._config.every
+        every = self._settings.every
         before = [entry.get("reached", {}).get(algorithm, 0) + every for entry in self._resumed]
         return max([done if status == "complete" else done + every, *before])
 

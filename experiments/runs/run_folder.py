@@ -16,6 +16,8 @@ from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+CHECKPOINTS = "checkpoints"
+SWEEP = "sweep.json"  # in the folder of a sweep
 UNENDED = "running, or ended from outside (no summary.json)"
 UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
 # A run is named by the settings in which it differs where they are few, and short in characters.
@@ -237,7 +239,7 @@ def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
         raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
     if not inside:
         raise ValueError(f"{path} holds no run; {remedy}")
-    if not (file := path / "sweep.json").exists():
+    if not (file := path / SWEEP).exists():
         return inside, []
     try:
         names = [str(point["folder"]) for point in json.loads(file.read_bytes())["points"]]

@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.json_values import plain
-from experiments.config import Run, modules
+from experiments.config import modules
 from experiments.config.modules import Config
-from experiments.config.settings import changed
+from experiments.config.settings import Settings, changed
 from experiments.config.stopping import Stopping
 from experiments.runs.contents import Line
-from experiments.runs.run_folder import read_lines
+from experiments.runs.run_folder import CONFIG, SUMMARY, read_lines
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import History
 from fedpriv.models.kept_model import is_kept
 
 FREE = ("output", "data_dir", "checkpoint", "record", "views")  # change no results
-CHECKPOINTS = "checkpoints"
 
 
 class Earlier(NamedTuple):
@@ -32,14 +31,14 @@ class Earlier(NamedTuple):
     Attributes:
       folder: of the run.
       name: of its config.
-      config: what it was begun with.
+      settings: what it was begun with.
       about: what else config.json says.
       lines: of metrics.jsonl.
     """
 
     folder: Path
     name: str
-    config: Run
+    settings: Settings
     about: dict[str, Any]
     lines: list[Line]
 
@@ -55,15 +54,17 @@ class Earlier(NamedTuple):
         found: dict[str, History] = {}
         for name, rounds in planned.items():
             own = [line for line in self.lines if line.algorithm == name]
-            every = self.config.every
-            if models and not all(is_kept(self.folder, name, s) for s in range(self.config.seeds)):
+            every = self.settings.every
+            if models and not all(
+                is_kept(self.folder, name, s) for s in range(self.settings.seeds)
+            ):
                 break
             evaluations = [line.evaluation() for line in own]
             done, every_one = [e.round for e in evaluations], [*range(every, rounds, every), rounds]
             early = stopping and stopping.why(evaluations)
             if done != every_one[: len(done) if early else None]:
                 break
-            found[name] = History(tuple(range(self.config.seeds)), evaluations)
+            found[name] = History(tuple(range(self.settings.seeds)), evaluations)
         return found
 
 
@@ -76,7 +77,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
     Raises:
       ValueError: no run, or one of an older version.
     """
-    path = folder / "config.json"
+    path = folder / CONFIG
     if not path.exists():
         raise ValueError(f"resume: {folder} holds no run (no config.json); give a run folder")
     try:
@@ -91,7 +92,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
                 "with experiments.resume(folder, config=...)"
             )
         config = config or modules.load(name)
-        saved = changed(config.config, settings)
+        saved = changed(config.settings, settings)
     except MissingConfigError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -103,13 +104,13 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
     return Earlier(folder, name, saved, about, lines), config
 
 
-def going_on(found: Earlier, name: str, settings: Run) -> Run:
+def going_on(found: Earlier, name: str, settings: Settings) -> Settings:
     """The settings of a run from here on; see `FREE` for those that may differ from the run's.
 
     Raises:
       ValueError: others do; names all of them.
     """
-    saved, folder = found.config, found.folder
+    saved, folder = found.settings, found.folder
     if (
         settings.output not in (saved.output, None)
         and settings.output.resolve() != folder.resolve()
@@ -117,7 +118,10 @@ def going_on(found: Earlier, name: str, settings: Run) -> Run:
         raise ValueError(
             f"output: {settings.output} is not {folder}, which is to be resumed; leave it out"
         )
-    there, here = {"config": found.name, **fixed(saved)}, {"config": name, **fixed(settings)}
+    there, here = (
+        {"config": found.name, **decisive_settings(saved)},
+        {"config": name, **decisive_settings(settings)},
+    )
     if different := "; ".join(differences(there, here)):
         raise ValueError(
             f"resume: {folder} is of another run: {different}; leave out what differs, or begin a new run"
@@ -136,15 +140,15 @@ def _gone(folder: Path, name: str) -> MissingConfigError:
     )
 
 
-def fixed(config: Run) -> dict[str, Any]:
+def decisive_settings(settings: Settings) -> dict[str, Any]:
     """The settings that a run's results depend on, as JSON."""
-    return {k: v for k, v in plain(config).items() if k not in FREE}
+    return {k: v for k, v in plain(settings).items() if k not in FREE}
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
     """What summary.json says; nothing where it is damaged or not there."""
     try:
-        found = json.loads((folder / "summary.json").read_text())
+        found = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

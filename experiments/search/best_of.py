@@ -21,9 +21,10 @@ from experiments.base.files import write_text
 from experiments.base.formats import NAMES, setting
 from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
-from experiments.runs.unfinished import fixed
+from experiments.runs.run_folder import SWEEP
+from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
-from experiments.search.sweep_grid import SWEEP, Point
+from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
 from fedpriv.models.kept_model import model_folder
 from fedpriv.privacy import Certificate, certify_choice
@@ -46,8 +47,8 @@ def require_settings(points: Sequence[Point], mean: float) -> None:
     """Raises ValueError: a mean or settings that do not go with a choice among trials."""
     if not 1 < mean < math.inf:
         raise ValueError(f"best_of: {mean:g} is no finite mean above 1; give one, such as 5")
-    for config in (point.config for point in points):
-        if config.target_epsilon is not None or config.view != "third_party":
+    for settings in (point.settings for point in points):
+        if settings.target_epsilon is not None or settings.view != "third_party":
             raise ValueError(
                 "target_epsilon, view: best_of certifies its choice towards a third party, for the noise that is set; "
                 "leave these out"
@@ -105,7 +106,7 @@ def keep_best(
         point, summary = found[at]
         ((name, rounds),) = summary.rounds.items()
         about |= {"config": summary.config, "algorithm": name, "rounds": rounds}
-        about |= {"settings": fixed(point.config), "values": point.values}
+        about |= {"settings": decisive_settings(point.settings), "values": point.values}
         about |= {"metric": summary.metric, "value": ends[at], "notes": summary.privacy_notes}
         model = model_folder(folder / point.name, name, point.seeds[0])
         shutil.copytree(model, model_folder(folder, name, 0), dirs_exist_ok=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.base.formats import field_name, spread
+from experiments.base.formats import field_name, mean_and_std
 from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
 from experiments.search.sweep_grid import FOLD, Point
@@ -90,7 +90,7 @@ def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> G
     rows = []
     for score in found:
         cells = [*score.values.values(), score.name or score.algorithm]
-        cells += [spread(score.spread, metric) if score.spread else "diverged"]
+        cells += [mean_and_std(score.spread, metric) if score.spread else "diverged"]
         rows.append([*cells, "*" * (winners.get(score.algorithm) is score)])
     said = (
         f"{metric} after the last round, on the fold that was held out: mean ± standard deviation (n - 1) over {folds} "

@@ -11,24 +11,20 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 
-from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.command import one_line
-from experiments.config import Experiment, Run
+from experiments.config.experiment import Experiment, strategy_of
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from experiments.search import best_of
-from experiments.search.sweep_grid import (
-    FOLD,
-    Axes,
-    Point,
-    axes,
-    begin,
-    begun,
-    described,
-    ended,
-    points,
+from experiments.search.sweep_folder import (
+    begin_sweep_folder,
+    point_ended,
+    read_sweep_folder,
+    sweep_description,
 )
+from experiments.search.sweep_grid import FOLD, Axes, Point, axes, points
 from experiments.search.training_together import Prepared
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
@@ -56,7 +52,7 @@ class Asked(NamedTuple):
     name: str
     config: Config
     grid: Axes
-    settle: Callable[[Mapping[str, Any]], Run]
+    settle: Callable[[Mapping[str, Any]], Settings]
     given: Collection[str] = ()
     folds: int | None = None
     best_of: float | None = None
@@ -92,11 +88,11 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
         raise ValueError(f"{twice[0]}: swept by the grid, too; give one of them")
     every = points(asked.grid, asked.settle if mean is None else _one_seed(asked.settle))
     _require_settings(every, module)
-    wanted = described(asked.name, module, grid, every)
+    wanted = sweep_description(asked.name, module, grid, every)
     if mean is not None:
         best_of.require_settings(every, mean)
         wanted["best_of"] = mean
-    there = begun(folder, wanted, module)
+    there = read_sweep_folder(folder, wanted, module)
     trials = every
     if mean is not None:
         again = there["trials"] if there else None
@@ -105,7 +101,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
             every[i]._replace(name=f"trial-{n}", key=key)
             for n, (i, key) in enumerate(wanted["trials"], 1)
         ]
-    left = [p for p in trials if not (there and ended(folder / p.name))]
+    left = [p for p in trials if not (there and point_ended(folder / p.name))]
     if there and progress:
         print(f"{len(trials) - len(left)} of {len(trials)} points are done", file=sys.stderr)
     plan = Planned(folder, trials, wanted, _prepared(module, left if mean is None else every))
@@ -113,7 +109,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
         plan = _certified(plan, left, mean)
     if plan.ready:  # else all is done, and `build` has imported nothing
         wanted["code"] = user_modules.digests(module)  # with what `build` has imported
-        begin(folder, wanted)
+        begin_sweep_folder(folder, wanted)
         user_modules.keep(module, folder / user_modules.KEPT)
     return plan
 
@@ -135,34 +131,36 @@ def _with_folds(asked: Asked) -> Asked:
     return asked._replace(grid=[*asked.grid, (FOLD, parts)])
 
 
-def _one_seed(settle: Callable[[Mapping[str, Any]], Run]) -> Callable[[Mapping[str, Any]], Run]:
+def _one_seed(
+    settle: Callable[[Mapping[str, Any]], Settings],
+) -> Callable[[Mapping[str, Any]], Settings]:
     """For trials, of each of which the one model may be what is kept."""
     return lambda values: replace(settle(values), seeds=1, keep_model=True)
 
 
 def _require_settings(every: Sequence[Point], module: Config) -> None:
-    default = module.config
-    if any((p.config.checkpoint, p.config.record) != (default.checkpoint, ()) for p in every):
+    default = module.settings
+    if any((p.settings.checkpoint, p.settings.record) != (default.checkpoint, ()) for p in every):
         raise ValueError(
             "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
             "its folders; leave these out"
         )
-    if len({p.config.metric for p in every}) > 1:
+    if len({p.settings.metric for p in every}) > 1:
         raise ValueError("metric: points are compared by one; leave it out of the grid")
 
 
 def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
-    devices = [p.config.layout.devices for p in left]
+    devices = [p.settings.layout.devices for p in left]
     split_cpu(None if None in devices else max(devices, default=None))
     shared, known = SharedArrays(), list[budget.Solved]()
     ready = []
     for point in left:
         try:
-            strategy = configuration.strategy(point.config.layout)
-            noise = budget.solved(module, point.config, known)
-            experiment = built(module, point.config, noise, shared)
+            strategy = strategy_of(point.settings.layout)
+            noise = budget.solved(module, point.settings, known)
+            experiment = built(module, point.settings, noise, shared)
             _require_in_memory(experiment)
-            planned = budget.planned_rounds(experiment.ledger, point.config)
+            planned = budget.planned_rounds(experiment.ledger, point.settings)
         except (ValueError, OSError) as error:
             at = ValueError(f"{one_line(error)} (at {point.title})")
             raise at.with_traceback(error.__traceback__) from None
@@ -183,7 +181,7 @@ def _certified(plan: Planned, left: Sequence[Point], mean: float) -> Planned:
     """The plan for the trials that are left, of which several may be at one of its points."""
     at = {prepared.point.title: prepared for prepared in plan.ready}
     first = plan.ready[0].experiment
-    metric = main_metric(first.metrics, plan.ready[0].point.config.metric)
+    metric = main_metric(first.metrics, plan.ready[0].point.settings.metric)
     return plan._replace(
         ready=[at[trial.title]._replace(point=trial) for trial in left],
         certificate=best_of.certified(plan.ready, mean),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.base.files import write_text
-from experiments.base.formats import hyphenated, markdown
+from experiments.base.formats import hyphenated, markdown_table
 from experiments.base.json_values import flat
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
@@ -118,7 +118,7 @@ def winners(found: Sequence[Result]) -> str:
             seeds = str(len(first.accuracy.per_seed))
             cells = [dataset, budget, first.entrant, _percent(first.accuracy), seeds]
             rows.append([*cells, ", ".join(near) or "nobody", said])
-    return markdown(rows, LEADS)
+    return markdown_table(rows, LEADS)
 
 
 def ahead(first: Result, second: Result) -> Lead:
@@ -139,7 +139,7 @@ def table(found: Sequence[Result]) -> str:
         cells += [_chosen(r) if r else "-" for r in each]
         cells += [_tried(last), f"{last.last.uplink_mb_per_client:.3g}"]
         rows.append([entrant, *cells, f"{sum(r.seconds for r in own.values()):.0f}"])
-    return markdown(rows, [EDGE, *_meaning(found)])
+    return markdown_table(rows, [EDGE, *_meaning(found)])
 
 
 def _meaning(found: Sequence[Result]) -> list[str]:

@@ -96,7 +96,7 @@ def sweep(
     name, module = modules.named(config)
     if "output" in settings:
         raise ValueError("output: a sweep has a folder; give folder")
-    base = changed(module.config, settings)
+    base = changed(module.settings, settings)
     asked = Asked(
         name,
         module,

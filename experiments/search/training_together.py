@@ -14,11 +14,13 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
-from experiments.config import Experiment, Run
-from experiments.runs.recorder import Privacy, Recorder
-from experiments.search.sweep_grid import Point, cleared
-from experiments.training.shared_jit import Family, Program, as_bytes, trace
-from experiments.training.train_algorithms import simulated, train_one
+from experiments.config.experiment import Experiment
+from experiments.config.settings import Settings
+from experiments.runs.recorder import Privacy, Recorder, cleared_folder
+from experiments.search.shared_jit import Family, Program, trace
+from experiments.search.sweep_grid import Point
+from experiments.training.shared_arrays import as_bytes
+from experiments.training.train_algorithms import simulate_algorithm, train_algorithm
 from fedpriv.devices.layout import Strategy
 from fedpriv.devices.memory import fitted, trial_layout
 from fedpriv.engine.history import DivergedError, History
@@ -90,9 +92,9 @@ class Sweep:
             strategy = self._fitted(algorithm, prepared)
             program, args = self._traced(algorithm, prepared, strategy)
             digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
-            config = prepared.point.config
-            key = (id(program.family), program.identity, digest, config.rounds, config.every)
-            key += (config.keep_model, prepared.experiment.stopping(config))
+            settings = prepared.point.settings
+            key = (id(program.family), program.identity, digest, settings.rounds, settings.every)
+            key += (settings.keep_model, prepared.experiment.stopping(settings))
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
         self.seconds += time.perf_counter() - began
 
@@ -123,7 +125,7 @@ class Sweep:
         with suppress(_TracedError):
             own = _own(prepared, algorithm)
             given = {"seeds": prepared.point.seeds, "compiler": tracing}
-            simulated(algorithm, prepared.experiment, own, strategy, **given)
+            simulate_algorithm(algorithm, prepared.experiment, own, strategy, **given)
         return found[0]
 
     def train(self, prepared: Prepared) -> str:
@@ -135,10 +137,10 @@ class Sweep:
           OSError: after training: not all of it could be written.
         """
         point, experiment = prepared.point, prepared.experiment
-        folder = cleared(self._folder / point.name)
+        folder = cleared_folder(self._folder / point.name)
         about: dict[str, Any] = {"noise": prepared.noise, "higher": list(experiment.higher)}
         about |= {"names": experiment.names} if experiment.names else {}
-        recorder = Recorder(folder, self._name, replace(point.config, output=folder), about)
+        recorder = Recorder(folder, self._name, replace(point.settings, output=folder), about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}
         status = "complete"
@@ -168,7 +170,7 @@ class Sweep:
         if status == "complete" and remarks["diverged"]:
             said = (f"{name}: {error}" for name, error in remarks["diverged"].items())
             status = f"diverged: {'; '.join(said)}"
-        recorder.summary(histories, experiment, prepared.planned, status, remarks)
+        recorder.write_summary(histories, experiment, prepared.planned, status, remarks)
         if not recorder.retry():
             raise next(iter(recorder.lost.values()))
         return status
@@ -183,16 +185,16 @@ class Sweep:
     ) -> str | None:
         """Why it diverged, if it did."""
         error = None
-        config = _own(prepared, algorithm)
+        settings = _own(prepared, algorithm)
 
         def compiler(fn: Any, args: tuple, donated: Any) -> Callable[..., Any]:
             return known.program.compile(args)
 
         try:
-            train_one(
+            train_algorithm(
                 algorithm,
                 prepared.experiment,
-                config,
+                settings,
                 known.strategy,
                 recorder,
                 history,
@@ -208,8 +210,8 @@ class Sweep:
         return error
 
 
-def _own(prepared: Prepared, algorithm: str) -> Run:
-    return replace(prepared.point.config, rounds=prepared.planned[algorithm])
+def _own(prepared: Prepared, algorithm: str) -> Settings:
+    return replace(prepared.point.settings, rounds=prepared.planned[algorithm])
 
 
 def _replay(

@@ -42,22 +42,22 @@ def measure(turns: int = 5, rounds: int = 10) -> dict[str, Any]:
     if jax.default_backend() != "cpu":
         raise ValueError("they are compared on CPU only; set JAX_PLATFORMS=cpu")
     compilation_cache.keep_no_programs()
-    config = pfl_cifar10.config
-    with closing(Rival(PFL, settings(config), python_of("pfl"))) as pfl:
-        return in_turns(config, IMAGES // config.clients, pfl, turns, rounds)
+    settings = pfl_cifar10.settings
+    with closing(Rival(PFL, pfl_settings(settings), python_of("pfl"))) as pfl:
+        return in_turns(settings, IMAGES // settings.clients, pfl, turns, rounds)
 
 
-def settings(config: PflCifar10) -> Settings:
+def pfl_settings(settings: PflCifar10) -> Settings:
     """For pfl; its noise multiplier is that of the run's own cohort."""
-    workload = asdict(config) | {"images": IMAGES // config.clients}
+    workload = asdict(settings) | {"images": IMAGES // settings.clients}
     del workload["data_dir"], workload["output"]
-    return Settings("pfl_cifar10", workload, config.cohort, cores(), "cpu")
+    return Settings("pfl_cifar10", workload, settings.cohort, cores(), "cpu")
 
 
 def in_turns(
-    config: PflCifar10, images: int, pfl: Rival, turns: int, rounds: int
+    settings: PflCifar10, images: int, pfl: Rival, turns: int, rounds: int
 ) -> dict[str, Any]:
-    about, ours = pfl.about(), compiled(config, images)
+    about, ours = pfl.about(), compiled(settings, images)
     answers: dict[tuple[str, str], list[dict[str, float]]] = {}
     for turn in range(turns + 1):
         for name, run in ours.items():
@@ -72,7 +72,7 @@ def in_turns(
         "pfl": about,
         "turns": turns,
         "rounds": rounds,
-        **{name: compared(answers, name, rounds * config.cohort) for name in ours},
+        **{name: compared(answers, name, rounds * settings.cohort) for name in ours},
     }
 
 
@@ -85,13 +85,13 @@ def compared(answers: dict[tuple[str, str], Any], name: str, clients: int) -> di
     return found
 
 
-def compiled(config: PflCifar10, images: int) -> dict[str, Callable[[], Any]]:
+def compiled(settings: PflCifar10, images: int) -> dict[str, Callable[[], Any]]:
     """A round of each algorithm, on random pixels."""
-    rng, count = np.random.default_rng(0), config.clients * images
+    rng, count = np.random.default_rng(0), settings.clients * images
     pixels = rng.integers(0, 256, (count, 32, 32, 3), np.uint8)
     train = {"image": pixels, "label": rng.integers(0, 10, count, np.int32)}
     data = Dataset("random", train, {k: v[:1] for k, v in train.items()}, 10)
-    experiment = pfl_cifar10.on(config, data)
+    experiment = pfl_cifar10.on(settings, data)
     made = {}
     for name, entry in experiment.entries.items():
         workload = SimpleNamespace(
@@ -99,7 +99,7 @@ def compiled(config: PflCifar10, images: int) -> dict[str, Callable[[], Any]]:
             algorithm=lambda _, entry=entry: entry.algorithm,
             federation=lambda _, entry=entry: entry.federations[0],
         )
-        made[name] = compiled_round(workload, config.cohort, Strategy("map", 1)).run
+        made[name] = compiled_round(workload, settings.cohort, Strategy("map", 1)).run
     return made
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.base.files import write_text
-from experiments.base.formats import markdown, number
+from experiments.base.formats import markdown_table, number
 from experiments.config.fields import Number, check_each
 from experiments.speed.growth_point import Name, Point, measured
 from experiments.speed.timing import machine, show, spread
@@ -190,9 +190,9 @@ def table(found: dict[str, Any]) -> str:
             slopes.append([TITLES[one["axis"]], label, *shown])
     return "\n".join(
         [
-            markdown(sizes),
+            markdown_table(sizes),
             "",
-            markdown(slopes),
+            markdown_table(slopes),
             "",
             _verdict(found),
             f"median (lowest to highest) of {found['repeats']} turns; {found['device']}, {found['cores']} core(s); "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.base.files import write_text
-from experiments.base.formats import markdown
+from experiments.base.formats import markdown_table
 from experiments.speed.timing import show
 from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
 from fedpriv.core.arguments import require
@@ -106,7 +106,7 @@ def table(found: Sequence[Row]) -> str:
         shares = show(row.share) if row.share else ""
         ratios = [show(row.ratios[name]) if name in row.ratios else "" for name in names]
         lines.append([row.label, str(row.cores), row.speed, shares, *ratios])
-    return markdown(lines) + "\n"
+    return markdown_table(lines) + "\n"
 
 
 def picture(found: Sequence[Row], title: str, path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import Jaxpr
 
-from experiments import config as configuration
 from experiments.base.formats import NAMES
 from experiments.config import modules
+from experiments.config.experiment import ledger_of
 from experiments.config.fields import Number, check_each
 from experiments.speed.rivals.runner import Rival, Settings
 from experiments.speed.timing import machine, ratios, show, spread
@@ -75,7 +75,7 @@ def measure(
 def counts(name: str) -> dict[str, dict[str, int]]:
     """By algorithm of a config: {"added", "gathered"}, bytes of a round."""
     module = modules.load(name)
-    ledger = configuration.ledger_of(module, module.config)
+    ledger = ledger_of(module, module.settings)
     return {algorithm: traffic(*ledger.of(algorithm)) for algorithm in ledger.entries}
 
 

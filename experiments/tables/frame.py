@@ -48,7 +48,7 @@ class Row(NamedTuple):
     @property
     def who(self) -> str:
         """The algorithm, of which run."""
-        return ", ".join(filter(None, [self.summary.label(self.algorithm), self.title]))
+        return ", ".join(filter(None, [self.summary.short_name_of(self.algorithm), self.title]))
 
     @property
     def seeds(self) -> int | None:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from experiments.base.formats import (
     ABSENT,
     field_name,
-    markdown,
-    meaning,
+    markdown_table,
+    mean_and_std,
+    meaning_of_epsilon,
     number,
     setting,
-    spread,
-    titled,
+    with_unit,
 )
 from experiments.runs.contents import CHOSEN, Summary
 from experiments.runs.run_folder import interesting
@@ -85,9 +85,9 @@ def grid(
         columns["noise multiplier"] = [_noise(r) or ABSENT for r in found]
     own = list(dict.fromkeys(s.metric for s in summaries if s.metric))
     for metric in metrics or own:
-        columns[titled(metric)] = [_score(r, "final", metric) for r in found]
+        columns[with_unit(metric)] = [_score(r, "final", metric) for r in found]
         if best:
-            columns[f"best {titled(metric)}"] = [_score(r, "best", metric) for r in found]
+            columns[f"best {with_unit(metric)}"] = [_score(r, "best", metric) for r in found]
     for which in ("final", *["best"][:best]):
         if any(r.leads for r in found):
             name = f"{'best ' * (which == 'best')}above {_rival(found)} (95 %)"
@@ -104,7 +104,7 @@ def grid(
 
 
 def as_markdown(table: Grid) -> str:
-    return markdown([table.head, *table.rows], table.below)
+    return markdown_table([table.head, *table.rows], table.below)
 
 
 def own_views(summaries: Sequence[Summary]) -> list[str]:
@@ -131,7 +131,7 @@ def _noise(row: Row) -> str:
 
 
 def _score(row: Row, which: str, metric: str) -> str:
-    return spread(getattr(row.summary, which).get(row.algorithm, {}).get(metric), metric)
+    return mean_and_std(getattr(row.summary, which).get(row.algorithm, {}).get(metric), metric)
 
 
 def _rival(found: Sequence[Row]) -> str:
@@ -153,7 +153,7 @@ def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str]) -> st
         return ABSENT
     if epsilon.epsilon == math.inf:
         return "not private"
-    letter = letters.setdefault(meaning(epsilon), _letter(len(letters)))
+    letter = letters.setdefault(meaning_of_epsilon(epsilon), _letter(len(letters)))
     doubted = isinstance(epsilon, Claim) and not epsilon.sound
     return f"{epsilon.epsilon:.4g} [{letter}]" + " not proved" * doubted
 
@@ -206,7 +206,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
                 + (f", which has {other}" if other else "")
             )
     if unlike := [r for r in found if r.below and _cost(r) != _cost(r.below)]:
-        who = dict.fromkeys(f"{r.summary.label(r.algorithm)} ({r.title})" for r in unlike)
+        who = dict.fromkeys(f"{r.summary.short_name_of(r.algorithm)} ({r.title})" for r in unlike)
         said.append(f"not at one ε, and so no fair comparison: {', '.join(who)}")
     return said
 
@@ -250,7 +250,7 @@ def on_rounds(found: Sequence[Row]) -> list[str]:
     said: list[str] = []
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
     if stopped:
-        who = dict.fromkeys(r.summary.label(r.algorithm) for r in stopped)
+        who = dict.fromkeys(r.summary.short_name_of(r.algorithm) for r in stopped)
         whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
         said.append(
             f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so that '

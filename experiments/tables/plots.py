@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from experiments.base.command import one_line
-from experiments.base.formats import NAMES, meaning, titled
+from experiments.base.formats import NAMES, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, names
@@ -70,7 +70,7 @@ def _meaning(curves: Sequence[Curve]) -> str:
     """Of the epsilons that there are: unit, view, adjacency, delta and basis."""
     lines = [line for one in curves for line in one.run.lines.get(one.algorithm, ())]
     found = [line.privacy.certified for line in lines]
-    said = dict.fromkeys(meaning(c) for c in found if math.isfinite(c.epsilon))
+    said = dict.fromkeys(meaning_of_epsilon(c) for c in found if math.isfinite(c.epsilon))
     return f" ε: {'; '.join(said)}, of one model released alone." if said else ""
 
 
@@ -199,7 +199,7 @@ def picture(
             if not any(axes.lines for axes in row):
                 known = _metrics([one.run for one in every])
                 raise ValueError(f"metrics: no {metric!r}; there are {', '.join(known)}")
-            row[0].set_ylabel(titled(metric))
+            row[0].set_ylabel(with_unit(metric))
         for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
         if x == "ends":
@@ -220,7 +220,10 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     configs = ", ".join(dict.fromkeys(Path(one.run.config).stem for one in curves))
     seeds = sorted({of[0].seeds for one in curves if (of := one.run.lines.get(one.algorithm))})
     over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-    named, by = " and ".join(map(titled, metrics)), {"ends": "at the end of runs, by certified ε"}
+    named, by = (
+        " and ".join(map(with_unit, metrics)),
+        {"ends": "at the end of runs, by certified ε"},
+    )
     said = f"{configs}: {named} on the test set {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
     if x not in ("epsilon", "ends"):

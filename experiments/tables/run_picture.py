@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from experiments.base.formats import name_of, titled
+from experiments.base.formats import name_of, with_unit
 from experiments.base.spread import Spread
 from experiments.tables.plots import (
     COLOURS,
@@ -47,7 +47,7 @@ def picture(
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
             sent.append(history.uplink_mb[-1].mean())
-        by_round.set(xlabel="round", ylabel=f"test {titled(metric)}")
+        by_round.set(xlabel="round", ylabel=f"test {with_unit(metric)}")
         scale(by_round, "x", log=False, whole=True)
         log = bool(sent) and far(sent, FAR_ENDS)
         scale(by_uplink, "x", log)

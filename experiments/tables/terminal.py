@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from experiments.base.formats import (
     PROSE,
-    columns,
+    aligned,
     epsilon,
-    heading,
     hyphenated,
-    meaning,
+    mean_and_std,
+    meaning_of_epsilon,
+    metric_heading,
     number,
-    spread,
     wrapped,
 )
 from experiments.runs.contents import Report, Summary
@@ -33,7 +33,7 @@ DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
 def table(summary: Summary, most: int = PROSE) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
     views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
-    header = ["algorithm", heading(summary.metric), *["rounds"][: _cut_short(summary)]]
+    header = ["algorithm", metric_heading(summary.metric), *["rounds"][: _cut_short(summary)]]
     header += views if len(views) > 1 else ["eps"]
     header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
@@ -42,7 +42,7 @@ def table(summary: Summary, most: int = PROSE) -> str:
     if left_out:
         legend.append(f"not shown, as the terminal is narrow: {', '.join(left_out)} (summary.json)")
     below = [*(wrapped(line, most) for line in legend)]
-    return "\n".join([*columns(rows), "", *_per_client(summary, most), *below])
+    return "\n".join([*aligned(rows), "", *_per_client(summary, most), *below])
 
 
 def _per_client(summary: Summary, most: int) -> list[str]:
@@ -54,21 +54,24 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     rows = [["algorithm", *names]]
     for algorithm, spreads in found.items():
         rows.append(
-            [summary.label(algorithm), *(spread(spreads[name], metric) for name in names.values())]
+            [
+                summary.short_name_of(algorithm),
+                *(mean_and_std(spreads[name], metric) for name in names.values()),
+            ]
         )
     about = (
         f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
         "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
         "numbers"
     )
-    return [*columns(rows), "", wrapped(about, most), ""]
+    return [*aligned(rows), "", wrapped(about, most), ""]
 
 
 def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
     """The columns that fit, and the names of those that do not."""
     left_out = []
     for name in DROPPED:
-        if max(map(len, columns(rows))) <= most or name not in rows[0]:
+        if max(map(len, aligned(rows))) <= most or name not in rows[0]:
             break
         at = rows[0].index(name)
         left_out.append(rows[0][at])
@@ -86,8 +89,8 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     private = summary.privacy[name].is_private
     solved = list(summary.solved.get(name, {}).values())
     return [
-        summary.label(name),
-        spread(summary.final[name][summary.metric], summary.metric),
+        summary.short_name_of(name),
+        mean_and_std(summary.final[name][summary.metric], summary.metric),
         *[of_planned(summary, name)][: _cut_short(summary)],
         *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
         *[number(solved[0] if solved else None)][: len(summary.solved)],
@@ -109,7 +112,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     means: dict[str, list[str]] = {}
     for name, of in reports.items():
         if of.is_private:
-            means.setdefault(_certified(of, views), []).append(summary.label(name))
+            means.setdefault(_certified(of, views), []).append(summary.short_name_of(name))
     if means:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
@@ -136,8 +139,8 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
 def _not_finite(summary: Summary) -> list[str]:
     """Which algorithms trained on less than they seem to."""
     return [
-        f"NaN or infinite, counted as 0: {summary.label(name)} {100 * of.share.mean:.3g} % of all {SHARES[share]}, "
-        f"first seen in round {of.by_round}; not private"
+        f"NaN or infinite, counted as 0: {summary.short_name_of(name)} {100 * of.share.mean:.3g} % of all "
+        f"{SHARES[share]}, first seen in round {of.by_round}; not private"
         for name, found in summary.not_finite_not_private.items()
         for share, of in found.items()
     ]
@@ -158,10 +161,11 @@ def _claims(summary: Summary) -> list[str]:
     for name, privacy in summary.privacy.items():
         if privacy.claimed:
             alike = replace(privacy.claimed, epsilon=0.0)
-            said = f"{summary.label(name)} {epsilon(privacy.claimed.epsilon)}"
+            said = f"{summary.short_name_of(name)} {epsilon(privacy.claimed.epsilon)}"
             found.setdefault(alike, []).append(said)
     return [
-        f"{', '.join(names)}: {meaning(claim)}" + ", which holds for this run" * claim.sound
+        f"{', '.join(names)}: {meaning_of_epsilon(claim)}"
+        + ", which holds for this run" * claim.sound
         for claim, names in found.items()
     ]
 
@@ -185,5 +189,7 @@ def _budget(summary: Summary) -> list[str]:
             text += ": not private, so that no budget applies"
         elif rounds == summary.rounds[name]:
             text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
-        lines.append(f"stop at certified eps {budget:g} ({view}): {summary.label(name)} {text}")
+        lines.append(
+            f"stop at certified eps {budget:g} ({view}): {summary.short_name_of(name)} {text}"
+        )
     return lines

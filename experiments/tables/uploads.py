@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.base.formats import markdown
+from experiments.base.formats import markdown_table
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder, titles
@@ -35,7 +35,7 @@ def table(runs: Sequence[RunFolder], accuracy: float) -> str:
     ]
     if not rows:
         raise ValueError("runs: no algorithm there makes exchanges; give runs of mspdq_* configs")
-    return markdown([head, *rows])
+    return markdown_table([head, *rows])
 
 
 def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:

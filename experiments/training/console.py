@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from experiments.base import signals
 from experiments.base.command import explained, one_line
-from experiments.base.formats import width
+from experiments.base.formats import terminal_width
 from experiments.runs.sinks import Sink
 from experiments.tables.terminal import table
 from experiments.training.prepare import Request
 from experiments.training.processes import Processes
-from experiments.training.train import train_requested
+from experiments.training.train import prepare_and_train
 from experiments.training.trained_run import TrainedRun
 from fedpriv.engine.checkpoint import OtherRunError
 
@@ -20,9 +20,9 @@ from fedpriv.engine.checkpoint import OtherRunError
 def train_and_print(
     request: Callable[[], Request], joined: Processes, sinks: Sequence[Sink] = ()
 ) -> int:
-    """`train_requested`, its table, and what went wrong in one line; returns the exit code."""
+    """`prepare_and_train`, its table, and what went wrong in one line; returns the exit code."""
     try:
-        run = train_requested(request, joined, sinks)
+        run = prepare_and_train(request, joined, sinks)
     except BrokenPipeError:  # whoever read the help has what he wanted
         raise
     except ConnectionError as error:
@@ -56,7 +56,7 @@ def _print(run: TrainedRun, joined: Processes) -> int:
         return code
     with signals.unheard():
         if run.summary and run.summary.rounds:
-            print(table(run.summary, width(sys.stdout)))
+            print(table(run.summary, terminal_width(sys.stdout)))
         for line in run.unseen:
             print(line, file=sys.stderr)
         problems = [run.status, *run.problems] if code else []

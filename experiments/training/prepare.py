@@ -10,18 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
-from experiments.config import Experiment, Run
+from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
+from experiments.config.settings import Settings
 from experiments.runs import unfinished
 from experiments.runs.recorder import Recorder, folder_of, new_folder
+from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
-from experiments.runs.unfinished import CHECKPOINTS, Earlier
+from experiments.runs.unfinished import Earlier
 from experiments.training.processes import Processes
 from experiments.training.shared_arrays import SharedArrays
 from experiments.training.trained_run import goes_on
@@ -44,7 +45,7 @@ class Request(NamedTuple):
 
     name: str
     config: Config
-    settings: Run
+    settings: Settings
     earlier: Earlier | None = None
 
 
@@ -62,7 +63,7 @@ class PreparedRun:
     """
 
     name: str
-    settings: Run
+    settings: Settings
     folder: Path
     strategy: Strategy
     experiment: Experiment
@@ -101,7 +102,7 @@ def prepare(
         if joined.first:
             check_installed(settings.record)
         split_cpu(settings.layout.devices)
-        strategy = configuration.strategy(settings.layout)
+        strategy = strategy_of(settings.layout)
         noise = (
             _recorded_noise(earlier, settings)
             if earlier
@@ -144,55 +145,57 @@ def _code(found: Earlier | None, here: Mapping[str, Any]) -> str:
 
 def _recorder(
     name: str,
-    config: Run,
+    settings: Settings,
     found: Earlier | None,
     about: dict[str, Any],
     sinks: Sequence[Sink],
     until_end: ExitStack,
 ) -> Recorder:
     """Of a new folder, or of the one that goes on."""
-    folder = found.folder if found else new_folder(config, name)
+    folder = found.folder if found else new_folder(settings, name)
     until_end.enter_context(held(folder))
-    own = found.config if found else config  # what it was begun with
+    own = found.settings if found else settings  # what it was begun with
     identity = {"config": name, "settings": plain(own), **about}
-    further = opened(config.record, folder, identity, until_end)
+    further = opened(settings.record, folder, identity, until_end)
     return Recorder(folder, name, own, about, [*further, *sinks])
 
 
-def _solved(module: Config, config: Run, joined: Processes, progress: bool) -> dict[str, float]:
-    if config.target_epsilon and joined.first and progress:
-        print(f"solving the noise for epsilon {config.target_epsilon:g}", file=sys.stderr)
-    return budget.solved(module, config)
+def _solved(
+    module: Config, settings: Settings, joined: Processes, progress: bool
+) -> dict[str, float]:
+    if settings.target_epsilon and joined.first and progress:
+        print(f"solving the noise for epsilon {settings.target_epsilon:g}", file=sys.stderr)
+    return budget.solved(module, settings)
 
 
-def _recorded_noise(found: Earlier, config: Run) -> dict[str, float]:
+def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, float]:
     """What was solved when the run was begun.
 
     Raises:
       ValueError: it is not there.
     """
     noise = found.about.get("noise")
-    if config.target_epsilon is not None and noise is None:
+    if settings.target_epsilon is not None and noise is None:
         raise ValueError(
-            f"{found.folder}: config.json does not say the noise for target_epsilon {config.target_epsilon:g}; restore "
-            "it, or begin again"
+            f"{found.folder}: config.json does not say the noise for target_epsilon {settings.target_epsilon:g}; "
+            "restore it, or begin again"
         )
     return noise or {}
 
 
 def built(
-    module: Config, config: Run, noise: Mapping[str, float], shared: SharedArrays
+    module: Config, settings: Settings, noise: Mapping[str, float], shared: SharedArrays
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
     experiment = budget.made(
-        lambda own: shared.experiment(configuration.experiment_of(module, own)), config, noise
+        lambda own: shared.experiment(experiment_of(module, own)), settings, noise
     )
-    check(experiment, config)
-    budget.check_reached(experiment.ledger, config, noise)
+    check(experiment, settings)
+    budget.check_reached(experiment.ledger, settings, noise)
     return experiment
 
 
-def check(experiment: Experiment, config: Run) -> None:
+def check(experiment: Experiment, settings: Settings) -> None:
     """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
 
     Raises:
@@ -201,5 +204,5 @@ def check(experiment: Experiment, config: Run) -> None:
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.trace(name)
-    main_metric(experiment.metrics, config.metric)
-    experiment.stopping(config)
+    main_metric(experiment.metrics, settings.metric)
+    experiment.stopping(settings)

@@ -9,10 +9,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.base.formats import PROSE, brief, label, meaning, short, width, wrapped
+from experiments.base.formats import (
+    PROSE,
+    meaning_of_epsilon,
+    short_epsilon,
+    short_metric,
+    short_name_of,
+    terminal_width,
+    wrapped,
+)
 from experiments.base.time_left import OFTEN, SHORT, span
+from fedpriv.engine.compiled_rounds import Compiler
 from fedpriv.engine.history import Evaluation
-from fedpriv.engine.training_loop import Compiler
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
 
@@ -43,14 +51,14 @@ class Progress:
         others: int = 0,
         name: str = "",
     ):
-        self._name = label(algorithm, {algorithm: name})
+        self._name = short_name_of(algorithm, {algorithm: name})
         self._rounds, self._metric = rounds, metric
         self._others, self.done, self._forecast = others, 0, False
         self._private = any(x and not math.isinf(x.epsilon) for x in (certified, claim))
         head = ", ".join(
             [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
         )
-        means = f"eps: {meaning(certified)}" if self._private else "not private"
+        means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
         _say(f"{self._name}: {head}; {means}")
         self._bar = _bar(self._name, rounds)
         self._began = time.perf_counter()
@@ -67,14 +75,14 @@ class Progress:
         return compile
 
     def update(self, e: Evaluation, so_far: Certificate) -> None:
-        eps = f"eps {short(so_far.epsilon)}" if self._private else "not private"
+        eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else "not private"
         each = e.seconds / (e.round - self.done)
         seconds, self.done = each * (self._rounds - e.round), e.round
         whole = seconds + each * self._rounds * self._others
         # A bar says what is left by itself.
         left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
         metric = main_metric([*e.metrics], self._metric)
-        self._show(f"{brief(metric, e.metrics[metric])} {eps}{left}", e.round)
+        self._show(f"{short_metric(metric, e.metrics[metric])} {eps}{left}", e.round)
         if whole > OFTEN and self._others and not self._forecast:
             self._note(
                 f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) cost as much"
@@ -111,9 +119,9 @@ def _bar(name: str, rounds: int) -> Any:
     from tqdm import tqdm
 
     shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-    columns = min(width(sys.stderr), PROSE)
+    columns = min(terminal_width(sys.stderr), PROSE)
     return tqdm(total=rounds, desc=f"{name:<15.20}", ncols=columns, bar_format=shape)
 
 
 def _say(text: str) -> None:
-    print(wrapped(text, width(sys.stderr)), file=sys.stderr, flush=True)
+    print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr, flush=True)

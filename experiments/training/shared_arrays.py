@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from experiments.config import Experiment
-from experiments.training.shared_jit import as_bytes
+from experiments.config.experiment import Experiment
 from fedpriv.data.streaming import StreamedFederation
 
 
@@ -39,3 +40,13 @@ class SharedArrays:
         same = self._arrays.setdefault(digest, array)
         self._kept.add(id(same))
         return same
+
+
+def as_bytes(value: Any) -> bytes:
+    """What makes two numbers or arrays the same: neither 0.0 and -0.0, nor different types."""
+    array = np.asarray(jax.random.key_data(value) if is_key(value) else value)
+    return f"{array.dtype} {array.shape} ".encode() + array.tobytes()
+
+
+def is_key(value: Any) -> bool:
+    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended)

@@ -18,7 +18,7 @@ from experiments.runs.sinks import Sink
 from experiments.runs.unfinished import Earlier, earlier, going_on, how_ended
 from experiments.training.prepare import Request, prepare
 from experiments.training.processes import Processes
-from experiments.training.train_algorithms import train_all
+from experiments.training.train_algorithms import train_algorithms
 from experiments.training.trained_run import TrainedRun, TrainingError
 from fedpriv.core.arguments import check_path
 from fedpriv.devices.layout import split_cpu
@@ -53,9 +53,9 @@ def train(
     def request() -> Request:
         name, module = modules.named(config)
         given = settings if folder is None else {**settings, "output": str(folder)}
-        return Request(name, module, changed(module.config, given))
+        return Request(name, module, changed(module.settings, given))
 
-    return _trained(request, sinks, progress)
+    return _train_or_raise(request, sinks, progress)
 
 
 def resume(
@@ -81,10 +81,10 @@ def resume(
     def request() -> Request:
         own = None if config is None else modules.named(config)[1]
         found, module = earlier(Path(folder), own)
-        settled = going_on(found, found.name, changed(found.config, settings))
+        settled = going_on(found, found.name, changed(found.settings, settings))
         return Request(found.name, module, settled, found)
 
-    return _trained(request, sinks, progress)
+    return _train_or_raise(request, sinks, progress)
 
 
 def train_or_resume(config: str | Path | Config, folder: Path, **settings: Any) -> TrainedRun:
@@ -97,10 +97,13 @@ def train_or_resume(config: str | Path | Config, folder: Path, **settings: Any) 
     return resume(folder, **settings)
 
 
-def _trained(request: Callable[[], Request], sinks: Sequence[Sink], progress: bool) -> TrainedRun:
+def _train_or_raise(
+    request: Callable[[], Request], sinks: Sequence[Sink], progress: bool
+) -> TrainedRun:
+    """`prepare_and_train` in this process; raises TrainingError where the run did not come to its end."""
     split_cpu()  # before a config's own devices, so that the next one may have others
     joined = Processes()
-    ended = train_requested(request, joined, sinks, progress)
+    ended = prepare_and_train(request, joined, sinks, progress)
     if joined.terminated:  # all is recorded; what ends a batch job ends it
         signal.raise_signal(signal.SIGTERM)
     if ended.status in ("complete", "interrupted"):
@@ -109,13 +112,13 @@ def _trained(request: Callable[[], Request], sinks: Sequence[Sink], progress: bo
     raise TrainingError(ended, said) from ended.error
 
 
-def train_requested(
+def prepare_and_train(
     request: Callable[[], Request],
     joined: Processes,
     sinks: Sequence[Sink] = (),
     progress: bool = True,
 ) -> TrainedRun:
-    """Trains what is requested; how it ended is the run's status.
+    """Prepares the run that is requested and trains it; how it ended is the run's status.
 
     Args:
       request: says what; what it finds wrong is wrong in all processes.
@@ -128,15 +131,15 @@ def train_requested(
         with joined.agreed():
             requested = request()
         if requested.earlier and (status := how_ended(requested.earlier.folder)):
-            return _ended(requested.earlier, status)
+            return _ended_before(requested.earlier, status)
         run = prepare(requested, joined, sinks, until_end, progress)
         with checked(), signals.unheard():
-            return train_all(run)
+            return train_algorithms(run)
 
 
-def _ended(run: Earlier, status: str) -> TrainedRun:
+def _ended_before(run: Earlier, status: str) -> TrainedRun:
     """A run that has come to its end before."""
-    seeds = tuple(range(run.config.seeds))
+    seeds = tuple(range(run.settings.seeds))
     history = dict[str, History]()
     for line in run.lines:
         history.setdefault(line.algorithm, History(seeds)).evaluations.append(line.evaluation())

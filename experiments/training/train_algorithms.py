@@ -14,11 +14,13 @@ from typing import Any
 
 from experiments.base import signals
 from experiments.base.command import one_line
-from experiments.base.formats import label, short
+from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
-from experiments.config import Experiment, Run
+from experiments.config.experiment import Experiment
+from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder
-from experiments.runs.unfinished import CHECKPOINTS, fixed
+from experiments.runs.run_folder import CHECKPOINTS
+from experiments.runs.unfinished import decisive_settings
 from experiments.tables.run_picture import picture
 from experiments.training.prepare import PreparedRun
 from experiments.training.processes import Processes
@@ -26,12 +28,12 @@ from experiments.training.progress import Progress
 from experiments.training.trained_run import TrainedRun
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
+from fedpriv.engine.compiled_rounds import compiled
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
-from fedpriv.engine.training_loop import compiled
 
 
-def train_all(run: PreparedRun) -> TrainedRun:
+def train_algorithms(run: PreparedRun) -> TrainedRun:
     """Trains every algorithm that is not finished; how it ended is the run's status.
 
     Raises:
@@ -45,7 +47,17 @@ def train_all(run: PreparedRun) -> TrainedRun:
             for algorithm in run.experiment.entries:
                 if algorithm not in run.finished:
                     histories[algorithm] = History(tuple(range(run.settings.seeds)))
-                    _train_with_checkpoints(algorithm, run, histories[algorithm])
+                    train_algorithm(
+                        algorithm,
+                        run.experiment,
+                        replace(run.settings, rounds=run.planned[algorithm]),
+                        run.strategy,
+                        recorder,
+                        histories[algorithm],
+                        joined=joined,
+                        checkpoints=_checkpoints(algorithm, run),
+                        progress=run.progress,
+                    )
                 done.append(algorithm)
                 if recorder and recorder.retry():  # all of it is on the disk
                     for name in done:
@@ -87,7 +99,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
                 not recorder.retry() and status == "complete"
             ):  # so that --resume does not find it complete
                 status = f"failed: {recorder.unrecorded()}"
-            summary = recorder.summary(histories, run.experiment, dict(run.planned), status)
+            summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
         if summary.rounds:
             _draw(histories, summary.metric, recorder.folder, summary.names)
     except KeyboardInterrupt:
@@ -119,42 +131,31 @@ def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]
         number = run.experiment.ledger.certify(name, rounds, view=run.settings.view)
         if not history.evaluations and math.isfinite(number.epsilon):
             yield (
-                f"{label(name, run.experiment.names)} was stopped before its first evaluation: up to {rounds} rounds "
-                f"may have run, eps {short(number.epsilon)}"
+                f"{short_name_of(name, run.experiment.names)} was stopped before its first evaluation: up to {rounds} "
+                f"rounds may have run, eps {short_epsilon(number.epsilon)}"
             )
 
 
-def _train_with_checkpoints(algorithm: str, run: PreparedRun, history: History) -> None:
-    config = replace(run.settings, rounds=run.planned[algorithm])
+def _checkpoints(algorithm: str, run: PreparedRun) -> Checkpoints:
+    """Where and how often those of the algorithm are taken."""
 
     def warn(text: str) -> None:
         if run.recorder:
             print(f"warning: {text}", file=sys.stderr)
 
-    checkpoints = Checkpoints(
+    return Checkpoints(
         run.checkpoints(algorithm),
         run.settings.checkpoint.rounds,
         run.settings.checkpoint.minutes,
-        {"config": run.name, "algorithm": algorithm, **fixed(run.settings)},
+        {"config": run.name, "algorithm": algorithm, **decisive_settings(run.settings)},
         warn,
     )
-    train_one(
-        algorithm,
-        run.experiment,
-        config,
-        run.strategy,
-        run.recorder,
-        history,
-        joined=run.joined,
-        checkpoints=checkpoints,
-        progress=run.progress,
-    )
 
 
-def train_one(
+def train_algorithm(
     algorithm: str,
     experiment: Experiment,
-    config: Run,
+    settings: Settings,
     strategy: Strategy,
     recorder: Recorder | None,
     history: History,
@@ -173,16 +174,16 @@ def train_one(
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
-    stopping = experiment.stopping(config)
+    stopping = experiment.stopping(settings)
     bar = None
     if recorder and progress:
         bar = Progress(
             algorithm,
-            config.rounds,
-            privacy.certificate(config.rounds, config.view),
-            privacy.claim(config.rounds),
+            settings.rounds,
+            privacy.certificate(settings.rounds, settings.view),
+            privacy.claim(settings.rounds),
             experiment.entries[algorithm].solved,
-            config.metric,
+            settings.metric,
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
             experiment.entries[algorithm].name,
         )
@@ -190,7 +191,7 @@ def train_one(
 
     def show(e: Evaluation) -> None:
         if bar:
-            bar.update(e, privacy.certificate(e.round, config.view))
+            bar.update(e, privacy.certificate(e.round, settings.view))
 
     def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
@@ -215,9 +216,9 @@ def train_one(
     if checkpoints:
         options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:
-        done = simulated(algorithm, experiment, config, strategy, **options)
+        done = simulate_algorithm(algorithm, experiment, settings, strategy, **options)
         history.compile_seconds = done.compile_seconds
-        if recorder and config.keep_model:
+        if recorder and settings.keep_model:
             recorder.models(algorithm, experiment.model, done)
     except DivergedError as error:
         history.compile_seconds = error.history.compile_seconds
@@ -227,21 +228,21 @@ def train_one(
             bar.close()
 
 
-def simulated(
-    algorithm: str, experiment: Experiment, config: Run, strategy: Strategy, **options: Any
+def simulate_algorithm(
+    algorithm: str, experiment: Experiment, settings: Settings, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with the experiment's and the config's settings, and further ones, also other seeds."""
+    """`simulate` with the experiment's and the run's settings, and further ones, also other seeds."""
     entry = experiment.entries[algorithm]
-    options = {"seeds": range(config.seeds)} | options
+    options = {"seeds": range(settings.seeds)} | options
     return simulate(
         entry.algorithm,
         experiment.model.init,
         entry.federations,
         experiment.test,
         score=experiment.model.score,
-        rounds=config.rounds,
-        every=config.every,
+        rounds=settings.rounds,
+        every=settings.every,
         strategy=strategy,
-        measure=experiment.measured(config),
+        measure=experiment.measured(settings),
         **options,
     )

@@ -15,7 +15,7 @@ from fedpriv.certification.assumed import assumed
 from fedpriv.certification.closed_over import check_closed_over, closed_over
 from fedpriv.certification.information_flow import Labels
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
-from fedpriv.certification.keys import of_constant
+from fedpriv.certification.key_labels import of_constant
 from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import is_proved, pieces, stage_releases
 from fedpriv.certification.second_trace import check_same_again

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
-from fedpriv.certification import keys
+from fedpriv.certification import key_labels
 from fedpriv.certification.information_flow import NONE, Labels, Place
 from fedpriv.certification.key_paths import may_reveal
 from fedpriv.certification.marks import (
@@ -84,7 +84,7 @@ class Rules:
 
     def keep_keys(self, name: str, labels: Labels) -> None:
         """Raises LeakError: what is called `name` is a key, or has words of one."""
-        if of(keys.KeyLabel, labels):
+        if of(key_labels.KeyLabel, labels):
             raise LeakError(
                 f"round: {name} is a PRNG key, or made of words of one, so that noise can be computed from it; leave "
                 "it out, and take random numbers from every round's own key"
@@ -97,8 +97,8 @@ class Rules:
           reserved: see `may_reveal`.
         """
         noises = [mark for mark in self._marks if isinstance(mark, NoiseKey | Mean)]
-        roots = [(noise, key) for noise in noises for key in of(keys.KeyLabel, noise.keys)]
-        for drawn in sorted(of(keys.DrawnLabel, labels), key=str):
+        roots = [(noise, key) for noise in noises for key in of(key_labels.KeyLabel, noise.keys)]
+        for drawn in sorted(of(key_labels.DrawnLabel, labels), key=str):
             for noise, key in roots:
                 if key.path is not None and may_reveal(drawn.path, key.path, reserved=reserved):
                     raise LeakError(
@@ -109,7 +109,7 @@ class Rules:
 
     def step(self, eqn: JaxprEqn, labels: Any) -> Labels:
         """An equation whose outputs depend on all its inputs."""
-        every = keys.through(eqn, labels)
+        every = key_labels.through(eqn, labels)
         name = eqn.primitive.name
         by_rows = name in _AS_THEY_ARE or (name in _BY_ENTRIES and not of(Private, every))
         if (kept := of(ClientState, every)) and not by_rows:
@@ -120,9 +120,9 @@ class Rules:
             return every
         return (every - uses) | {NonlinearUse(use.mean) for use in uses}
 
-    constant, widened = staticmethod(keys.of_constant), staticmethod(keys.widened)
-    leaving, each_turn = staticmethod(keys.with_line), staticmethod(keys.each_turn)
-    after_loop = staticmethod(keys.after_loop)
+    constant, widened = staticmethod(key_labels.of_constant), staticmethod(key_labels.widened)
+    leaving, each_turn = staticmethod(key_labels.with_line), staticmethod(key_labels.each_turn)
+    after_loop = staticmethod(key_labels.after_loop)
 
     def marked(self, eqn: JaxprEqn, labels: Any, place: Place) -> list[Labels]:
         """A mark, by what it means.
@@ -141,7 +141,7 @@ class Rules:
             case Diagnostics(label=label):
                 return [frozenset(map(_of_all, x)) | {label} for x in labels]
             case ClientKey():
-                return [keys.as_every_client(x) | {OF_CLIENT} for x in labels]
+                return [key_labels.as_every_client(x) | {OF_CLIENT} for x in labels]
             case ChangedRecords(line=line):
                 if self.private(every):
                     raise LeakError(
@@ -151,7 +151,7 @@ class Rules:
                 return [*labels]
             case NoiseKey() as noise:
                 noise.keys = every if is_noisy(noise) else NONE
-                return [keys.without_keys(x) for x in labels]
+                return [key_labels.without_keys(x) for x in labels]
             case OwnState(line=line, label=label):
                 self._keep_apart(line, every, None)
                 return [_row(x, label) for x in labels]
@@ -213,7 +213,7 @@ class Rules:
                 raise LeakError(
                     f"round: the clip norm in {release.line} depends on {label.what} ({label.line}); release that first"
                 )
-            if not keys.varies(key, keys.CLIENTS):
+            if not key_labels.varies(key, key_labels.CLIENTS):
                 raise LeakError(
                     f"round: the noise of private_mean ({release.line}) is the same for all clients; take its key from "
                     "the client's"
@@ -247,11 +247,11 @@ class Rules:
                 f"round: the key of the noise in {release.line} depends on private data; derive it from `key` by what "
                 "is public"
             )
-        if fault := keys.fault_of(key):
+        if fault := key_labels.fault_of(key):
             raise LeakError(
                 f"round: the noise in {release.line} is {fault}; derive its key from `key` by split and fold_in alone"
             )
-        if not all(keys.varies(key, loop) for loop in place.loops):
+        if not all(key_labels.varies(key, loop) for loop in place.loops):
             raise LeakError(
                 f"round: the noise in {release.line} is the same in every turn of a loop; fold the turn into its key"
             )

@@ -16,7 +16,7 @@ from jax.interpreters import partial_eval
 from fedpriv.certification.compiled import compiled
 from fedpriv.certification.host_calls import PRINTS
 from fedpriv.certification.information_flow import MARK
-from fedpriv.certification.keys import is_key
+from fedpriv.certification.key_labels import is_key
 from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.jaxprs import equations, evaluate, is_call, programs, scan_operands
 from fedpriv.core.types import Key

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification import keys
+from fedpriv.certification import key_labels
 from fedpriv.certification.host_calls import lines_that_print
 from fedpriv.certification.information_flow import (
     MARK,
@@ -59,7 +59,9 @@ class TracedProgram(NamedTuple):
         for mark in self.marks:
             if isinstance(mark, Sum | Mean):
                 mark.times = 0
-        return follow(self.program.jaxpr, [frozenset({keys.ROUNDS_KEY}), *kept, NONE], self.rules)
+        return follow(
+            self.program.jaxpr, [frozenset({key_labels.ROUNDS_KEY}), *kept, NONE], self.rules
+        )
 
 
 class Stage(NamedTuple):
@@ -141,7 +143,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     leaves = jax.tree_util.tree_leaves_with_path(traced.out)
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
         name = _name(path)
-        if rules.private(labels) | of(ClientState, labels) | of(keys.KeyLabel, labels):
+        if rules.private(labels) | of(ClientState, labels) | of(key_labels.KeyLabel, labels):
             name += "".join(f" ({where(e)})" for e in program.eqns if var in e.outvars)
         rules.keep_keys(name, labels)
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":

@@ -1,6 +1,6 @@
 """What travels: a message's size, and the codecs that shrink it.
 
-Levels are drawn by `fedpriv.quantization`, without bias: Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy
+Levels are drawn in quantization.py, without bias: Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy
 Enhancement Scheme with Dynamic Quantization for Federated Learning", eq. 18.
 """
 

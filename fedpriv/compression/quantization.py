@@ -1,4 +1,7 @@
-"""Stochastic quantization: numbers become one of 2^B levels, right on average."""
+"""Stochastic quantization: numbers become one of 2^B levels, right on average.
+
+The codecs that send these levels are in codecs.py.
+"""
 
 from __future__ import annotations
 

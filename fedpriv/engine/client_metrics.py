@@ -14,8 +14,8 @@ from fedpriv.core.arguments import Count, Finite, checked, require
 from fedpriv.core.types import State
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
+from fedpriv.engine.compiled_rounds import ScoreFn
 from fedpriv.engine.simulate import Measure
-from fedpriv.engine.training_loop import ScoreFn
 from fedpriv.models.score import Score, better_higher, main_metric
 
 PREFIX = "per_client_"

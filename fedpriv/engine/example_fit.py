@@ -14,7 +14,7 @@ from fedpriv.core.types import Example, Params
 from fedpriv.core.user_functions import asked
 from fedpriv.data.labels import labels_like
 from fedpriv.data.validation import check_lengths, converted, leaves_of, name_of
-from fedpriv.engine.training_loop import ScoreFn
+from fedpriv.engine.compiled_rounds import ScoreFn
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.models.score import Score
 

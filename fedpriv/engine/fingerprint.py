@@ -17,7 +17,7 @@ from fedpriv.devices.layout import Strategy
 if TYPE_CHECKING:
     from fedpriv.certification.certificate import TracedRound
     from fedpriv.data.streaming import StreamedFederation
-    from fedpriv.engine.training_loop import Training
+    from fedpriv.engine.compiled_rounds import Training
     from fedpriv.privacy.release import Release
 
 

@@ -20,8 +20,8 @@ from fedpriv.core.types import Example, LossFn, Params, State
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
+from fedpriv.engine.compiled_rounds import Training, of_seed
 from fedpriv.engine.history import SHARES
-from fedpriv.engine.training_loop import Training, of_seed
 from fedpriv.rounds.one_round import one_round
 
 WHAT = {"messages": "of the clients' messages", "records": "of the records' gradients"}

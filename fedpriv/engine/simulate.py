@@ -26,14 +26,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, default, use
 from fedpriv.engine import not_finite_warning
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
-from fedpriv.engine.example_fit import check_examples, examples_of_test
-from fedpriv.engine.fingerprint import identity, records_of
-from fedpriv.engine.history import Evaluation, History
-from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
-from fedpriv.engine.run_arguments import check_options, check_run
-from fedpriv.engine.run_state import RunState, Snapshot
-from fedpriv.engine.serialization import to_device, to_host
-from fedpriv.engine.training_loop import (
+from fedpriv.engine.compiled_rounds import (
     Compiler,
     Measure,
     ScoreFn,
@@ -45,6 +38,13 @@ from fedpriv.engine.training_loop import (
     of_seed,
     rounds_of_seeds,
 )
+from fedpriv.engine.example_fit import check_examples, examples_of_test
+from fedpriv.engine.fingerprint import identity, records_of
+from fedpriv.engine.history import Evaluation, History
+from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
+from fedpriv.engine.run_arguments import check_options, check_run
+from fedpriv.engine.run_state import RunState, Snapshot
+from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.rounds.algorithm import Algorithm
 
 

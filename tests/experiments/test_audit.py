@@ -11,7 +11,7 @@ import pytest
 from commands import audit
 
 import fedpriv as fp
-from experiments import config as configuration
+from configs import quickstart
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited, text
 from experiments.config import Ledger, blank, modules
@@ -99,7 +99,7 @@ def overstated(says: float, does: float) -> Ledger:
 
 @pytest.mark.parametrize("does", [2.0, 1.0])
 def test_a_certificate_that_is_wrong_is_refuted_by_exit_code_1(does, capsys, monkeypatch):
-    monkeypatch.setattr(configuration, "ledger_of", lambda module, config: overstated(2.0, does))
+    monkeypatch.setattr(quickstart, "ledger", lambda settings: overstated(2.0, does))
     code, shown = ask(capsys, *TINY, "--parts", "mechanism", "--draws", "20000")
     assert code == (does < 2)
     assert ("THE CERTIFICATE IS REFUTED" in shown.out) == (does < 2)

@@ -48,7 +48,7 @@ def test_the_server_s_settings(settings, expected):
 
 
 def ledger(**changes) -> Ledger:
-    return quickstart.ledger(dataclasses.replace(quickstart.config, **changes))
+    return quickstart.ledger(dataclasses.replace(quickstart.settings, **changes))
 
 
 def test_rows_name_their_optimiser_and_the_option_is_all_others():

@@ -10,16 +10,17 @@ from commands import sweep
 
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
-from experiments import config as configuration
 from experiments import run
 from experiments.accounting import budget
+from experiments.config.experiment import image, ledger_of
+from experiments.config.settings import Settings, View
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import read
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-CONFIG = replace(quickstart.config, clients=30, cohort=6, rounds=4, target_epsilon=2.0)
+CONFIG = replace(quickstart.settings, clients=30, cohort=6, rounds=4, target_epsilon=2.0)
 SMALL = ["--clients", "30", "--cohort", "6", "--local.epochs", "1", "--seeds", "2", "--every", "2"]
 SMALL += ["--rounds", "4", "--algorithms", "fed_avg", "dp_fed_avg", "rand_k"]
 
@@ -39,7 +40,7 @@ def by_hand(config, view="third_party"):
             noise_multiplier=sigma,
         )
 
-    example = configuration.image(8, 8, 1)
+    example = image(8, 8, 1)
     shapes = model.init, fp.Federation.blank(example, config.clients, 3)
     target = {"epsilon": config.target_epsilon, "delta": config.clients**-1.1, "view": view}
     return fp.calibrate_noise(make, *shapes, rounds=config.rounds, **target)
@@ -50,7 +51,7 @@ def test_every_private_algorithm_gets_the_noise_of_fp_calibrate_noise(view):
     config = replace(CONFIG, view=view, algorithms=("fed_avg", "rand_k", "top_k"))
     noise = budget.solved(quickstart, config)
     assert noise == dict.fromkeys(("rand_k", "top_k"), by_hand(config, view))
-    ledger = budget.made(partial(configuration.ledger_of, quickstart), config, noise)
+    ledger = budget.made(partial(ledger_of, quickstart), config, noise)
     assert list(ledger.entries) == ["fed_avg", "rand_k", "top_k"]
     for name in noise:
         assert 2 * (1 - 1e-3) < ledger.certify(name, 4, view=view).epsilon <= 2
@@ -61,11 +62,11 @@ def test_every_private_algorithm_gets_the_noise_of_fp_calibrate_noise(view):
 @pytest.mark.slow
 def test_noise_of_another_name_and_no_noise_at_all():
     """MSPDQ's rivals have an epsilon of a message to turn; nothing gives MSP-FL one."""
-    config = replace(mspdq_mnist.config, rounds=2, target_epsilon=40.0)
+    config = replace(mspdq_mnist.settings, rounds=2, target_epsilon=40.0)
     config = replace(config, algorithms=("msp_fl", "ldp_fed_avg"))
     noise = budget.solved(mspdq_mnist, config)
     assert list(noise) == ["ldp_fed_avg"]
-    ledger = budget.made(partial(configuration.ledger_of, mspdq_mnist), config, noise)
+    ledger = budget.made(partial(ledger_of, mspdq_mnist), config, noise)
     (said,) = ledger.entries["ldp_fed_avg"].solved.items()
     assert said == ("ldp.epsilon", 1 / noise["ldp_fed_avg"])
     assert 40 * (1 - 1e-3) < ledger.certify("ldp_fed_avg", 2).epsilon <= 40
@@ -75,7 +76,7 @@ def test_noise_of_another_name_and_no_noise_at_all():
 
 
 @dataclass(frozen=True)
-class Quiet(configuration.Run):
+class Quiet(Settings):
     """A config of one's own that says nothing of noise."""
 
 
@@ -140,4 +141,4 @@ def test_a_sweep_over_budgets_is_accuracy_against_epsilon(tmp_path):
 
 
 def test_the_views_are_those_of_a_certificate():
-    assert configuration.View.__args__ == VIEWS
+    assert View.__args__ == VIEWS

@@ -19,14 +19,14 @@ from experiments.speed import cifar10_speed
 from experiments.speed.rivals import runner
 from experiments.speed.rivals.runner import Rival
 
-TINY = replace(pfl_cifar10.config, clients=4, cohort=2, batch_size=3)
+TINY = replace(pfl_cifar10.settings, clients=4, cohort=2, batch_size=3)
 with_pfl = pytest.mark.skipif(not runner.built("pfl"), reason="pfl has no environment here")
 
 
 def test_pfl_is_asked_for_the_configs_round():
-    asked = json.loads(json.dumps(cifar10_speed.settings(pfl_cifar10.config)._asdict()))
+    asked = json.loads(json.dumps(cifar10_speed.pfl_settings(pfl_cifar10.settings)._asdict()))
     assert asked["clients"] == 50
-    config = asdict(pfl_cifar10.config)
+    config = asdict(pfl_cifar10.settings)
     names = ("clients", "epochs", "batch_size", "learning_rate", "clip_norm", "noise_multiplier")
     assert {n: asked["workload"][n] for n in names} == {n: config[n] for n in names}
     assert asked["workload"]["images"] * config["clients"] == 50_000
@@ -53,7 +53,7 @@ def test_no_turns_are_refused(option, capsys):
 @pytest.mark.usefixtures("quick_to_compile")
 def test_turns_with_pfl():
     python = runner.python_of("pfl")
-    given = cifar10_speed.settings(TINY)
+    given = cifar10_speed.pfl_settings(TINY)
     given.workload["images"] = 5
     with closing(Rival(cifar10_speed.PFL, given, python)) as pfl:
         found = cifar10_speed.in_turns(TINY, 5, pfl, turns=2, rounds=1)
@@ -146,7 +146,7 @@ def test_pfls_round_is_ours(one_round_of_pfl, name):
     y = rng.integers(0, 10, 3).astype(np.int32)
     model = fp.models.classifier(fp.models.DropoutCNN(10), (32, 32, 3))
     config = replace(
-        pfl_cifar10.config, clients=1, cohort=1, epochs=2, batch_size=3, learning_rate=rate
+        pfl_cifar10.settings, clients=1, cohort=1, epochs=2, batch_size=3, learning_rate=rate
     )
     config = replace(config, noise_multiplier=noise)
     algorithm = pfl_cifar10.algorithm(name, config, lambda p, example, key: model.loss(p, example))

@@ -28,7 +28,7 @@ def numbers(cls, group=""):
 FIELDS = {
     field: (name, kind)
     for name in modules.names()
-    for field, kind in numbers(type(modules.load(name).config))
+    for field, kind in numbers(type(modules.load(name).settings))
 }
 
 
@@ -37,7 +37,7 @@ def test_what_is_no_number_is_refused_by_its_name(field):
     name, kind = FIELDS[field]
     for value in NONE[kind]:
         with pytest.raises(ValueError, match=r"^[^\n]{1,300}$") as error:
-            changed(modules.load(name).config, {field: value})
+            changed(modules.load(name).settings, {field: value})
         named = {field, field.rpartition(".")[2], TOGETHER.get(field, field)}
         assert any(each in str(error.value) for each in named), value
 

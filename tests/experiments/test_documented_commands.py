@@ -211,7 +211,7 @@ def fewest(module: str, config: str) -> list[str]:
     """Two of a config's algorithms, of a sweep's one; other tests train them all."""
     if module == "sweep":
         return ["--algorithms", "rand_k"]
-    own = getattr(modules.load(config).config, "algorithms", ())
+    own = getattr(modules.load(config).settings, "algorithms", ())
     return ["--algorithms", *own[:2]] if own else []
 
 

@@ -7,7 +7,7 @@ from resumed import OFTEN, KilledError, Stop, assert_same
 from test_shakespeare import LONG, write_plays
 
 import experiments
-from experiments.base.formats import label
+from experiments.base.formats import short_name_of
 from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.options import parse
@@ -64,7 +64,7 @@ def test_it_costs_trains_goes_on_and_is_reported(name, data_dir, tmp_path, monke
     lstm = models.next_character(models.CharacterLSTM(90, 2, 4))
     monkeypatch.setattr(models, "shakespeare_lstm", lambda: lstm)
     module = modules.load(name)
-    algorithm = module.config.algorithms[-1]
+    algorithm = module.settings.algorithms[-1]
     words = [*SMALL[name].split(), "--algorithms", algorithm, "--rounds", "3", "--every", "1"]
     words += ["--seeds", "1", "--layout.devices", "1", "--data-dir", str(data_dir)]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -83,4 +83,4 @@ def test_it_costs_trains_goes_on_and_is_reported(name, data_dir, tmp_path, monke
         "wavelet"
     ):  # which draws among as many records as the published sets have
         assert found == trained
-    assert label(algorithm) in experiments.report(whole).read_text()
+    assert short_name_of(algorithm) in experiments.report(whole).read_text()

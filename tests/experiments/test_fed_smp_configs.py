@@ -16,7 +16,7 @@ from configs import fed_smp_fashion_mnist
 def test_pixels_are_what_the_network_sees(pixels, mean, deviation, tmp_path):
     """Bytes become numbers from 0 to 1 in the network, or are scaled numbers already."""
     write_random(tmp_path, "fashion_mnist", train=9, test=3)
-    config = replace(fed_smp_fashion_mnist.config, data_dir=tmp_path)
+    config = replace(fed_smp_fashion_mnist.settings, data_dir=tmp_path)
     unit = config.images("fashion_mnist")
     other = replace(config, pixels=pixels).images("fashion_mnist")
     for split in ("train", "test"):
@@ -29,7 +29,7 @@ def test_pixels_are_what_the_network_sees(pixels, mean, deviation, tmp_path):
 
 
 def test_pixels_of_unknown_moments_are_not_standardised(tmp_path):
-    config = replace(fed_smp_fashion_mnist.config, pixels="standardised", data_dir=tmp_path)
+    config = replace(fed_smp_fashion_mnist.settings, pixels="standardised", data_dir=tmp_path)
     (note,) = fed_smp_fashion_mnist.ledger(config).notes
     assert "no epsilon covers" in note
     with pytest.raises(ValueError, match="pixels: standardised is for fashion_mnist, not svhn"):

@@ -10,7 +10,7 @@ import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic, quickstart
 from experiments.base.spread import Spread
-from experiments.config import experiment_of, ledger_of
+from experiments.config.experiment import experiment_of, ledger_of
 from experiments.config.folds import held_out, without_fold
 from experiments.config.settings import changed
 from experiments.search import choose
@@ -70,7 +70,7 @@ CONFIGS = {
 def settled(case, fold):
     module, settings, name = CONFIGS[case]
     settings = {**settings, "algorithms": (name,), "rounds": 2, "seeds": 1, "fold": fold}
-    return module, changed(module.config, settings), name
+    return module, changed(module.settings, settings), name
 
 
 @pytest.mark.parametrize("case", CONFIGS)
@@ -117,8 +117,8 @@ def test_a_fold_costs_what_its_config_says_without_data(case):
 
 def test_a_config_that_builds_in_one_piece_is_refused(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
-        '"""Mine."""\nfrom configs import quickstart\nconfig = quickstart.config\n'
-        "def build(config):\n    return quickstart.on(config, quickstart.load(config))\n"
+        '"""Mine."""\nfrom configs import quickstart\nsettings = quickstart.settings\n'
+        "def build(settings):\n    return quickstart.on(settings, quickstart.load(settings))\n"
     )
     words = [str(tmp_path / "mine.py"), "--grid", "p=0.1,0.2", "--folds", "3"]
     assert command.main([*words, "--output", str(tmp_path / "never")]) == 2

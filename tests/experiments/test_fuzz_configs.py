@@ -67,7 +67,7 @@ def is_one_line(err):
 @cases(8, 600)
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
-    kind = type(modules.load(name).config)
+    kind = type(modules.load(name).settings)
     args = data.draw(overrides(kind, ("--output",)))
     if any("dyn_" in word for word in args):
         return  # solves half a minute
@@ -90,13 +90,13 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
 @given(st.data())
 def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
     module = modules.load(name)
-    args = [*SMALL[name].split(), *data.draw(overrides(type(module.config), ("--output",)))]
+    args = [*SMALL[name].split(), *data.draw(overrides(type(module.settings), ("--output",)))]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         trained = []
         patch.setattr(prepare, "new_folder", lambda *_: Path(folder))
         patch.setattr(prepare, "Recorder", lambda folder, *_: SimpleNamespace(folder=folder))
         ended = TrainedRun(Path(folder), "complete", {})
-        patch.setattr(training, "train_all", lambda run: trained.append(run) or ended)
+        patch.setattr(training, "train_algorithms", lambda run: trained.append(run) or ended)
         code, _, err = said(run.main, [name, *args])
     assert code in (0, 2)
     if code == 2:

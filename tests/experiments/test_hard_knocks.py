@@ -18,7 +18,7 @@ from experiments import run
 from experiments.base import signals
 from experiments.base.outside_errors import outside
 from experiments.runs import recorder, run_folder
-from experiments.search import sweep_grid
+from experiments.search import sweep_folder
 from fedpriv.models.kept_model import is_kept
 
 SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
@@ -383,17 +383,17 @@ def test_what_is_outside_the_program_is_told_from_bugs():
 
 
 def test_a_point_of_a_sweep_whose_summary_is_damaged_has_not_ended(tmp_path):
-    summary = {part: {"fed_avg": 1} for part in sweep_grid.PARTS} | {"status": "complete"}
+    summary = {part: {"fed_avg": 1} for part in sweep_folder.PARTS} | {"status": "complete"}
     path = tmp_path / "summary.json"
     whole = json.dumps(summary)
     path.write_text(whole)
-    assert sweep_grid.ended(tmp_path)
+    assert sweep_folder.point_ended(tmp_path)
     damaged = [whole[:cut] for cut in range(0, len(whole), 37)]
     damaged += ["[]", "null", "1", '"rounds"', "\0", "[" * 100_000]
     damaged += [json.dumps({k: v for k, v in summary.items() if k != name}) for name in summary]
     damaged += [json.dumps(summary | {name: 1}) for name in ("rounds", "privacy", "best")]
     for text in damaged:
         path.write_text(text)
-        assert not sweep_grid.ended(tmp_path), text
+        assert not sweep_folder.point_ended(tmp_path), text
     path.write_bytes(b"\xff\xfe")
-    assert not sweep_grid.ended(tmp_path)
+    assert not sweep_folder.point_ended(tmp_path)

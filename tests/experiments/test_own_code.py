@@ -15,7 +15,7 @@ from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs import unfinished
-from experiments.search import sweep_grid
+from experiments.search import sweep_folder, sweep_grid
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -43,7 +43,7 @@ def beside(mine, tmp_path):
 
 def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
     module = modules.load(str(mine))
-    assert module.config.seeds == 1
+    assert module.settings.seeds == 1
     before = user_modules.digests(module)
     assert {"mine.py", beside.name} <= before.keys()  # and the tests' own modules
     assert not any("numpy" in name or "fedpriv/" in name for name in before)
@@ -55,13 +55,15 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
 
 def planned(mine, values, **settings):
     module = modules.load(str(mine))
-    grid, config = [("clip_norm", values)], changed(module.config, settings)
+    grid, config = [("clip_norm", values)], changed(module.settings, settings)
     points = sweep_grid.points(grid, lambda one: changed(config, one))
-    return sweep_grid.described(str(mine), module, sweep_grid.axes(grid), points)
+    return sweep_folder.sweep_description(str(mine), module, sweep_grid.axes(grid), points)
 
 
 def grown(folder, mine, values, **settings):
-    return sweep_grid.begun(folder, planned(mine, values, **settings), modules.load(str(mine)))
+    return sweep_folder.read_sweep_folder(
+        folder, planned(mine, values, **settings), modules.load(str(mine))
+    )
 
 
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
@@ -83,7 +85,7 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
 
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
-    sweep_grid.begin(folder, planned(mine, [1, 2]))
+    sweep_folder.begin_sweep_folder(folder, planned(mine, [1, 2]))
     assert grown(folder, mine, [1, 2, 4])
     with pytest.raises(ValueError, match=r"another sweep: grid.clip_norm 1 2 there, 2 4 here"):
         grown(folder, mine, [2, 4])

@@ -64,10 +64,10 @@ def test_planes_are_the_bytes_of_the_files_read_as_pixels():
 )
 def test_nonsense_is_refused(field, value):
     with pytest.raises(ValueError, match=f"^{field}"):
-        replace(pfl_cifar10.config, **{field: value})
+        replace(pfl_cifar10.settings, **{field: value})
 
 
-MEANT = replace(pfl_cifar10.config, algorithms=("dp_fed_avg",), noise_cohort=1000)
+MEANT = replace(pfl_cifar10.settings, algorithms=("dp_fed_avg",), noise_cohort=1000)
 
 
 def test_a_noise_cohort_is_extrapolated_as_pfl_research_does():

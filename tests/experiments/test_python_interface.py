@@ -124,7 +124,7 @@ def test_what_is_wrong_is_a_value_error_and_no_folder_is_made(given, said, tmp_p
 
 
 def test_settings_of_any_form_are_the_same():
-    config = quickstart.config
+    config = quickstart.settings
     wanted = dataclasses.replace(
         config, rounds=3, local=dataclasses.replace(config.local, epochs=2)
     )
@@ -172,12 +172,12 @@ def test_an_edited_file_is_another_config(tmp_path):
         text = (
             '"""One\'s own."""\nfrom dataclasses import replace\nfrom configs import quickstart\n'
         )
-        text += f"config = replace(quickstart.config, noise_multiplier={noise})\n"
+        text += f"settings = replace(quickstart.settings, noise_multiplier={noise})\n"
         text += "load, on = quickstart.load, quickstart.on\n"
         file.write_text(text)
         name, module = modules.named(file)
         assert name == str(file)
-        assert module.config.noise_multiplier == noise
+        assert module.settings.noise_multiplier == noise
 
 
 def test_none_is_no_table(tmp_path):
@@ -208,7 +208,7 @@ class Mine:
     """A config that is an object."""
 
     def __init__(self):
-        self.config = dataclasses.replace(quickstart.config, rounds=2, every=2, seeds=1)
+        self.settings = dataclasses.replace(quickstart.settings, rounds=2, every=2, seeds=1)
 
     def build(self, settings):
         found = quickstart.on(settings, quickstart.load(settings))

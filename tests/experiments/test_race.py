@@ -12,16 +12,16 @@ from scipy import stats
 
 import configs.race as entered
 import fedpriv as fp
-from experiments import config as configuration
 from experiments import race as command
 from experiments.accounting import budget
+from experiments.config.experiment import ledger_of
 from experiments.papers.reproduce.item import Training
 from experiments.runs.run_folder import read, read_all
 from experiments.search import race, race_page
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-TINY = replace(entered.config, rounds=4, target_epsilon=2.0)
+TINY = replace(entered.settings, rounds=4, target_epsilon=2.0)
 
 
 def shapes(model):
@@ -50,7 +50,7 @@ def test_every_private_entrant_costs_its_budget_and_calibrated_waves_what_plain_
     config = replace(TINY, algorithms=tuple(dict.fromkeys(names)))
     noise = budget.solved(entered, config)
     assert set(names) - set(noise) == {"fed_avg", "fed_adam"}
-    ledger = budget.made(partial(configuration.ledger_of, entered), config, noise)
+    ledger = budget.made(partial(ledger_of, entered), config, noise)
     for name in noise:
         assert 2 * (1 - 1e-3) < ledger.certify(name, 4).epsilon <= 2
         assert ledger.certify(name, 4).basis == "constructed"
@@ -145,7 +145,7 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     args = ["--datasets", "digits", "--rounds", "3", "--seeds", "2", "--output", str(tmp_path)]
     entrants = ["FedAvg", "DP-FedAvg", "rand_k"]
     assert command.main([*args, "--entrants", *entrants]) == 0
-    data = entered.load(entered.config)
+    data = entered.load(entered.settings)
     assert seen <= {row.tobytes() for row in data.train["image"]}
     contest = race.Contest(tmp_path / "digits", "digits", {})
     trials, _ = read_all([contest.trials("rand_k", "8")])

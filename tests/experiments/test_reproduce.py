@@ -102,7 +102,7 @@ def test_its_trainings_are_ordinary_run_folders(finished):
     ]
     settings = summary(finished, PRIVATE)["settings"]
     expected = dataclasses.replace(
-        quickstart.config,
+        quickstart.settings,
         rounds=4,
         seeds=2,
         every=2,
@@ -112,7 +112,7 @@ def test_its_trainings_are_ordinary_run_folders(finished):
         cohort=3,
         sampling="fixed_size",
         noise_multiplier=2.0,
-        local=dataclasses.replace(quickstart.config.local, epochs=1),
+        local=dataclasses.replace(quickstart.settings.local, epochs=1),
     )
     assert settings | {"output": None} == plain(expected)
 
@@ -229,8 +229,8 @@ def test_a_computation_is_kept_like_a_training(tmp_path, monkeypatch, capsys):
 
 
 def test_numbers_of_other_defaults_are_not_taken(finished, monkeypatch, capsys):
-    changed = dataclasses.replace(quickstart.config, public_examples=7, clip_norm=3.0)
-    monkeypatch.setattr(quickstart, "config", changed)
+    changed = dataclasses.replace(quickstart.settings, public_examples=7, clip_norm=3.0)
+    monkeypatch.setattr(quickstart, "settings", changed)
     assert launch("table1", output=finished) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1

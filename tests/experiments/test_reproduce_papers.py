@@ -147,7 +147,7 @@ def test_the_launcher_takes_every_training(paper):
     kinds = {(w.config, w.algorithm, frozenset(w.settings)): w for w in trainings(paper)}
     for work in kinds.values():
         module = modules.load(work.config)
-        config = changed(module.config, settings_of(work, Scale(0.01), None))
+        config = changed(module.settings, settings_of(work, Scale(0.01), None))
         assert config.algorithms == (work.algorithm,)
         assert config.rounds == max(1, round(0.01 * work.rounds))
     for work in trainings(paper):
@@ -210,7 +210,7 @@ def test_the_launcher_gets_the_papers_settings(tmp_path):
     assert list(figure_2) == ["fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq"]
     assert figure_2["msp_fl"].msp_exchanges == 4
     assert (figure_2["mspdq_fl"].exchanges, figure_2["mspdq_fl"].bits) == (10, 8)
-    plain = modules.load("mspdq_mnist").config
+    plain = modules.load("mspdq_mnist").settings
     assert {name: getattr(plain, name) for name in mspdq.DEFAULTS} == mspdq.DEFAULTS
     assert figure_2["ldp_fed_avg"].ldp.epsilon == figure_2["jopeq"].jopeq.epsilon == 10
     needs = ITEMS["mspdq", "fig3"].needs

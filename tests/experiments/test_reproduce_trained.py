@@ -52,7 +52,7 @@ def launch(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         for module, fields in small.items():
-            patch.setattr(module, "config", dataclasses.replace(module.config, **fields))
+            patch.setattr(module, "settings", dataclasses.replace(module.settings, **fields))
         for name in ("fashion_mnist_cnn", "small_mnist_cnn"):
             patch.setattr(models, name, lambda *_: network)
         yield launched

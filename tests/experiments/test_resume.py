@@ -268,15 +268,15 @@ def test_folders_that_hold_no_run(content, said, tmp_path, capsys):
 @pytest.mark.parametrize("name", modules.names())
 def test_settings_are_read_back_from_every_config(name):
     module = modules.load(name)
-    settings = json.loads(json.dumps(plain(module.config)))
-    assert changed(module.config, settings) == module.config
+    settings = json.loads(json.dumps(plain(module.settings)))
+    assert changed(module.settings, settings) == module.settings
     other = settings | {
         "rounds": settings["rounds"] + 1,
         "stop_at_epsilon": 2.5,
         "checkpoint": {"rounds": 3, "minutes": None},
     }
     other |= {"algorithms": settings["algorithms"][:1]}
-    assert plain(changed(module.config, other)) == other
+    assert plain(changed(module.settings, other)) == other
 
 
 @pytest.mark.slow

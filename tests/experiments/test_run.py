@@ -14,10 +14,10 @@ from commands import sweep
 
 import configs
 import fedpriv as fp
-from experiments import config as configuration
 from experiments import privacy
 from experiments.config import modules
 from experiments.config.options import parse
+from experiments.config.settings import Settings
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -158,8 +158,8 @@ def test_every_config_is_listed_and_explains_its_fields(capsys):
             launch(name, "--help")
         assert stop.value.code == 0
         page = capsys.readouterr().out
-        config = modules.load(name).config
-        given = {f.name for f in fields(config)} - {f.name for f in fields(configuration.Run)}
+        config = modules.load(name).settings
+        given = {f.name for f in fields(config)} - {f.name for f in fields(Settings)}
         assert given
         for field in ("rounds", "seeds", "output", "data_dir", *given):
             assert f"--{field.replace('_', '-')}" in page
@@ -329,11 +329,11 @@ import jax
 
 from configs import quickstart
 
-config = quickstart.config
+settings = quickstart.settings
 
 
-def build(config):
-    experiment = quickstart.on(config, quickstart.load(config))
+def build(settings):
+    experiment = quickstart.on(settings, quickstart.load(settings))
     return replace(experiment, entries={n: leaking(e) for n, e in experiment.entries.items()})
 
 

@@ -65,7 +65,7 @@ def test_a_summary_says_what_its_numbers_rest_on(recorded):
     folder, _ = recorded
     held = json.loads((folder / "summary.json").read_text())
     module = modules.load("quickstart")
-    ledger = module.ledger(module.config)
+    ledger = module.ledger(module.settings)
     for name, report in held["privacy"].items():
         assert list(report["certified"]) == list(VIEWS)
         for view, written in report["certified"].items():

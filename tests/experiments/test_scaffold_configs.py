@@ -11,8 +11,8 @@ import pytest
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments import config as configuration
 from experiments import privacy, run
+from experiments.config.experiment import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -143,7 +143,7 @@ def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
         config = dp_scaffold_synthetic.Synthetic(
             clients=3, records=20, client_rate=1.0, local_steps=2, eta_0=1e-3, authors=authors
         )
-        experiment = configuration.experiment_of(dp_scaffold_synthetic, config)
+        experiment = experiment_of(dp_scaffold_synthetic, config)
         entry = algorithm("fed_avg", config, fp.per_example_dense())
         federation = experiment.entries["dp_fed_avg"].federations[0]
         state = entry.init(experiment.model.init(jax.random.key(0)), federation)
@@ -161,14 +161,14 @@ def test_whole_clients_are_the_unit(capsys):
 
 
 def test_tuned_steps_are_the_default():
-    config = type(dp_scaffold_synthetic.config)
-    tuned = dp_scaffold_synthetic.config.TUNED
+    config = type(dp_scaffold_synthetic.settings)
+    tuned = dp_scaffold_synthetic.settings.TUNED
     assert config().step("dp_scaffold") == tuned["dp_scaffold"]
     assert config(eta_0=0.3).step("dp_scaffold") == 0.3
 
 
 def test_sizes_follow_the_rates():
-    config = dp_scaffold_synthetic.config
+    config = dp_scaffold_synthetic.settings
     assert (config.training_records, config.batch, config.cohort, config.warm_rounds) == (
         4000,
         800,
@@ -180,7 +180,7 @@ def test_sizes_follow_the_rates():
 
 
 def test_the_warm_start_of_a_short_run_is_short():
-    config = dp_scaffold_synthetic.config
+    config = dp_scaffold_synthetic.settings
     of = {rounds: replace(config, rounds=rounds).warm_rounds for rounds in (1, 2, 20, 79, 80, 400)}
     assert of == {1: 0, 2: 1, 20: 5, 79: 19, 80: 20, 400: 20}
     rare = replace(config, rounds=72, client_rate=0.05)  # 4 / l alone would be 80 rounds

@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from experiments.training.shared_jit import trace
+from experiments.search.shared_jit import trace
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reported
 
-from experiments.base.formats import NAMES, NO_TERMINAL, label
+from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
 from experiments.config import modules
 from experiments.runs.contents import Summary
@@ -53,7 +53,7 @@ def widest(text):
 @pytest.mark.parametrize("views", ["one", "all"])
 @pytest.mark.parametrize("target", [None, 1.0])
 def test_the_table_fits_whatever_the_algorithms(folder, views, target):
-    shipped = {a for n in modules.names() for a in modules.load(n).config.algorithms}
+    shipped = {a for n in modules.names() for a in modules.load(n).settings.algorithms}
     assert shipped <= set(NAMES)
     for names in ([*NAMES], [OWN]):
         summary = read(folder, names, target, views=views, target_epsilon=target)
@@ -61,7 +61,7 @@ def test_the_table_fits_whatever_the_algorithms(folder, views, target):
         assert widest(narrow) <= 100
         assert widest(narrow.partition("\n\n")[0]) > 60
         for name in names:
-            assert label(name) in narrow
+            assert short_name_of(name) in narrow
         for column in ("acc.", "rounds", "MB up", "MB down", "rounds/s"):
             assert column in wide.splitlines()[0]
             assert column in narrow  # if only among what is not shown

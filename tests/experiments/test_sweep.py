@@ -15,7 +15,7 @@ from configs import quickstart
 from experiments import compare, run
 from experiments.runs import run_folder
 from experiments.search import training_together
-from experiments.search.sweep_grid import ended
+from experiments.search.sweep_folder import point_ended
 from experiments.tables.frame import Row
 from experiments.tables.grid import grid
 from fedpriv import privacy
@@ -163,7 +163,7 @@ def test_compare_reads_the_folders(finished, capsys):
 
 
 def test_a_finished_sweep_is_not_trained_again(finished, capsys, monkeypatch):
-    monkeypatch.delattr(training_together, "train_one")
+    monkeypatch.delattr(training_together, "train_algorithm")
     before = {f: f.read_bytes() for f in finished.glob("*/**/*") if f.is_file()}
     both = [*SMALL, "--algorithms", "fed_avg", "dp_fed_avg"]
     assert launch("--grid", *GRID, *both, "--json", output=finished) == 0
@@ -217,9 +217,9 @@ def test_an_interrupted_sweep_goes_on_with_the_same_command(
     assert read(cut)[0]["status"] == "interrupted"
     assert not (tmp_path / "noise_multiplier=2").exists()
     assert not (tmp_path / "table.md").exists()
-    assert not ended(cut)
+    assert not point_ended(cut)
     (cut / "summary.json").unlink()
-    assert not ended(cut)
+    assert not point_ended(cut)
     first = (tmp_path / "noise_multiplier=0.5" / "metrics.jsonl").read_text()
     assert launch(*args, "--json", output=tmp_path) == 0
     shown, said = capsys.readouterr()

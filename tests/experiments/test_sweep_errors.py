@@ -10,7 +10,8 @@ from configs import quickstart
 from experiments import run
 from experiments.config.options import split_options
 from experiments.search import sweep_table
-from experiments.search.sweep_grid import UNFINISHED, begin, points
+from experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder
+from experiments.search.sweep_grid import points
 from experiments.search.training_together import Sweep
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -86,8 +87,8 @@ def test_yes_and_no_are_swept_as_true_and_false():
 
     grid = ["authors.per_tensor=true,false", "--record-sampling=subsets"]
     found = planned(dp_scaffold_synthetic, ["--records", "50"], *grid)
-    assert [p.config.authors.per_tensor for p in found] == [True, False]
-    assert [p.config.records for p in found] == [50, 50]
+    assert [p.settings.authors.per_tensor for p in found] == [True, False]
+    assert [p.settings.records for p in found] == [50, 50]
     with pytest.raises(ValueError, match=r"yes or no is --field true or --field false"):
         planned(dp_scaffold_synthetic, [], "authors.per_tensor=maybe")
 
@@ -169,7 +170,7 @@ def test_values_of_several_words_and_names_that_are_too_long():
 
     rest = ["--unstable"]
     found = planned(mspdq_mnist, rest, "submodels=1 1,2 18", "seeds=1,2")
-    assert [(p.config.submodels, p.config.seeds) for p in found] == [
+    assert [(p.settings.submodels, p.settings.seeds) for p in found] == [
         ((1, 1), 1),
         ((1, 1), 2),
         ((2, 18), 1),
@@ -200,7 +201,7 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
 
         stopped.setattr(Path, "replace", stop)
         with pytest.raises(KeyboardInterrupt):
-            begin(tmp_path, {})
+            begin_sweep_folder(tmp_path, {})
     assert not [*tmp_path.iterdir()]
     (tmp_path / UNFINISHED).write_text("{")  # as where it was killed
     monkeypatch.setattr(Sweep, "announce", lambda *_: 1 / 0)
@@ -244,14 +245,14 @@ import numpy as np
 import fedpriv as fp
 from configs import quickstart
 
-config = quickstart.config
+settings = quickstart.settings
 
 
-def build(config):
-    made = quickstart.on(config, quickstart.load(config))
+def build(settings):
+    made = quickstart.on(settings, quickstart.load(settings))
     rows = np.array_split(np.arange(len(made.test["label"])), 120)
     examples = {k: np.asarray(v) for k, v in made.test.items()}
-    streamed = [fp.StreamedFederation.from_arrays(examples, rows)] * config.seeds
+    streamed = [fp.StreamedFederation.from_arrays(examples, rows)] * settings.seeds
     entries = {n: e._replace(federations=streamed) for n, e in made.entries.items()}
     return replace(made, entries=entries)
 '''

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from configs import quickstart
 
-config = quickstart.config
+settings = quickstart.settings
 
 
 def loss(x):
@@ -29,9 +29,9 @@ def round(key, state, cohort):
     return state, {{}}
 
 
-def build(config):
+def build(settings):
     {build}
-    experiment = quickstart.on(config, quickstart.load(config))
+    experiment = quickstart.on(settings, quickstart.load(settings))
     entries = experiment.entries.items()
     own = {{n: e._replace(algorithm=e.algorithm._replace(round=round)) for n, e in entries}}
     return replace(experiment, entries=own)
@@ -122,12 +122,15 @@ def test_a_bug_of_the_launcher_keeps_its_traceback(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("config = quickstart.config", "config = 3"), "has int as its config; derive it from"),
+        (
+            ("settings = quickstart.settings", "settings = 3"),
+            "has int as its settings; derive them",
+        ),
         (
             ("    return replace(experiment, entries=own)", "    return own"),
             "its build gives dict;",
         ),
-        (("def build(config):", "def build(config:"), "SyntaxError"),
+        (("def build(settings):", "def build(settings:"), "SyntaxError"),
     ],
 )
 def test_a_config_that_is_none(change, said, command, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Audits of a config: of its mechanisms, of its training runs, of the trained models."""
+"""`experiments.audit`: makes the audits that are asked for, of mechanisms, of training runs, of trained models."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from experiments import config as configuration
 from experiments.accounting import budget
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited
 from experiments.attacks.audit.training import audit_runs, infer
-from experiments.config import Run, modules
+from experiments.config import modules
+from experiments.config.experiment import ledger_of, strategy_of
 from experiments.config.fields import Number, NumberOrZero
 from experiments.config.modules import Config
-from experiments.config.settings import changed
+from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
 from fedpriv.core.arguments import Range, checked, require
@@ -58,12 +58,12 @@ def audit(
     draws = checked("draws", draws, Draws)
     canaries = checked("canaries", canaries, Number | None)
     seed = checked("seed", seed, NumberOrZero)
-    return audited(module, changed(module.config, settings), parts, draws, canaries, seed)
+    return audited(module, changed(module.settings, settings), parts, draws, canaries, seed)
 
 
 def audited(
     module: Config,
-    config: Run,
+    settings: Settings,
     wanted: Sequence[str],
     draws: int,
     canaries: int | None,
@@ -73,19 +73,19 @@ def audited(
     require(len(wanted) > 0, "parts", [], f"name some of {', '.join(PARTS)}")
     parts: dict[str, Any] = {}
     training = {"run", "membership"} & set(wanted)
-    noise = budget.solved(module, config)
+    noise = budget.solved(module, settings)
     if training:
-        split_cpu(config.layout.devices)
-        strategy = configuration.strategy(config.layout)
-        experiment = built(module, config, noise, SharedArrays())
+        split_cpu(settings.layout.devices)
+        strategy = strategy_of(settings.layout)
+        experiment = built(module, settings, noise, SharedArrays())
         ledger = experiment.ledger
     else:
-        ledger = budget.made(partial(configuration.ledger_of, module), config, noise)
+        ledger = budget.made(partial(ledger_of, module), settings, noise)
     if "mechanism" in wanted:
-        parts["mechanisms"] = audit_mechanisms(ledger, config.rounds, draws, seed)
+        parts["mechanisms"] = audit_mechanisms(ledger, settings.rounds, draws, seed)
     if training:
         if "run" in wanted:
-            parts["runs"] = audit_runs(experiment, config, strategy, canaries)
+            parts["runs"] = audit_runs(experiment, settings, strategy, canaries)
         if "membership" in wanted:
-            parts["inferred"] = infer(experiment, config, strategy)
+            parts["inferred"] = infer(experiment, settings, strategy)
     return Audited(ledger.delta, **parts)

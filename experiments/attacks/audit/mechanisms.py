@@ -1,4 +1,4 @@
-"""What is claimed and certified of a mechanism, beside what draws of it show."""
+"""Audits mechanisms: what draws of one show, beside what is claimed and certified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 from experiments.accounting.cost import Account, accounts
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.base.time_left import Remaining
-from experiments.config import Ledger
+from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.certificate import TracedRound

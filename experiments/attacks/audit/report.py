@@ -1,4 +1,4 @@
-"""What was found, as tables with words below them, and as an object."""
+"""`Audited`, all that an audit has found, and how it is written: tables with words below them, or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from experiments.accounting.cost import claimed
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.attacks.audit.training import Inferred
-from experiments.base.formats import NAMES, columns, epsilon, hyphenated
+from experiments.base.formats import NAMES, aligned, epsilon, hyphenated
 from experiments.base.json_values import plain
 
 SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
@@ -70,7 +70,7 @@ def _mechanisms(rows: Sequence[Row], bare: Sequence[Unaudited], delta: float) ->
         )
     if rows:
         lines += [
-            *columns(table),
+            *aligned(table),
             "",
             f"epsilon of all rounds at delta = {delta:.3g}; audited: each row wrong with probability 5% at most,"
             " by counts (Clopper-Pearson intervals, for any mechanism; of n draws up to about log n) or as Gaussian "
@@ -97,7 +97,7 @@ def _runs(rows: Sequence[Row], skipped: Sequence[Unaudited]) -> list[str]:
         done = [str(row.about[name]) for name in ("canaries", "seeds")]
         table.append([*_said(row), estimate, f"{row.certificate.delta:.2g}", *done])
     lines += [
-        *columns(table),
+        *aligned(table),
         "",
         "audited: by guesses of who was there, from the models' moves along each canary's direction, each row wrong "
         "with probability 5% at most; estimate: of the average canary, as if scores were normal: no bound, it scatters "
@@ -124,7 +124,7 @@ def _inferred(inferred: Sequence[Inferred]) -> list[str]:
         rows.append([_named([one.name]), *cells, str(len(found))])
     return [
         "3. Membership inference: records of the clients against those of the test set, by their loss",
-        *columns(rows),
+        *aligned(rows),
         "",
         "mean and standard deviation over the models; a coin has an AUC of 0.5 and a TPR equal to the FPR; near "
         "that, this attack found nothing, which is no proof that there is nothing",

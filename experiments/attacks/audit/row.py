@@ -1,4 +1,4 @@
-"""What an audit found of one algorithm: claimed, certified and audited epsilons."""
+"""A line of an audit's tables: claimed, certified and audited epsilon, and whether the audit refutes the others."""
 
 from __future__ import annotations
 

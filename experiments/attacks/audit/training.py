@@ -1,4 +1,4 @@
-"""Real training runs, with canaries in them, and judged by who was in them."""
+"""Audits training runs by canaries in them, and trained models by telling members from others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.base.time_left import Remaining
-from experiments.config import Entry, Experiment, Ledger, Run
+from experiments.config.experiment import Entry, Experiment, Ledger
+from experiments.config.settings import Settings
 from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.membership import Membership, infer_membership, losses
@@ -36,33 +37,33 @@ class Inferred(NamedTuple):
 
 
 def audit_runs(
-    experiment: Experiment, config: Run, strategy: Strategy, canaries: int | None
+    experiment: Experiment, settings: Settings, strategy: Strategy, canaries: int | None
 ) -> tuple[list[Row], list[Unaudited]]:
     """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
     rows: list[Row] = []
     skipped = []
-    if canaries is not None and _most(canaries * config.seeds, experiment.delta) <= 0:
+    if canaries is not None and _most(canaries * settings.seeds, experiment.delta) <= 0:
         raise ValueError(
-            f"--canaries: {canaries} in each of {config.seeds} run(s) bound nothing even if all are told apart; give "
+            f"--canaries: {canaries} in each of {settings.seeds} run(s) bound nothing even if all are told apart; give "
             "more, or more --seeds: 40 in all, better hundreds"
         )
-    remaining = Remaining("runs with canaries", len(experiment.entries) * config.rounds)
+    remaining = Remaining("runs with canaries", len(experiment.entries) * settings.rounds)
     for name, entry in experiment.entries.items():
         seen = [r for r in experiment.ledger.trace(name).releases(1) if r.view in VIEWS]
         noisy = [r for r in seen if r.mechanism is not None and r.multiplier > 0]
         if not noisy:
-            remaining.skip(config.rounds)
+            remaining.skip(settings.rounds)
             continue
         count, per_client = _places(canaries, entry.federations[0], noisy[0].unit)
         longest = float(np.max(jax.tree.leaves(noisy[0].mechanism.clip_norm)))
         try:
             given = {"per_client": per_client, "clip_norm": longest}
             audited = with_canaries(entry.algorithm, count, **given)
-            state = _trained(experiment, entry, audited, config, strategy, remaining)
+            state = _trained(experiment, entry, audited, settings, strategy, remaining)
         except NoPlaceError as error:
             skipped.append(Unaudited((name,), str(error)))
         else:
-            rows += _canaried(name, experiment.ledger, config, state)
+            rows += _canaried(name, experiment.ledger, settings, state)
     return rows, skipped
 
 
@@ -70,27 +71,27 @@ def _trained(
     experiment: Experiment,
     entry: Entry,
     algorithm: Algorithm,
-    config: Run,
+    settings: Settings,
     strategy: Strategy,
     remaining: Remaining,
 ) -> State:
     """The state in which a run ends, with a leading axis of seeds."""
-    every = -(-config.rounds // PARTS)
+    every = -(-settings.rounds // PARTS)
     return simulate(
         algorithm,
         experiment.model.init,
         entry.federations,
         experiment.test,
         score=experiment.model.score,
-        rounds=config.rounds,
+        rounds=settings.rounds,
         every=every,
-        seeds=range(config.seeds),
+        seeds=range(settings.seeds),
         strategy=strategy,
         on_evaluation=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
     ).state
 
 
-def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Iterator[Row]:
+def _canaried(name: str, ledger: Ledger, settings: Settings, state: CanaryState) -> Iterator[Row]:
     """The one-run bound (Steinke et al.) and an estimate of the average canary's epsilon (after Andrew et al.).
 
     The bound gives up delta for every canary: more than a hundredth in all would leave nothing to find.
@@ -98,7 +99,7 @@ def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Ite
     present, scores = np.asarray(state.present), np.asarray(state.scores)
     delta = _delta(present.size, ledger.delta)
     ledger = replace(ledger, delta=delta)
-    claim = ledger.claim(name, config.rounds)
+    claim = ledger.claim(name, settings.rounds)
     most = _most(present.size, ledger.delta)
     for v, view in enumerate(VIEWS):
         least = epsilon_one_run(scores[:, v], present, delta)
@@ -107,11 +108,11 @@ def _canaried(name: str, ledger: Ledger, config: Run, state: CanaryState) -> Ite
             (name,),
             (view,),
             claim if claim is not None and claim.view == view else None,
-            ledger.certify(name, config.rounds, view=view),
+            ledger.certify(name, settings.rounds, view=view),
             least=least,
             surely=least,
             most=most,
-            about={"canaries": present.shape[1], "seeds": config.seeds},
+            about={"canaries": present.shape[1], "seeds": settings.seeds},
             audited={"significance": 0.05, "estimate": estimate},
         )
 
@@ -139,15 +140,15 @@ def _places(canaries: int | None, federation: Federation, unit: str) -> tuple[in
     return canaries or per_client * clients, per_client
 
 
-def infer(experiment: Experiment, config: Run, strategy: Strategy) -> list[Inferred]:
+def infer(experiment: Experiment, settings: Settings, strategy: Strategy) -> list[Inferred]:
     """Trains every algorithm as the config says, and tries to tell its records from the test set's."""
     found = []
     outside = jax.tree.map(lambda leaf: jnp.asarray(leaf[:MOST_RECORDS]), experiment.test)
-    remaining = Remaining("runs without canaries", len(experiment.entries) * config.rounds)
+    remaining = Remaining("runs without canaries", len(experiment.entries) * settings.rounds)
     for name, entry in experiment.entries.items():
-        state = _trained(experiment, entry, entry.algorithm, config, strategy, remaining)
+        state = _trained(experiment, entry, entry.algorithm, settings, strategy, remaining)
         seeds = []
-        for seed in range(config.seeds):
+        for seed in range(settings.seeds):
             params = jax.tree.map(lambda leaf, s=seed: jnp.asarray(leaf[s]), state.params)
             members = losses(experiment.model.loss, params, _members(entry, seed))
             others = losses(experiment.model.loss, params, outside)

@@ -13,7 +13,7 @@ import numpy as np
 import fedpriv as fp
 from experiments.attacks.inversion.attack import Attacked, attacker, views
 from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, read
-from experiments.base.formats import epsilon, hyphenated, markdown
+from experiments.base.formats import epsilon, hyphenated, markdown_table
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
 
@@ -89,7 +89,7 @@ def text(victims: Victims, found: Sequence[Attacked]) -> str:
         "client's true update, where it was sent; labels: inferred rightly; eps: certified for this one round, server "
         f"view, {' / '.join(relations)} adjacency, delta = {DELTA:g}; inf: nothing is certified"
     )
-    return markdown([head, *(_row(victims, one) for one in found)], [said])
+    return markdown_table([head, *(_row(victims, one) for one in found)], [said])
 
 
 def _row(victims: Victims, one: Attacked) -> list[str]:

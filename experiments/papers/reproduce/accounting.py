@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.base.formats import hyphenated
-from experiments.config import Ledger, ledger_of, modules
+from experiments.config import modules
+from experiments.config.experiment import Ledger, ledger_of
 from experiments.config.settings import changed
 from experiments.papers.reproduce.item import (
     Computation,
@@ -26,15 +27,15 @@ from experiments.papers.reproduce.work import settings_of
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
-LedgerOf = Callable[[Any], Ledger]  # of the config's own type
+LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
 
 
 @cache
 def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
     """The training's ledger, by `ledger` in place of the config's own."""
     module = modules.load(training.config)
-    config = changed(module.config, settings_of(training, Scale(), None))
-    return ledger(config) if ledger else ledger_of(module, config)
+    settings = changed(module.settings, settings_of(training, Scale(), None))
+    return ledger(settings) if ledger else ledger_of(module, settings)
 
 
 def claim_of(training: Training, ledger: LedgerOf | None = None) -> Claim | None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.base.formats import NAMES
-from experiments.config import Ledger, modules
+from experiments.config import modules
+from experiments.config.experiment import Ledger
 from experiments.papers.fed_smp import FedSMP
 from experiments.papers.reproduce.accounting import claimed, ledger_for
 from experiments.papers.reproduce.item import Cell, Item, Paper, Training, Value
@@ -42,7 +43,7 @@ class Data:
         self.rows: list[list[Any]] = PAPER[said["summary"]]["rows"]
         self._rounds: int = said["rounds"]
         module = modules.load(self.config)
-        self.clients: int = module.config.clients
+        self.clients: int = module.settings.clients
         self.counted = getattr(module, "counted", module.ledger)
 
     def training(self, algorithm: str, p: float | None = None, epsilon: str = "") -> Training:
@@ -53,9 +54,9 @@ class Data:
         settings["train_loss_examples"] = TRAIN_LOSS_ON
         return Training(self.config, algorithm, settings, self._rounds, seeds=5)
 
-    def claims(self, config: FedSMP) -> Ledger:
+    def claims(self, settings: FedSMP) -> Ledger:
         """The ledger that the printed eps is of."""
-        return self.counted(replace(config, clients=self.population or self.clients))
+        return self.counted(replace(settings, clients=self.population or self.clients))
 
     def certified(self, training: Training) -> Value:
         """With the config's own number of clients."""

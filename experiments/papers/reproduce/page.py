@@ -99,7 +99,7 @@ def privacy(runs: Mapping[Training, RunFolder]) -> str:
             verdict = "holds" if claim.sound else "not proved"
             said[f"claim by {claim.source}: {verdict} here: {' '.join(claim.reasons)}"] = None
     said |= {note: None for run in runs.values() for note in summary(run).privacy_notes}
-    return formats.markdown(rows, said)
+    return formats.markdown_table(rows, said)
 
 
 def _cost(report: Report, trainings: Sequence[Training]) -> list[str]:

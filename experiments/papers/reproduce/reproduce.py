@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.base.formats import columns
+from experiments.base.formats import aligned
 from experiments.config.fields import Number
 from experiments.papers.reproduce import page
 from experiments.papers.reproduce.catalogue import PAPERS
@@ -181,7 +181,7 @@ def listing(output: Path) -> str:
             (item.name, status(item, output), left_of(item, output, speeds), item.title)
             for item in items
         ]
-        lines += [paper, *columns([("item", "status", "time left", "title"), *rows]), ""]
+        lines += [paper, *aligned([("item", "status", "time left", "title"), *rows]), ""]
     lines.append(
         "time left: in full, on this machine, from the rounds that were trained on it; ?: none yet (PAPER ITEM --time "
         "times two)"

@@ -134,7 +134,7 @@ def markdown(filled: Sequence[Filled]) -> str:
             parts = _parts(found.get((row, column)))
             line += parts if column in printed else parts[1:2]
         rows.append(line)
-    return formats.markdown([head, *rows])
+    return formats.markdown_table([head, *rows])
 
 
 def _parts(filled: Filled | None) -> list[str]:

@@ -20,9 +20,9 @@ from experiments.papers.reproduce.item import (
     Work,
 )
 from experiments.runs import run_folder
+from experiments.runs.recorder import cleared_folder
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.unfinished import how_ended
-from experiments.search.sweep_grid import cleared
 from experiments.training.train import train_or_resume
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
@@ -111,7 +111,7 @@ def perform(
         if ended.status == "interrupted":
             raise KeyboardInterrupt
         return
-    cleared(folder)
+    cleared_folder(folder)
     found = {"status": "complete", **provenance(), **work.compute(scale, data_dir)}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / run_folder.SUMMARY, json.dumps(plain(found), indent=2) + "\n")
@@ -119,7 +119,7 @@ def perform(
 
 def settings_of(training: Training, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     """The training's settings, without its folder."""
-    default = modules.load(training.config).config
+    default = modules.load(training.config).settings
     settings = {
         "algorithms": (training.algorithm,),
         **{name: TRUTH.get(str(value), value) for name, value in training.at(scale).items()},
@@ -158,7 +158,7 @@ def result(work: Work, folder: Path) -> RunFolder | Computed | None:
 
 def _changed(training: Training, run: RunFolder) -> str | None:
     """The first setting that the training leaves to the config and that is another one now."""
-    now, then = flat(plain(modules.load(training.config).config)), flat(run.settings)
+    now, then = flat(plain(modules.load(training.config).settings)), flat(run.settings)
     own = {name.replace("-", "_") for name in training.settings}
     for name in sorted(now.keys() & then.keys() - own):
         if name.partition(".")[0] not in OVERRIDDEN and now[name] != then[name]:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from experiments.base.formats import meaning, titled
+from experiments.base.formats import meaning_of_epsilon, with_unit
 from experiments.runs.contents import Line
 from experiments.tables import plots
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
@@ -131,13 +131,13 @@ def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[
 
 def _by_round(drawn: Sequence[Series], measure: str, own: bool = False) -> Chart:
     caption = ("A diagnostic for you; not private, not released.",) if own else ()
-    title = f"{measure if own else f'Test {titled(measure)}'} by round"
+    title = f"{measure if own else f'Test {with_unit(measure)}'} by round"
     return Chart(title, measure, drawn, lambda line: line.round, "round", caption)
 
 
 def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
     label = "uplink per client of the population (MB)"
-    title = f"Test {titled(measure)} by uplink"
+    title = f"Test {with_unit(measure)} by uplink"
     return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
 
 
@@ -152,7 +152,7 @@ def _by_epsilon(
         last = certified[-1]
         view = last.view.replace("_", " ")
         if any(math.isfinite(c.epsilon) for c in certified):
-            kinds.setdefault(meaning(last), []).append(s)
+            kinds.setdefault(meaning_of_epsilon(last), []).append(s)
         else:
             why = "; ".join(last.assumptions) or "no finite bound"
             reasons.setdefault((view, why), []).append(s.result.label)
@@ -160,7 +160,7 @@ def _by_epsilon(
         f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."
         for (view, why), names in reasons.items()
     ]
-    title = f"Test {titled(measure)} by certified epsilon"
+    title = f"Test {with_unit(measure)} by certified epsilon"
     for number, (kind, having) in enumerate(kinds.items(), 1):
         label = textwrap.fill(f"epsilon: {kind}", 58)
         said = [*caption, *(without if number == len(kinds) else ())]

@@ -1,21 +1,58 @@
-"""The page of `experiments.report`: everything that runs have recorded, as one HTML file."""
+"""`experiments.report`, and its page: everything that runs have recorded, as one HTML file."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.base.files import write_text
-from experiments.runs.run_folder import RunFolder, names
+from experiments.runs.run_folder import RunFolder, names, runs_of, with_names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.ledger import ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
+from fedpriv.core.arguments import require
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+
+def report(
+    runs: Any,
+    path: str | Path | None = None,
+    *,
+    best: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> Path:
+    """Writes one HTML page of everything that the runs have recorded; it needs no network.
+
+    Args:
+      runs: as for `table`; they need not have ended.
+      path: of the page, which is replaced where there is one; by default report.html in the folder of the run or
+        sweep, of several in the current one, as the command has it.
+      best: whether the table has the best of each metric over the evaluations, too, which is chosen on the test set.
+      names: of algorithms, for people.
+
+    Returns:
+      The page's file.
+
+    Raises:
+      ValueError: a folder without a run, or a file that cannot be written.
+    """
+    file = _folder_of(runs) / "report.html" if path is None else Path(path)
+    require(file.suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
+    found, remarks = runs_of(runs)
+    write_page(file, with_names(found, names), remarks, best)
+    return file
+
+
+def _folder_of(runs: Any) -> Path:
+    """That of a run or a sweep, the current one for several."""
+    if isinstance(runs, RunFolder):
+        return runs.path
+    return Path(runs if isinstance(runs, str | Path) else getattr(runs, "folder", ""))
 
 
 def write_page(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from experiments.base.formats import ABSENT, hyphenated, number, spread, titled
+from experiments.base.formats import ABSENT, hyphenated, mean_and_std, number, with_unit
 from experiments.base.json_values import flat, plain
 from experiments.config import modules
 from experiments.config.options import flags, parse
@@ -150,7 +150,7 @@ def single_clients(found: Sequence[Result]) -> Table | None:
     names = list(dict.fromkeys(name for kind in kinds for name in labelled(kind)[1].values()))
     if not names:
         return None
-    rows = [[label, *(spread(of.get(name)) for name in names)] for label, of in each.items()]
+    rows = [[label, *(mean_and_std(of.get(name)) for name in names)] for label, of in each.items()]
     head = ["algorithm", *(name.removeprefix(PREFIX).replace("_", " ") for name in names)]
     return Table("Single clients, after the last round", head, rows)
 
@@ -177,17 +177,17 @@ def evaluations(found: Sequence[Result]) -> Table:
     lines = [(result.label, line) for result in found for line in result.lines]
     own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
     metrics = measured(found)
-    head = ["algorithm", "round", *map(titled, metrics), "MB up", "MB down"]
+    head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *own]
     rows = [
         [
             label,
             str(line.round),
-            *(spread(line.metrics.get(metric), metric) for metric in metrics),
+            *(mean_and_std(line.metrics.get(metric), metric) for metric in metrics),
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
             _with_meaning(line.privacy.certified),
-            *(spread(line.diagnostics_not_private.get(name)) for name in own),
+            *(mean_and_std(line.diagnostics_not_private.get(name)) for name in own),
         ]
         for label, line in lines
     ]
@@ -236,7 +236,7 @@ def command(run: RunFolder) -> str | None:
     wanted = {**run.settings, "output": None}
     try:
         module = modules.load(run.config)
-        given = flags(wanted, plain(module.config))
+        given = flags(wanted, plain(module.settings))
         made = parse(module, run.config, list(given))
     except (ValueError, TypeError, KeyError, AttributeError, SystemExit):
         return None

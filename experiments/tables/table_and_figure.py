@@ -1,4 +1,4 @@
-"""Results from Python: runs as a frame, as curves, as a page."""
+"""`experiments.table` and `experiments.figure`: runs as a frame, and as curves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from experiments.tables import frame as frames
 from experiments.tables.frame import rows
 from experiments.tables.grid import grid
 from experiments.tables.plots import SUFFIXES, By, Width
-from experiments.tables.report.page import write_page
 from fedpriv.core.arguments import checked, require
 
 if TYPE_CHECKING:
@@ -87,42 +86,6 @@ def figure(
     given = _evaluated(runs, names)
     drawing = {"metrics": metrics, "by": by, "together": together, "width": width, "title": title}
     return Drawn(file, compare.write(given, rows(given), [file], **drawing))
-
-
-def report(
-    runs: Any,
-    path: str | Path | None = None,
-    *,
-    best: bool = False,
-    names: Mapping[str, str] | None = None,
-) -> Path:
-    """Writes one HTML page of everything that the runs have recorded; it needs no network.
-
-    Args:
-      runs: as for `table`; they need not have ended.
-      path: of the page, which is replaced where there is one; by default report.html in the folder of the run or
-        sweep, of several in the current one, as the command has it.
-      best: whether the table has the best of each metric over the evaluations, too, which is chosen on the test set.
-      names: of algorithms, for people.
-
-    Returns:
-      The page's file.
-
-    Raises:
-      ValueError: a folder without a run, or a file that cannot be written.
-    """
-    file = _folder(runs) / "report.html" if path is None else Path(path)
-    require(file.suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
-    found, remarks = runs_of(runs)
-    write_page(file, with_names(found, names), remarks, best)
-    return file
-
-
-def _folder(runs: Any) -> Path:
-    """That of a run or a sweep, the current one for several."""
-    if isinstance(runs, RunFolder):
-        return runs.path
-    return Path(runs if isinstance(runs, str | Path) else getattr(runs, "folder", ""))
 
 
 def _evaluated(runs: Any, names: Mapping[str, str] | None) -> list[RunFolder]:

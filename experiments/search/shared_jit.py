@@ -24,6 +24,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import PartitionSpec
 
+from experiments.training.shared_arrays import as_bytes, is_key
 from fedpriv.core.jaxprs import bind, scan_operands
 
 # The parameters that hold what an equation runs; numbers in there can be inputs.
@@ -44,16 +45,6 @@ def _demand(same: bool) -> None:
         raise _DifferError
 
 
-def as_bytes(value: Any) -> bytes:
-    """What makes two numbers or arrays the same: neither 0.0 and -0.0, nor different types."""
-    array = np.asarray(jax.random.key_data(value) if _is_key(value) else value)
-    return f"{array.dtype} {array.shape} ".encode() + array.tobytes()
-
-
-def _is_key(value: Any) -> bool:
-    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended)
-
-
 def numbers(first: ClosedJaxpr, other: ClosedJaxpr) -> Numbers:
     """The values in `other` of what can be an input of `first`: scalars in it, and arrays that it closes over.
 
@@ -66,7 +57,7 @@ def numbers(first: ClosedJaxpr, other: ClosedJaxpr) -> Numbers:
     for place, mine, value in pairs:
         # A literal may stand in several places.
         _demand(as_bytes(found.setdefault(id(place), value)) == as_bytes(value))
-        if _is_key(mine) or (isinstance(place, Literal) and place.aval.shape):
+        if is_key(mine) or (isinstance(place, Literal) and place.aval.shape):
             _demand(as_bytes(mine) == as_bytes(value))
     return found
 
