@@ -65,9 +65,6 @@ def test_data_of_ones_own(tmp_path, monkeypatch):
     exec(snippet("fp.partition.picture"), names)
     assert names["natural"].num_clients == 3
     assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in names["skewed"]}
-    exec(snippet("from_torch"), names)
-    for name, leaf in names["data"].test.items():
-        np.testing.assert_array_equal(names["test"][name], leaf)
 
 
 def test_the_custom_round_gets_every_service(quick_to_compile):

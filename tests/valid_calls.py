@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from PIL import Image
 from small import regression, squared, start
 
 import fedpriv as fp
@@ -20,6 +21,9 @@ FOLDER = tempfile.TemporaryDirectory()
 atexit.register(FOLDER.cleanup)
 CLIENTS = Path(FOLDER.name) / "clients"
 fp.write_clients(CLIENTS, [{"x": np.ones((2, 3), np.float32), "label": np.arange(2)}] * 2)
+IMAGES = Path(FOLDER.name) / "images"
+(IMAGES / "cat").mkdir(parents=True)
+Image.new("L", (4, 4)).save(IMAGES / "cat" / "1.png")
 
 FEDERATION = regression([4, 4, 4])
 EXAMPLES = {"x": np.ones((12, 3), np.float32), "y": np.zeros(12, np.float32)}
@@ -296,11 +300,13 @@ FUNCTIONS = {
     "consensus.fixed": {"bits": 8, "bound": 0.5},
     "consensus.interval_scale": {"step": 0.25, "size": 3},
     "datasets.encode_text": {"texts": ["a", "bc"], "length": 2},
+    "datasets.from_image_folder": {"path": IMAGES, "levels": ("label",), "image_size": (2, 4)},
     "datasets.from_torch": {
         "dataset": [(np.ones(2), 0), (np.ones(2), 1)],
         "channels_first": True,
     },
     "datasets.load": {"name": "digits", "image_size": (8, 8), "text_length": 4},
+    "datasets.read_images": {"paths": [IMAGES / "cat" / "1.png"], "image_size": (2, 4)},
     "datasets.synthetic": {
         "alpha": 0.5,
         "beta": 0.5,

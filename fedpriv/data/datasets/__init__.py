@@ -11,7 +11,9 @@ from fedpriv.core.arguments import Count, check_path, checked, require
 from fedpriv.data.datasets.columns import encode_text
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.data.datasets.digits import load_digits
+from fedpriv.data.datasets.image_files import from_image_folder, read_images
 from fedpriv.data.datasets.importers import from_huggingface, from_torch
+from fedpriv.data.datasets.leaf import from_leaf
 from fedpriv.data.datasets.prepared_sets import load_prepared
 from fedpriv.data.datasets.shakespeare import load_shakespeare
 from fedpriv.data.datasets.synthetic import synthetic
@@ -103,7 +105,10 @@ __all__ = [
     "default_data_dir",
     "encode_text",
     "from_huggingface",
+    "from_image_folder",
+    "from_leaf",
     "from_torch",
     "load",
+    "read_images",
     "synthetic",
 ]

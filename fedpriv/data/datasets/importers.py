@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.core.arguments import checked, require
+from fedpriv.data.datasets.image_files import mode_of
 
 Arrays = dict[str, np.ndarray]
 
@@ -92,19 +93,29 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
         channels_first: as `from_torch`.
 
     Raises:
-        ValueError: a value that is missing, or of another shape than the first.
+        ValueError: a value that is missing, of another shape than the first, a string beside numbers, or a picture of
+            more than 8 bits.
     """
-    gray = all(getattr(value, "mode", "L") in ("1", "L") for value in values)
-    rows = [_array(name, value, "L" if gray else "RGB", channels_first) for value in values]
+    modes = {mode_of(f"{name}: row {i}", v) for i, v in enumerate(values) if is_picture(v)}
+    mode = "RGB" if "RGB" in modes else "L"
+    rows = [_array(name, value, mode, channels_first) for value in values]
     for i, row in enumerate(rows):
         if row.dtype == object:
             raise ValueError(f"{name}: row {i} is {values[i]!r:.40}; leave out such rows")
+        if is_text(row) != is_text(rows[0]):
+            raise ValueError(
+                f"{name}: row {i} is {values[i]!r:.40}, row 0 is {values[0]!r:.40}; give all numbers or all strings"
+            )
         if row.shape != rows[0].shape:
             raise ValueError(
                 f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; bring all to one, "
                 "pictures by resizing them"
             )
-    whole = np.stack(rows) if rows else np.zeros(0)
+    return narrowed(np.stack(rows) if rows else np.zeros(0))
+
+
+def narrowed(whole: np.ndarray) -> np.ndarray:
+    """The same, 64-bit numbers in 32 bits where they fit."""
     limits = np.iinfo(np.int32)
     fits = not whole.size or whole.dtype != np.int64
     fits = fits or (whole.min() >= limits.min and whole.max() <= limits.max)
@@ -112,8 +123,18 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
     return whole.astype(narrow.get(whole.dtype, whole.dtype)) if fits else whole
 
 
+def is_picture(value: Any) -> bool:
+    """Whether it is one of Pillow."""
+    return hasattr(value, "convert") and hasattr(value, "mode")
+
+
+def is_text(array: np.ndarray) -> bool:
+    """Whether its entries are strings."""
+    return array.dtype.kind in "US"
+
+
 def _array(name: str, value: Any, mode: str, channels_first: bool) -> np.ndarray:
-    if hasattr(value, "convert") and hasattr(value, "mode"):  # of Pillow
+    if is_picture(value):
         value, channels_first = np.asarray(value.convert(mode)), False
     elif hasattr(value, "detach"):  # a tensor
         value = value.detach().cpu().numpy()

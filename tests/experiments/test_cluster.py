@@ -1,0 +1,156 @@
+"""The files of experiments/cluster.md run as they stand there, with a stand-in for Slurm."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from several import PATIENCE, ROOT, free_port
+from small import assert_close
+
+import fedpriv as fp
+
+PAGE = (ROOT / "experiments" / "cluster.md").read_text()
+FILES = dict(re.findall(r"```bash\n(?=#!/bin/bash\n# (\S+\.sbatch):)(.*?)```", PAGE, re.DOTALL))
+FILES |= dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
+OWN = "train_own.py"
+TASKS = """\
+#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+export SLURM_STEP_NODELIST=127.0.0.1 SLURM_STEP_NUM_TASKS=$SLURM_NTASKS
+for ((i = 0; i < SLURM_NTASKS; i++)); do
+    SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
+    tasks[i]=$!
+done
+if [[ -n ${TIME_IS_UP_WITH:-} ]]; then  # this file; Slurm signals the tasks, not the script
+    until [[ -e $TIME_IS_UP_WITH ]] || ! kill -0 "${tasks[0]}"; do sleep 0.05; done
+    kill -TERM "${tasks[@]}"
+fi
+for task in "${tasks[@]}"; do wait "$task" || code=$?; done
+exit "${code:-0}"
+"""
+SAID = '#!/bin/bash\nprintf "%s\\n" "$*"\n'
+SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--capacity", "5"]
+SMALL += ["--local.epochs", "1", "--public-examples", "5", "--algorithms", "rand_k"]
+SMALL += ["--every", "1", "--seeds", "1"]
+
+
+@pytest.fixture
+def submit(tmp_path):
+    """Runs a script as `sbatch` would, with `srun` for so many tasks; its exit code, output and errors."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+
+    def submitted(script, *args, srun=TASKS, tasks=2, **variables):
+        programs = {"srun": srun, "python": f'#!/bin/bash\nexec {sys.executable} "$@"\n'}
+        for name, text in programs.items():
+            (tmp_path / "bin").mkdir(exist_ok=True)
+            (tmp_path / "bin" / name).write_text(text)
+            (tmp_path / "bin" / name).chmod(0o755)
+        own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        own |= {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        own |= {"SLURM_JOB_ID": "7", "SLURM_NTASKS": str(tasks), "SLURM_CPUS_PER_TASK": "1"}
+        own |= {"JAX_COORDINATOR_PORT": str(free_port())} | variables
+        own.pop("XLA_FLAGS", None)
+        process = subprocess.Popen(
+            ["bash", script, *map(str, args)],
+            cwd=tmp_path,
+            env=own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.returncode, out, err
+
+    return submitted
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_there_are_two_jobs_and_a_script():
+    assert list(FILES) == ["train.sbatch", "points.sbatch", OWN]
+
+
+@pytest.mark.parametrize("name", ["train.sbatch", "points.sbatch"])
+def test_they_are_scripts_of_bash(name):
+    done = subprocess.run(["bash", "-n"], input=FILES[name], text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_job_begins_or_goes_on(submit, tmp_path):
+    asked = ("train.sbatch", "runs/a b", "quickstart", "--rounds", "3")
+    started = "python -m experiments.run quickstart --rounds 3 --output runs/a b\n"
+    assert submit(*asked, srun=SAID) == (0, f"--gpu-bind=none {started}", "")
+    (tmp_path / "runs" / "a b").mkdir(parents=True)
+    (tmp_path / "runs" / "a b" / "config.json").touch()
+    resumed = "python -m experiments.run --resume runs/a b\n"
+    assert submit(*asked, srun=SAID) == (0, f"--gpu-bind=none {resumed}", "")
+
+
+def test_each_task_of_an_array_has_a_point(submit):
+    (last,) = map(int, re.findall(r"--array=0-(\d+)", FILES["points.sbatch"]))
+    said = []
+    for i in range(last + 1):
+        task = {"SLURM_ARRAY_TASK_ID": str(i)}
+        code, out, _ = submit("points.sbatch", "runs/n", "quickstart", srun=SAID, **task)
+        assert code == 0
+        assert out.startswith("python -m experiments.run quickstart --noise-multiplier ")
+        assert out.endswith(f" --output runs/n/{i}\n")
+        said.append(out)
+    assert len(set(said)) == last + 1
+    task = {"SLURM_ARRAY_TASK_ID": str(last + 1)}
+    code, out, err = submit("points.sbatch", "runs/n", "quickstart", srun=SAID, **task)
+    assert (code, out) == (1, "")
+    assert "unbound variable" in err
+
+
+@pytest.mark.slow
+def test_a_job_in_two_processes_stops_in_time_and_goes_on(submit, tmp_path):
+    folder = tmp_path / "runs" / "two"
+    job = ("train.sbatch", "runs/two", "quickstart", *SMALL, "--rounds", "20")
+    code, _, err = submit(*job, TIME_IS_UP_WITH="runs/two/metrics.jsonl")
+    assert (code, summary(folder)["status"]) == (130, "interrupted"), err
+    code, out, err = submit(*job)
+    assert code == 0, err
+    assert out.count("run folder: runs/two") == 1
+    found = summary(folder)
+    assert (found["status"], found["rounds"]) == ("complete", {"rand_k": 20})
+    assert (found["device"]["count"], found["device"]["processes"]) == (2, 2)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [*range(1, 21)]
+
+
+@pytest.mark.slow
+def test_a_task_of_an_array_trains_alone(submit, tmp_path):
+    task = {"SLURM_ARRAY_TASK_ID": "2"}
+    own = [*SMALL, "--rounds", "2"]
+    code, _, err = submit("points.sbatch", "runs/n", "quickstart", *own, tasks=1, **task)
+    assert code == 0, err
+    folder = tmp_path / "runs" / "n" / "2"
+    settings = json.loads((folder / "config.json").read_text())["settings"]
+    assert (settings["noise_multiplier"], settings["clip_norm"]) == (8, 0.3)
+    assert (summary(folder)["status"], summary(folder)["device"]["processes"]) == ("complete", 1)
+
+
+@pytest.mark.slow
+def test_a_script_of_ones_own(submit, tmp_path):
+    """In two processes as in one; only the first speaks. Asked for again, it goes on, here from its end."""
+    (tmp_path / "two.sbatch").write_text(f"srun python {OWN} two\n")
+    (tmp_path / "one.sbatch").write_text(f"python {OWN} one\n")  # in the same allocation
+    for job in ("two.sbatch", "two.sbatch", "one.sbatch"):
+        code, out, err = submit(job)
+        assert code == 0, err
+        assert out.count("[ 5 10 15 20]") == 1
+    ours, theirs = (fp.load_model(tmp_path / name, "dp_fed_avg").params for name in ("two", "one"))
+    assert_close(ours, theirs, 1e-3)
