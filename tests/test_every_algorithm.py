@@ -44,6 +44,7 @@ HIDDEN_ONLY = {
     "fed_avg_sparse haar",
     "ldp_fed_avg",
     "dp_adam",
+    "dp_sgd, public sizes",
     "adaptive_fed_avg",
 }
 """Noisy, but without a formula of their own paper."""
