@@ -279,7 +279,8 @@ class _AmongRecords(_Played):
 
 def _with_canaries(canaries: Canaries, shard: Shard, places: list[PyTree]) -> Shard:
     """The shard of a client, some of whose records are canaries."""
-    numbered = replace(shard, examples=(shard.examples, jnp.arange(shard.capacity)))
+    room = len(jax.tree.leaves(shard.examples)[0])
+    numbered = replace(shard, examples=(shard.examples, jnp.arange(room)))
 
     class CanaryShard(Shard):
         def private_mean(

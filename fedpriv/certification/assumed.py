@@ -14,7 +14,8 @@ from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
+from fedpriv.rounds.samplers import Sampler
 
 
 def assumed(
@@ -30,7 +31,18 @@ def assumed(
     texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
     means = [release for release in releases if isinstance(release, Mean)]
     if any(isinstance(mean.records, PublicSizes) for mean in means):
-        texts.append("how many records each client holds is public")
+        texts.append(
+            "how many records each client holds is public; the records of the smallest cost most"
+        )
+    places = {
+        mean.records.accounting.population
+        for mean in means
+        if isinstance(mean.records, Sampler) and may_hold_fewer(mean.records)
+    }
+    if places:
+        texts.append(
+            f"no client holds more than {min(places)} records, a number that is public; how many it holds is not"
+        )
     if generators := sorted({release.generator for release in releases if is_noisy(release)}):
         texts.append(
             f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"

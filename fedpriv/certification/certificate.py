@@ -126,7 +126,7 @@ class TracedRound(NamedTuple):
             return "declared"
         samplers = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
         records = [mean.records for stage in self.stages for mean in stage.means]
-        samplers += [each for each in records if isinstance(each, Sampler)]
+        samplers += [each.places if isinstance(each, PublicSizes) else each for each in records]
         releases = (release for stage in self.stages for release in stage.releases)
         proved = all(map(is_proved, releases)) and all(map(constructed, samplers))
         return "constructed" if proved else "declared"
@@ -205,7 +205,8 @@ def check_data(traced: TracedRound, federation: Any) -> None:
     """
     check_closed_over(traced.init_arrays, federation, INIT_CLOSED_OVER)
     for stage in traced.stages:
-        _check_sizes(stage, np.asarray(federation.size))
+        _check_sizes(stage, np.asarray(federation.size), traced.algorithm.unit)
+        _check_capacity(stage, federation.capacity)
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
 
 
@@ -264,7 +265,18 @@ def _like(federation: Any) -> Any:
     )
 
 
-def _check_sizes(stage: Stage, sizes: np.ndarray) -> None:
+def _check_capacity(stage: Stage, capacity: int) -> None:
+    """Raises ValueError: the round reads the room for a client's records, where their number is secret."""
+    secret = [mean.records for mean in stage.means if isinstance(mean.records, Sampler)]
+    fewer = [each for each in secret if may_hold_fewer(each)]
+    if stage.capacities and any(each.accounting.population != capacity for each in fewer):
+        raise ValueError(
+            f"shard.capacity: {capacity} ({stage.capacities[0]}), the number of records of the largest client, which "
+            "is secret; give a number that is fixed beforehand"
+        )
+
+
+def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     """Raises ValueError: a client holds another number of records than is drawn among, or than its weight is made of.
 
     Args:
@@ -274,10 +286,10 @@ def _check_sizes(stage: Stage, sizes: np.ndarray) -> None:
     weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
     for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
         _check_public(said, sizes)
-    if weightings and len(public) < len(stage.means):
+    if weightings and (unit != "record" or not public or len(public) < len(stage.means)):
         raise ValueError(
-            "weighting: by public sizes, but records are drawn as if they were secret; give "
-            "fp.PublicSizes(federation.size, ...) as the records' sampler"
+            "weighting: by public sizes, of messages that are not private means of records drawn by fp.PublicSizes; "
+            "draw them so, or leave it out"
         )
     for mean in stage.means:
         if isinstance(mean.records, PublicSizes):

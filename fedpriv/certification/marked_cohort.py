@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedpriv.certification.marks import (
+    Capacity,
     ChangedRecords,
     ClientKey,
     ClientNumber,
@@ -101,9 +102,9 @@ class MarkedCohort(Cohort):
         key = mark_tree(marks, ClientKey(), jax.random.fold_in(key, 0))
         kept_before = mark_tree(marks, OwnState(line, label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], kept_before)
-        shard = marked_shard(marks, call, examples, size)(
-            examples, size, self.round, client_id=number
-        )
+        marked = marked_shard(marks, call, examples)
+        shard = marked(examples, size, self.round, client_id=number)
+        marked.as_the_cohort_gives_it = shard
         total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
@@ -144,11 +145,18 @@ def _shapes(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def marked_shard(marks: Marks, call: int, examples: PyTree, size: jax.Array) -> type[Shard]:
-    """The shard of the client of a cohort's call, which holds these records, so many of them."""
+def marked_shard(marks: Marks, call: int, examples: PyTree) -> Any:
+    """The class of the shard of the client of a cohort's call, which holds these records."""
     own_records = {id(leaf) for leaf in jax.tree.leaves(examples)}
 
     class MarkedShard(Shard):
+        as_the_cohort_gives_it: ClassVar[Shard]
+
+        @property
+        def capacity(self) -> int:
+            marks.append(Capacity(user_line()))
+            return super().capacity
+
         def private_mean(
             self,
             key: Key,
@@ -159,8 +167,11 @@ def marked_shard(marks: Marks, call: int, examples: PyTree, size: jax.Array) -> 
             mechanism: RecordMechanism,
         ) -> Params:
             line = user_line()
-            if self.size is not size:
-                raise ValueError(f"shard: another size ({line}); leave it as the cohort gives it")
+            for name in ("size", "round", "_calls"):
+                if getattr(self, name) is not getattr(self.as_the_cohort_gives_it, name):
+                    raise ValueError(
+                        f"shard: its {name} was changed ({line}); leave it as the cohort gives it"
+                    )
             others = [x for x in jax.tree.leaves(self.examples) if id(x) not in own_records]
             mark_tree(marks, ChangedRecords(line), others)
             batch = Private("records of a batch", len(marks), line)

@@ -140,8 +140,14 @@ class Mean:
     keys: Labels = NONE
 
 
+class Capacity(NamedTuple):
+    """How much room there is for a client's records is read in `line`."""
+
+    line: str
+
+
 _Private: TypeAlias = Source | ClientNumber | Diagnostics | ClientKey | ChangedRecords
-Mark: TypeAlias = _Private | OwnState | Stored | NoiseKey | Sum | Mean
+Mark: TypeAlias = _Private | Capacity | OwnState | Stored | NoiseKey | Sum | Mean
 Marks: TypeAlias = list[Mark]
 """Those of a round, by their numbers."""
 

@@ -178,7 +178,8 @@ def _of_records(
     """
     groups: dict[Any, list[Mean]] = {}
     for mean in stage.means:
-        drawn = accounting_of(mean.records, size)
+        public = isinstance(mean.records, PublicSizes)
+        drawn = mean.records if public else mean.records.accounting
         groups.setdefault((drawn, id(mean.mechanism)), []).append(mean)
     if len(groups) > 1 and sampler.accounting.rate < 1:
         raise ValueError(
@@ -187,7 +188,8 @@ def _of_records(
         )
     releases = []
     fixed = isinstance(sampler.accounting, FixedSize | Everyone)
-    for (records, _), means in groups.items():
+    for means in groups.values():
+        records = accounting_of(means[0].records, size)
         used: RecordMechanism = means[0].mechanism
         whole = unit == "client"
         most = max(mean.records.most for mean in means)

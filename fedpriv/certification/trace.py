@@ -26,7 +26,7 @@ from fedpriv.certification.information_flow import (
 )
 from fedpriv.certification.leaks import Rules, leak
 from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
-from fedpriv.certification.marks import Marks, Mean, Stored, Sum, is_noisy
+from fedpriv.certification.marks import Capacity, Marks, Mean, Stored, Sum, is_noisy
 from fedpriv.certification.privacy_labels import ClientState, LeakError, of
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, Metrics, State
@@ -72,6 +72,7 @@ class Stage(NamedTuple):
       alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
       program: as `TracedProgram`.
       prints: lines that print something of a round.
+      capacities: lines that read how much room there is for a client's records.
     """
 
     sums: tuple[Sum, ...]
@@ -79,6 +80,7 @@ class Stage(NamedTuple):
     alone: bool
     program: ClosedJaxpr
     prints: tuple[str, ...]
+    capacities: tuple[str, ...]
 
     @property
     def releases(self) -> tuple[Sum | Mean, ...]:
@@ -159,7 +161,9 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
             rules.keep_random(name, mark.labels, reserved=False)
     sums = tuple(mark for mark in traced.marks if isinstance(mark, Sum) and mark.times)
     means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
-    return Stage(sums, means, rules.alone(sums, means), traced.program, traced.prints)
+    capacities = tuple(mark.line for mark in traced.marks if isinstance(mark, Capacity))
+    alone = rules.alone(sums, means)
+    return Stage(sums, means, alone, traced.program, traced.prints, capacities)
 
 
 _OF_CLIENTS = {

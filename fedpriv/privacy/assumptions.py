@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedpriv.privacy.release import ALWAYS_ASSUMED, Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, WithReplacement, takes_all
+from fedpriv.privacy.sampling import (
+    Everyone,
+    FixedSize,
+    Poisson,
+    Sampling,
+    WithReplacement,
+    takes_all,
+)
 
 
 def assumptions(
@@ -14,12 +21,18 @@ def assumptions(
     """Of a certificate of `active` releases, all of `view`."""
     texts = _of_shown(active) if relation == "zero_out" else _of_secret(active)
     if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
-        texts.append("the weights that cohorts are drawn by, such as clients' sizes, are public")
+        secret = any(_has_secret_size(release.sampling) for release in active)
+        which = "which clients' sizes are not" if secret else "such as clients' sizes"
+        texts.append(f"the weights that cohorts are drawn by, {which}, are public")
     if any(isinstance(r.sampling, WithReplacement) for r in active):
         texts.append("what is drawn n times moves a sum by n clip norms; n, too, is visible")
     if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts.append("secure aggregation shows nothing but the sum")
     return (*texts, *_shares(active, relation, honest), *ALWAYS_ASSUMED)
+
+
+def _has_secret_size(sampling: Sampling) -> bool:
+    return isinstance(sampling, Poisson) and sampling.neighbour == "emptied"
 
 
 def _of_secret(releases: Sequence[Release]) -> list[str]:
@@ -38,11 +51,8 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
     for sampling in samplings:
         if not isinstance(sampling, Poisson):
             continue
-        if sampling.neighbour == "emptied":
-            texts.append(
-                f"no client holds more than {sampling.population} records, a number that is public; how many it holds "
-                "is not"
-            )
+        if sampling.neighbour == "replaced":
+            texts.append("replacing a unit moves a sum by at most twice its clipped norm")
         if sampling.can_be_cut:
             texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
         if sampling.can_be_cut and sampling.neighbour == "removed":

@@ -26,13 +26,13 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
     if not hidden or kinds <= {Everyone, WithReplacement}:
         return "zero_out"
-    samplings = {release.sampling for release in releases}
-    drawn = {type(s).__name__: _adjacency(s) for s in samplings if not isinstance(s, Everyone)}
-    adjacencies = sorted(set(drawn.values()))
+    samplings = [r.sampling for r in releases if not isinstance(r.sampling, Everyone)]
+    drawn = sorted({type(sampling).__name__ for sampling in samplings})
+    adjacencies = sorted(set(map(_adjacency, samplings)))
     require(
         len(adjacencies) == 1,
         "sampling",
-        sorted(drawn),
+        drawn,
         f"certified for {' and '.join(adjacencies)} adjacency, which do not compose; draw all cohorts in one way",
     )
     if adjacencies == ["replace-one"]:
@@ -40,7 +40,7 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     require(
         not any(map(_takes_noise_along, releases)),
         "sampling",
-        sorted(drawn),
+        drawn,
         "certified for add-or-remove adjacency, which does not compose with clients who add all of their noise "
         "themselves, as one that is removed takes it along; add noise in one way, or draw cohorts of fixed size",
     )

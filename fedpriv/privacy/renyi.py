@@ -32,7 +32,8 @@ def rdp_epsilon(
     Formal guarantees: an upper bound, by the conversion of Canonne, Kamath and Steinke 2020 over
     dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; cohorts that are
     cut to a capacity by their cases, see `truncation.draw_cases`. Replace-one: Wang, Balle and
-    Kasiviswanathan 2019, Theorem 27. Zero-out: exact, see `_shown`.
+    Kasiviswanathan 2019, Theorem 27, and no more than without sampling, as divergences are jointly
+    quasi-convex. Zero-out: exact, see `_shown`.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -93,9 +94,11 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
         return _shown([(c, _divergences(make(multiplier / n) if n else None)) for n, c in cases])
     if relation == "replace_one":
         event = make(multiplier)
-        if isinstance(sampling, FixedSize):
-            event = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.size, event)
-        return _divergences(event, "REPLACE_ONE")
+        whole = _divergences(event, "REPLACE_ONE")
+        if not isinstance(sampling, FixedSize):
+            return whole
+        drawn = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.size, event)
+        return np.minimum(whole, _divergences(drawn, "REPLACE_ONE"))
 
     def of_case(case: DrawCase) -> Floats:
         if case.rate == 0:

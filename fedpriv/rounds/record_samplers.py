@@ -120,6 +120,8 @@ def draw_records(
     records: RecordSampler, key: Key, size: jax.Array
 ) -> tuple[Draw, jax.Array | float]:
     """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
+    known = isinstance(records, Sampler) or type(records) is PublicSizes
+    require(known, "records", records, "give such as fp.poisson(100, rate=0.1), or fp.PublicSizes")
     if isinstance(records, PublicSizes):
         drawn, divisor = records.draw(key, size), records.divisor(size)
     else:

@@ -71,7 +71,7 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
             lambda: certify_releases(
                 [release(), release(sampling=SAMPLINGS[1])], 1e-5, "third_party"
             ),
-            r"sampling: \['FixedSize', 'Poisson'\]; .* replace-one and add-or-remove .*; draw all",
+            r"sampling: \['FixedSize', 'Poisson'\]; .* add-or-remove and replace-one .*; draw all",
         ),
         (
             lambda: certify_releases([release()], 1e-5, "third_party", best_of=0.5),
