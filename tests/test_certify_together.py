@@ -248,7 +248,7 @@ def test_runs_of_no_rounds_cost_nothing():
         ([(made(), 2.5)], r"rounds of runs\[0\]: 2\.5; give a whole number from 0"),
         (
             [(made(), 1), (made("fixed_size"), 1)],
-            r"sampling: .*replace-one and add-or-remove .*; draw all cohorts in one way",
+            r"sampling: .*add-or-remove and replace-one .*; draw all cohorts in one way",
         ),
         (
             [(made("with_replacement"), 1), (made("fixed_size"), 1)],
@@ -256,7 +256,7 @@ def test_runs_of_no_rounds_cost_nothing():
         ),
         (
             [(by_record("fixed_size"), 1), (by_record("poisson"), 1)],
-            r"sampling: .*replace-one and add-or-remove .*; draw all",
+            r"sampling: .*add-or-remove and replace-one .*; draw all",
         ),
         ([(made(), 1), (by_record(), 1)], r"unit: \['client', 'record'\]; certify one unit"),
         (
