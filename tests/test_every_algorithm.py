@@ -45,6 +45,9 @@ HIDDEN_ONLY = {
     "ldp_fed_avg",
     "dp_adam",
     "adaptive_fed_avg",
+    "fed_per",
+    "fed_rep",
+    "ditto",
 }
 """Noisy, but without a formula of their own paper."""
 WAVELETS = {"dp_fed_avg_wav", "dp_sgd_wav"}
