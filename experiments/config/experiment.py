@@ -18,12 +18,14 @@ from experiments.config.folds import Fold, held_out, without_fold
 from experiments.config.stopping import Stopping, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
-from fedpriv.core.arguments import NonNegative, checked
+from fedpriv.core.arguments import NonNegative, Rate, checked
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
+from fedpriv.data.partition import hold_out
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
+from fedpriv.engine.client_metrics import names_of, parsed
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
@@ -83,7 +85,8 @@ class Run:
     every: int = 5
     """Rounds between evaluations on the test set."""
     metric: str | None = None
-    """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
+    """Metric to show in progress, table and picture, one of the score or of what is measured beside it
+    (held_out_accuracy_mean); by default accuracy, else loss."""
     stop_at_epsilon: float | None = None
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
     target_epsilon: float | None = None
@@ -99,7 +102,8 @@ class Run:
     patience: int | None = None
     """End each algorithm after so many evaluations whose mean metric (see metric) is no better than the best before."""
     per_client: int | None = None
-    """Also evaluate so many clients, each on its own training records: mean, median and worst tenth. Not private."""
+    """Also evaluate so many clients, each on those of its records that the config holds out, else on its training
+    records: mean over clients, pooled over records, median and worst tenth. Not private."""
     bound: float | None = None
     """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
     fold: Fold | None = None
@@ -281,15 +285,46 @@ class Experiment:
     @property
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
-        return tuple(Score.of(self.model.score).higher)
+        own = Score.of(self.model.score).higher
+        return (*own, *(name for metric in own for name in names_of(metric)))
 
-    def measured(self, config: Run) -> Measure | None:
-        """What `simulate` takes for further numbers of every evaluation."""
+    def measured(self, config: Run, name: str) -> Measure | None:
+        """What `simulate` takes for further numbers of every evaluation of one algorithm."""
         each = [self.measure()] if self.measure else []
         if config.per_client is not None:
-            given = (config.per_client, config.metric, config.bound)
-            each.append(measures.per_client(self.model.score, *given))
+            each += self._of_clients(config, config.per_client, name)
         return measures.together(*each) if each else None
+
+    def _of_clients(self, config: Run, clients: int, name: str) -> list[Measure]:
+        """On what clients hold out, where they do; of their own models, too, where any algorithm has such."""
+        entry = self.entries[name]
+        of_clients = parsed(config.metric or "")
+        metric = of_clients.metric if of_clients else config.metric
+        metric = metric if metric in self.metrics else None
+        on = "train" if entry.federations[0].held_out_rows is None else "held_out"
+        what: tuple[Any, ...] = (self.model.score, clients, metric, config.bound, on)
+        each = [measures.per_client(*what)]
+        if any(e.algorithm.personal for e in self.entries.values()):
+            personal = entry.algorithm.personal or (lambda state, client: state.params)
+            each.append(measures.per_client(*what, personal))
+        return each
+
+    def selectable(self, config: Run) -> list[str]:
+        """What the config's `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
+
+        Raises:
+          ValueError: what is measured is refused for.
+        """
+        stop = target(config.stop_at).metric if config.stop_at is not None else None
+        if config.per_client is None and {config.metric, stop} <= {None, *self.metrics}:
+            return self.metrics  # measuring may take long to prepare
+        name, entry = next(iter(self.entries.items()))
+        measure = self.measured(config, name)
+        if measure is None:
+            return self.metrics
+        before, federation = self.ledger.trace(name).before, entry.federations[0]
+        numbers = jax.eval_shape(lambda state: measure(state, federation), before)
+        return [*self.metrics, *numbers]
 
     def stopping(self, config: Run) -> Stopping | None:
         """When to stop an algorithm before its last round, if the config says so.
@@ -300,7 +335,7 @@ class Experiment:
         if config.stop_at is None and config.patience is None:
             return None
         given = (config.stop_at, config.patience, config.metric)
-        return Stopping.of(*given, self.metrics, self.higher)
+        return Stopping.of(*given, self.selectable(config), self.higher)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -309,12 +344,28 @@ class Experiment:
 
 
 def federations(
-    data: Dataset, seeds: int, deal: Callable[[np.random.Generator], Sequence[np.ndarray]]
+    data: Dataset,
+    seeds: int,
+    deal: Callable[[np.random.Generator], Sequence[np.ndarray]],
+    held_out: Rate | None = None,
 ) -> list[Federation]:
-    """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator."""
-    first, *others = (deal(np.random.default_rng(seed)) for seed in range(seeds))
-    made = Federation.from_arrays(data.train, first, num_classes=data.num_classes)
-    return [made, *(made.repartition(rows) for rows in others)]
+    """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator.
+
+    Args:
+      held_out: the share of every client's rows that it is evaluated on and does not train on.
+    """
+    each: list[Federation] = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        rows, out = deal(rng), None
+        if held_out is not None:
+            out, rows = hold_out(rng, rows, held_out)
+        if each:
+            each.append(each[0].repartition(rows, held_out=out))
+        else:
+            options: Any = {"held_out": out, "num_classes": data.num_classes}
+            each.append(Federation.from_arrays(data.train, rows, **options))
+    return each
 
 
 def ledger_of(module: Any, config: Run) -> Ledger:

@@ -20,12 +20,18 @@ from experiments.base.formats import (
 from experiments.runs.contents import Report, Summary
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import labelled
+from fedpriv.engine.client_metrics import HELD_OUT, PER_CLIENT, PERSONAL, by_kind, parsed
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Claim
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
+OF_CLIENTS = {
+    PER_CLIENT: "of the shared model on the training records of single clients",
+    HELD_OUT: "of the shared model on the records that single clients hold out",
+    PERSONAL: "of each client's own model, the shared one where it has none, on the same records",
+}
+"""By kind, what is measured on clients."""
 DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
 """Columns that a narrow terminal does not get, the first of these first."""
 
@@ -46,22 +52,23 @@ def table(summary: Summary, most: int = PROSE) -> str:
 
 
 def _per_client(summary: Summary, most: int) -> list[str]:
-    """A second table, where single clients were evaluated."""
-    found = summary.per_client_not_private
-    if not found:
-        return []
-    metric, names = labelled(next(iter(found.values())))
-    rows = [["algorithm", *names]]
-    for algorithm, spreads in found.items():
-        rows.append(
-            [summary.label(algorithm), *(spread(spreads[name], metric) for name in names.values())]
+    """Further tables, where single clients were evaluated."""
+    found, lines = summary.per_client_not_private, list[str]()
+    every = dict.fromkeys(name for spreads in found.values() for name in spreads)
+    for (kind, metric), names in by_kind(every).items():
+        rows = [["algorithm", *names]]
+        for algorithm, spreads in found.items():
+            each = (spread(spreads.get(name), metric) for name in names.values())
+            rows.append([summary.label(algorithm), *each])
+        about = f"{metric}{', %,' * is_fraction(metric)} {OF_CLIENTS[kind]}, after the last round"
+        lines += [*columns(rows), "", wrapped(about, most), ""]
+    if lines:
+        about = (
+            "mean: over clients; pooled: over their records; worst decile: mean of the tenth of clients that fares "
+            "worst; not private: no epsilon covers publishing these numbers"
         )
-    about = (
-        f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
-        "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
-        "numbers"
-    )
-    return [*columns(rows), "", wrapped(about, most), ""]
+        lines += [wrapped(about, most), ""]
+    return lines
 
 
 def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
@@ -102,8 +109,10 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     reports, metric = summary.privacy, summary.metric
     seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    measured = parsed(metric)
+    where = f"{OF_CLIENTS[measured.kind]} (not private)" if measured else "on the test set"
     lines = [
-        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, {over}; MB: of the run, per client "
+        f"{metric}: {'%, ' * is_fraction(metric)}{where}, {over}; MB: of the run, per client "
         "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}

@@ -201,5 +201,5 @@ def check(experiment: Experiment, config: Run) -> None:
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.trace(name)
-    main_metric(experiment.metrics, config.metric)
+    main_metric(experiment.selectable(config), config.metric)
     experiment.stopping(config)

@@ -242,6 +242,6 @@ def simulated(
         rounds=config.rounds,
         every=config.every,
         strategy=strategy,
-        measure=experiment.measured(config),
+        measure=experiment.measured(config, algorithm),
         **options,
     )
