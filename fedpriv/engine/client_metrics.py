@@ -204,11 +204,13 @@ def _spread(
 
 
 def by_kind(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
-    """(kind, metric) -> by statistic, in words, the names of these numbers of `per_client`."""
+    """(kind, metric) -> by statistic, in words, the names of these numbers of `per_client`, the mean first."""
     groups: dict[tuple[str, str], dict[str, str]] = {}
-    for name in names:
-        if of := parsed(name):
-            groups.setdefault((of.kind, of.metric), {})[of.statistic.replace("_", " ")] = name
+    order = {statistic: place for place, statistic in enumerate(OVER_CLIENTS)}
+    parts = {name: of for name in names if (of := parsed(name))}
+    for name in sorted(parts, key=lambda name: order.get(parts[name].statistic, len(order))):
+        kind, metric, statistic = parts[name]
+        groups.setdefault((kind, metric), {})[statistic.replace("_", " ")] = name
     return groups
 
 
