@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.base.formats import label, name_of
 from experiments.base.spread import Spread
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metrics import HELD_OUT, PER_CLIENT, PERSONAL, parsed
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim
@@ -21,6 +21,18 @@ CHOSEN = (
     "best: each seed's best evaluation, chosen on the test records; no epsilon covers the choice if these are private, "
     "and the number is no estimate of the score on a new record"
 )
+OF_CLIENTS = {
+    PER_CLIENT: "of the shared model on the training records of single clients",
+    HELD_OUT: "of the shared model on the records that single clients hold out",
+    PERSONAL: "of each client's own model, the shared one where it has none, on its records",
+}
+"""By kind, what is measured on clients."""
+
+
+def measured_on(metric: str) -> str:
+    """On which records, in words."""
+    of_clients = parsed(metric)
+    return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
 
 
 @dataclass(frozen=True)

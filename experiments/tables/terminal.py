@@ -17,21 +17,15 @@ from experiments.base.formats import (
     spread,
     wrapped,
 )
-from experiments.runs.contents import Report, Summary
+from experiments.runs.contents import OF_CLIENTS, Report, Summary, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import HELD_OUT, PER_CLIENT, PERSONAL, by_kind, parsed
+from fedpriv.engine.client_metrics import by_kind
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Claim
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
-OF_CLIENTS = {
-    PER_CLIENT: "of the shared model on the training records of single clients",
-    HELD_OUT: "of the shared model on the records that single clients hold out",
-    PERSONAL: "of each client's own model, the shared one where it has none, on the same records",
-}
-"""By kind, what is measured on clients."""
 DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
 """Columns that a narrow terminal does not get, the first of these first."""
 
@@ -109,10 +103,8 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     reports, metric = summary.privacy, summary.metric
     seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
-    measured = parsed(metric)
-    where = f"{OF_CLIENTS[measured.kind]} (not private)" if measured else "on the test set"
     lines = [
-        f"{metric}: {'%, ' * is_fraction(metric)}{where}, {over}; MB: of the run, per client "
+        f"{metric}: {'%, ' * is_fraction(metric)}{measured_on(metric)}, {over}; MB: of the run, per client "
         "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}
