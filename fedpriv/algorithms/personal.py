@@ -70,6 +70,8 @@ def fed_per(
 ) -> Algorithm:
     """FedPer: clients train body and head together, and share the body.
 
+    Formal guarantees: those of `mechanism`, of the bodies; a head stays with its client, in no release.
+
     Args:
       head: the parameters that clients keep, by parts of their paths, such as ("Dense_1",) or ("params/Dense_1/bias",);
         () for none, which is FedAvg.
@@ -102,6 +104,8 @@ def fed_rep(
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """FedRep: clients first train their heads for the body that they get, then the body for these heads.
+
+    Formal guarantees: as `fed_per`.
 
     Args:
       head_batches: with which the head is trained.
@@ -140,6 +144,8 @@ def ditto(
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
     """Ditto: beside FedAvg's model w each client trains its own v_k on F_k(v_k) + lam / 2 ||v_k - w||^2.
+
+    Formal guarantees: those of `mechanism`, of w; v_k stays with its client, in no release.
 
     Args:
       lam: how strongly personal models are drawn to the global one; with 0 each is trained on its client alone.

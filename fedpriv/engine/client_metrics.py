@@ -29,7 +29,7 @@ Personal: TypeAlias = Callable[[State, jax.Array], Params]
 """(state, client i: i32[]) -> the model of this client."""
 
 BATCH = 250  # records at a time, if a client has not more
-STREAMED = 10_000  # likewise, that are read at once
+STREAMED = 1_000  # likewise, of those that are read at once
 
 PER_CLIENT, HELD_OUT, PERSONAL = "per_client", "held_out", "personal"
 _NAME = re.compile(
