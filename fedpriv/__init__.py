@@ -11,6 +11,7 @@ from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, s
 from fedpriv.algorithms.jopeq import jopeq
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.algorithms.msp import msp_fl, mspdq_fl
+from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
@@ -120,6 +121,7 @@ __all__ = [
     "datasets",
     "dimension",
     "distributed",
+    "ditto",
     "dp_fed_avg",
     "dp_fed_avg_wav",
     "dp_scaffold",
@@ -132,6 +134,8 @@ __all__ = [
     "fed_avg",
     "fed_avg_sparse",
     "fed_opt",
+    "fed_per",
+    "fed_rep",
     "fed_sgd",
     "fed_smp",
     "fixed_interval",

@@ -24,7 +24,8 @@ RAND_K, TOP_K = fp.select_rand_k(0.5), fp.select_top_k(0.5, fp.full_batch())
 HAAR = fp.mechanism(flat(), haar_noise(D), **PRIVATE)
 LEVELS = fp.mechanism(per_level(D), haar_noise(D), **PRIVATE)
 COEFFICIENTS = fp.mechanism(coefficients(2), haar_noise(2), calibrated=True, **PRIVATE)
-CHANGING = fp.dynamic(fp.gaussian(0.5, 1.2), rounds=9, clip_decay=2.0)
+NOISY = fp.gaussian(**PRIVATE)
+CHANGING = fp.dynamic(NOISY, rounds=9, clip_decay=2.0)
 GRADIENTS = fp.per_example(squared, 1e-2)
 TWO = fp.fixed_size(PER_CLIENT, 2)
 PUBLIC = fp.PublicSizes([PER_CLIENT] * CLIENTS, batch=2)
@@ -81,6 +82,17 @@ MAKERS = {
         **TRAINING,
         **PRIVATE,
     ),
+    "fed_per": partial(fp.fed_per, squared, head=("b",), mechanism=NOISY, **COMMON),
+    "fed_rep": partial(
+        fp.fed_rep,
+        squared,
+        head=("b",),
+        head_batches=fp.epochs(1, 2),
+        mechanism=NOISY,
+        sampler=POISSON,
+        **TRAINING,
+    ),
+    "ditto": partial(fp.ditto, squared, lam=0.3, mechanism=NOISY, **COMMON),
     "dp_scaffold": partial(fp.dp_scaffold, NOISY_LOCAL, sampler=POISSON),
     "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
     "record_fed_avg": partial(fp.record_fed_avg, NOISY_LOCAL, sampler=FIXED),

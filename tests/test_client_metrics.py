@@ -42,6 +42,7 @@ def test_all_clients_are_those_of_numpy():
     assert found == pytest.approx(
         {
             f"{of}_mean": accuracy.mean(),
+            f"{of}_pooled": np.average(accuracy, weights=np.asarray(FEDERATION.size)),
             f"{of}_median": np.median(accuracy),
             f"{of}_worst_decile": np.sort(accuracy)[:3].mean(),
             f"{of}_below_0.5": (accuracy < 0.5).mean(),
@@ -88,10 +89,10 @@ def test_several_measures_are_evaluated_together_in_a_run():
 @pytest.mark.parametrize(("metric", "higher"), [("accuracy", True), ("loss", False)])
 def test_a_client_without_weight_does_not_count(metric, higher):
     values = np.array([0.1, np.nan, 0.9, 0.4], np.float32)
-    found = _spread(jnp.asarray(values), metric, higher, 0.5)
+    found = _spread(f"held_out_{metric}", jnp.asarray(values), jnp.float32(0.3), higher, 0.5)
     there = values[~np.isnan(values)]
     worst, beyond = (0.1, 2 / 3) if higher else (0.9, 1 / 3)
-    expected = [there.mean(), np.median(there), worst, beyond]
+    expected = [there.mean(), 0.3, np.median(there), worst, beyond]
     np.testing.assert_allclose(list(found.values()), expected, rtol=1e-6)
 
 

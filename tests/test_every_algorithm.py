@@ -46,6 +46,9 @@ HIDDEN_ONLY = {
     "dp_adam",
     "dp_sgd, public sizes",
     "adaptive_fed_avg",
+    "fed_per",
+    "fed_rep",
+    "ditto",
 }
 """Noisy, but without a formula of their own paper."""
 WAVELETS = {"dp_fed_avg_wav", "dp_sgd_wav"}

@@ -48,6 +48,11 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     assert np.argmax(epsilons) == np.argmin(names["sizes"])
     exec(snippet("own ="), names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
+    exec(snippet("velocity"), names)  # what clients keep
+    assert "certified (constructed): client-level" in capsys.readouterr().out
+    exec(snippet("on_held_out ="), names)
+    exec(snippet("fed_per ="), names)
+    assert names["history"].metric("personal_accuracy_mean").shape == (1, 1)
     exec(snippet("phases ="), names)
     alone = fp.certify(names["algorithm"], names["model"].init, names["federation"], 50, 1e-3)
     assert alone.epsilon < names["phases"].epsilon < names["three"].epsilon

@@ -143,7 +143,10 @@ def test_what_needs_all_records():
     )
     alone = "a StreamedFederation is for `simulate` alone"
     for call, message in [
-        (lambda: run(measure=fp.measures.heterogeneity(MODEL.loss)), "measure: it would need all"),
+        (
+            lambda: run(measure=fp.measures.heterogeneity(MODEL.loss)),
+            "^federation.records: a streamed",
+        ),
         (lambda: fp.measures.minimum_of(MODEL.loss, params, federation), "^federation: .*Stream"),
         (lambda: fp.check_algorithm(averaging(), params, federation), alone),
         (lambda: view(fp.ModelState(params, jnp.int32(0)), federation), alone),

@@ -317,6 +317,7 @@ FUNCTIONS = {
         "flip_to": "any",
     },
     "distributed.initialize": {"num_processes": None, "process_id": None, "timeout": 2.0},
+    "ditto": {"loss": squared, **TRAINED, "lam": 0.5, "mechanism": GAUSSIAN},
     "dp_fed_avg": {"loss": squared, **TRAINED, "clip_norm": 0.5, "noise_multiplier": 2.0},
     "dp_fed_avg_wav": {
         "loss": squared,
@@ -394,7 +395,7 @@ FUNCTIONS = {
         "l2": 0.5,
     },
     "measures.objective": {"loss": squared, "l2": 0.5},
-    "measures.per_client": {"score": score, "clients": 2, "bound": 0.5},
+    "measures.per_client": {"score": score, "clients": 2, "bound": 0.5, "on": "held_out"},
     "mechanism": {
         "clipping": fp.clipping.flat(),
         "noise": fp.noise.isotropic(),

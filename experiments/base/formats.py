@@ -54,6 +54,9 @@ NAMES = {
     "mspdq_fl": "MSPDQ-FL",
     "ldp_fed_avg": "FedAvg + LDP",
     "jopeq": "JoPEQ",
+    "fed_per": "FedPer",
+    "fed_rep": "FedRep",
+    "ditto": "Ditto",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 LONGEST_NAME = 32  # of an algorithm's name, in characters

@@ -13,14 +13,17 @@ import numpy as np
 
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
-from experiments.config.stopping import Stopping
+from experiments.config.stopping import Stopping, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
+from fedpriv.core.arguments import Rate
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
+from fedpriv.data.partition import hold_out
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
+from fedpriv.engine.client_metrics import names_of, parsed
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
@@ -151,15 +154,46 @@ class Experiment:
     @property
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
-        return tuple(Score.of(self.model.score).higher)
+        own = Score.of(self.model.score).higher
+        return (*own, *(name for metric in own for name in names_of(metric)))
 
-    def measured(self, settings: Settings) -> Measure | None:
-        """What `simulate` takes for further numbers of every evaluation."""
+    def measured(self, settings: Settings, name: str) -> Measure | None:
+        """What `simulate` takes for further numbers of every evaluation of one algorithm."""
         each = [self.measure()] if self.measure else []
         if settings.per_client is not None:
-            given = (settings.per_client, settings.metric, settings.bound)
-            each.append(measures.per_client(self.model.score, *given))
+            each += self._of_clients(settings, settings.per_client, name)
         return measures.together(*each) if each else None
+
+    def _of_clients(self, settings: Settings, clients: int, name: str) -> list[Measure]:
+        """On what clients hold out, where they do; of their own models, too, where any algorithm has such."""
+        entry = self.entries[name]
+        of_clients = parsed(settings.metric or "")
+        metric = of_clients.metric if of_clients else settings.metric
+        metric = metric if metric in self.metrics else None
+        on = "train" if entry.federations[0].held_out_rows is None else "held_out"
+        what: tuple[Any, ...] = (self.model.score, clients, metric, settings.bound, on)
+        each = [measures.per_client(*what)]
+        if any(e.algorithm.personal for e in self.entries.values()):
+            personal = entry.algorithm.personal or (lambda state, client: state.params)
+            each.append(measures.per_client(*what, personal))
+        return each
+
+    def selectable(self, settings: Settings) -> list[str]:
+        """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
+
+        Raises:
+          ValueError: what is measured is refused for.
+        """
+        stop = target(settings.stop_at).metric if settings.stop_at is not None else None
+        if settings.per_client is None and {settings.metric, stop} <= {None, *self.metrics}:
+            return self.metrics  # measuring may take long to prepare
+        name, entry = next(iter(self.entries.items()))
+        measure = self.measured(settings, name)
+        if measure is None:
+            return self.metrics
+        before, federation = self.ledger.trace(name).before, entry.federations[0]
+        numbers = jax.eval_shape(lambda state: measure(state, federation), before)
+        return [*self.metrics, *numbers]
 
     def stopping(self, settings: Settings) -> Stopping | None:
         """When to stop an algorithm before its last round, if the settings say so.
@@ -170,7 +204,7 @@ class Experiment:
         if settings.stop_at is None and settings.patience is None:
             return None
         given = (settings.stop_at, settings.patience, settings.metric)
-        return Stopping.of(*given, self.metrics, self.higher)
+        return Stopping.of(*given, self.selectable(settings), self.higher)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -179,12 +213,28 @@ class Experiment:
 
 
 def federations(
-    data: Dataset, seeds: int, deal: Callable[[np.random.Generator], Sequence[np.ndarray]]
+    data: Dataset,
+    seeds: int,
+    deal: Callable[[np.random.Generator], Sequence[np.ndarray]],
+    held_out: Rate | None = None,
 ) -> list[Federation]:
-    """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator."""
-    first, *others = (deal(np.random.default_rng(seed)) for seed in range(seeds))
-    made = Federation.from_arrays(data.train, first, num_classes=data.num_classes)
-    return [made, *(made.repartition(rows) for rows in others)]
+    """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator.
+
+    Args:
+      held_out: the share of every client's rows that it is evaluated on and does not train on.
+    """
+    each: list[Federation] = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        rows, out = deal(rng), None
+        if held_out is not None:
+            out, rows = hold_out(rng, rows, held_out)
+        if each:
+            each.append(each[0].repartition(rows, held_out=out))
+        else:
+            options: Any = {"held_out": out, "num_classes": data.num_classes}
+            each.append(Federation.from_arrays(data.train, rows, **options))
+    return each
 
 
 def ledger_of(module: Any, settings: Settings) -> Ledger:

@@ -69,7 +69,8 @@ class Settings:
     every: int = 5
     """Rounds between evaluations on the test set."""
     metric: str | None = None
-    """Metric of the score to show in progress, table and picture; by default accuracy, else loss."""
+    """Metric to show in progress, table and picture, one of the score or of what is measured beside it
+    (held_out_accuracy_mean); by default accuracy, else loss."""
     stop_at_epsilon: float | None = None
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
     target_epsilon: float | None = None
@@ -85,7 +86,8 @@ class Settings:
     patience: int | None = None
     """End each algorithm after so many evaluations whose mean metric (see metric) is no better than the best before."""
     per_client: int | None = None
-    """Also evaluate so many clients, each on its own training records: mean, median and worst tenth. Not private."""
+    """Also evaluate so many clients, each on those of its records that the config holds out, else on its training
+    records: mean over clients, pooled over records, median and worst tenth. Not private."""
     bound: float | None = None
     """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
     fold: Fold | None = None

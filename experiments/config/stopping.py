@@ -93,4 +93,4 @@ class Stopping(NamedTuple):
 
 def _means(evaluations: Sequence[Evaluation], metric: str) -> np.ndarray:
     """f64[evaluations], over the seeds; of equal ones, the first counts as the best."""
-    return np.array([np.mean(e.metrics[metric], dtype=float) for e in evaluations])
+    return np.array([np.mean(e.metric(metric), dtype=float) for e in evaluations])

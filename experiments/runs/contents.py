@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.base.formats import name_of, short_name_of
 from experiments.base.spread import Spread
-from fedpriv.engine.client_metrics import PREFIX
+from fedpriv.engine.client_metrics import HELD_OUT, PER_CLIENT, PERSONAL, parsed
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim
@@ -21,6 +21,18 @@ CHOSEN = (
     "best: each seed's best evaluation, chosen on the test records; no epsilon covers the choice if these are private, "
     "and the number is no estimate of the score on a new record"
 )
+OF_CLIENTS = {
+    PER_CLIENT: "of the shared model on the training records of single clients",
+    HELD_OUT: "of the shared model on the records that single clients hold out",
+    PERSONAL: "of each client's own model, the shared one where it has none, on its records",
+}
+"""By kind, what is measured on clients."""
+
+
+def measured_on(metric: str) -> str:
+    """On which records, in words."""
+    of_clients = parsed(metric)
+    return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,7 @@ class Summary:
       status: "complete", "interrupted", "failed: ..." or "diverged: ...".
       rounds: that were evaluated; algorithms without an evaluation are not there.
       rounds_planned: that were to be trained; algorithms of which that is not known are not there.
-      metric: of the score, the one to show.
+      metric: the one to show, of the score or of what was measured beside it.
       best, final: by metric; the best over the evaluations, each seed's own, and the last.
       best_note: that the best is chosen on the test records, and what that means.
       diverged: what sweeps say of algorithms that did.
@@ -256,7 +268,7 @@ class Begun:
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
     """What evaluations alone say: the certificates are for a third party, what was planned is not known."""
     last = {name: of[-1] for name, of in lines.items() if of}
-    names = list(next(iter(last.values())).metrics) if last else []
+    names = _metrics(begun, next(iter(last.values()))) if last else []
     seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
     rounds = {name: line.round for name, line in last.items()}
     return Summary(
@@ -268,7 +280,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         {},
         main_metric(names, begun.settings.get("metric")) if names else "",
         {name: {metric: _best(begun, lines[name], metric) for metric in names} for name in last},
-        {name: line.metrics for name, line in last.items()},
+        {n: {m: s for m in names if (s := line.metric(m))} for n, line in last.items()},
         {name: line.uplink_mb_per_client for name, line in last.items()},
         {name: line.downlink_mb_per_client for name, line in last.items()},
         {name: _report(line) for name, line in last.items()},
@@ -287,6 +299,12 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
     )
 
 
+def _metrics(begun: Begun, line: Line) -> list[str]:
+    """The metrics of the score, and what the config shows in their place."""
+    metric = begun.settings.get("metric")
+    return [*line.metrics, *[metric][: metric in line.diagnostics_not_private]]
+
+
 def _not_finite(lines: Sequence[Line]) -> dict[str, NotFinite]:
     rounds, found = np.diff([line.round for line in lines], prepend=0), {}
     for name in SHARES:
@@ -299,14 +317,14 @@ def _not_finite(lines: Sequence[Line]) -> dict[str, NotFinite]:
 
 def _per_client(last: Mapping[str, Line]) -> dict[str, dict[str, Spread]]:
     found = {
-        name: {k: s for k, s in line.diagnostics_not_private.items() if k.startswith(PREFIX)}
+        name: {k: s for k, s in line.diagnostics_not_private.items() if parsed(k)}
         for name, line in last.items()
     }
     return {name: spreads for name, spreads in found.items() if spreads}
 
 
 def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
-    each = np.array([line.metrics[metric].per_seed for line in lines])
+    each = np.array([spread.per_seed for line in lines if (spread := line.metric(metric))])
     return Spread.of(best(each, metric, begun.higher))
 
 

@@ -26,6 +26,7 @@ from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
+from fedpriv.engine.client_metrics import parsed
 from fedpriv.models.kept_model import model_folder
 from fedpriv.privacy import Certificate, certify_choice
 
@@ -67,7 +68,7 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         ((name, rounds), *others) = planned.items()
         if others:
             raise ValueError(f"best_of: {' '.join(planned)} are several algorithms; name one")
-        if experiment.own_test:
+        if experiment.own_test or parsed(point.config.metric or ""):
             raise ValueError(
                 "best_of: the test records are the clients', and no certificate covers a choice by these"
             )

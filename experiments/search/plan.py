@@ -181,7 +181,8 @@ def _certified(plan: Planned, left: Sequence[Point], mean: float) -> Planned:
     """The plan for the trials that are left, of which several may be at one of its points."""
     at = {prepared.point.title: prepared for prepared in plan.ready}
     first = plan.ready[0].experiment
-    metric = main_metric(first.metrics, plan.ready[0].point.settings.metric)
+    settings = plan.ready[0].point.settings
+    metric = main_metric(first.selectable(settings), settings.metric)
     return plan._replace(
         ready=[at[trial.title]._replace(point=trial) for trial in left],
         certificate=best_of.certified(plan.ready, mean),

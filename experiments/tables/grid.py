@@ -16,7 +16,7 @@ from experiments.base.formats import (
     setting,
     with_unit,
 )
-from experiments.runs.contents import CHOSEN, Summary
+from experiments.runs.contents import CHOSEN, Summary, measured_on
 from experiments.runs.run_folder import interesting
 from experiments.tables.frame import NOISE, Row, noise
 from experiments.tables.leads import TOO_FEW
@@ -164,7 +164,7 @@ def _letter(number: int) -> str:
 
 def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str]:
     said = [
-        f"{' and '.join(metrics)} on the test set: mean ± standard deviation (n - 1) over the seeds; MB up: what a "
+        f"{_where(metrics)}: mean ± standard deviation (n - 1) over the seeds; MB up: what a "
         "client of the population sends on average in the whole run"
     ][: len(metrics)]
     if "target_epsilon" in found[0].keys:
@@ -178,6 +178,14 @@ def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str
     return [*said, *_on_leads(found), *_on_seeds(found), *on_rounds(found), *_on_privacy(found)]
 
 
+def _where(metrics: Sequence[str]) -> str:
+    """The metrics, and on which records they are."""
+    groups: dict[str, list[str]] = {}
+    for metric in metrics:
+        groups.setdefault(measured_on(metric), []).append(metric)
+    return "; ".join(f"{' and '.join(names)} {where}" for where, names in groups.items())
+
+
 def _on_leads(found: Sequence[Row]) -> list[str]:
     leads = [lead for r in found for lead in r.leads.values()]
     said, intervals = [], sum(one.low is not None for one in leads)
@@ -188,7 +196,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
         }
         by = "; ".join(text for way, text in ways.items() if any(x.how == way for x in leads))
         said.append(
-            f"above: mean and 95 % interval of the mean over seeds, on this test set ({by}); comparisons: {intervals}, "
+            f"above: mean and 95 % interval of the mean over seeds, on these records ({by}); comparisons: {intervals}, "
             "of which one in twenty misses by chance"
         )
     if any(one.how == TOO_FEW for one in leads):

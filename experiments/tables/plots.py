@@ -15,7 +15,7 @@ import numpy as np
 from experiments.base.command import one_line
 from experiments.base.formats import NAMES, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
-from experiments.runs.contents import Line
+from experiments.runs.contents import Line, measured_on
 from experiments.runs.run_folder import RunFolder, names
 from fedpriv.core.files import replacing
 from fedpriv.models.score import is_fraction
@@ -220,11 +220,9 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     configs = ", ".join(dict.fromkeys(Path(one.run.config).stem for one in curves))
     seeds = sorted({of[0].seeds for one in curves if (of := one.run.lines.get(one.algorithm))})
     over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-    named, by = (
-        " and ".join(map(with_unit, metrics)),
-        {"ends": "at the end of runs, by certified ε"},
-    )
-    said = f"{configs}: {named} on the test set {by.get(x, f'by {AXES[x].label}')}; "
+    named = " and ".join(f"{with_unit(metric)} {measured_on(metric)}" for metric in metrics)
+    by = {"ends": "at the end of runs, by certified ε"}
+    said = f"{configs}: {named} {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
     if x not in ("epsilon", "ends"):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")

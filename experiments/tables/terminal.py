@@ -17,10 +17,10 @@ from experiments.base.formats import (
     number,
     wrapped,
 )
-from experiments.runs.contents import Report, Summary
+from experiments.runs.contents import OF_CLIENTS, Report, Summary, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import labelled
+from fedpriv.engine.client_metrics import by_kind
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Claim
@@ -46,25 +46,23 @@ def table(summary: Summary, most: int = PROSE) -> str:
 
 
 def _per_client(summary: Summary, most: int) -> list[str]:
-    """A second table, where single clients were evaluated."""
-    found = summary.per_client_not_private
-    if not found:
-        return []
-    metric, names = labelled(next(iter(found.values())))
-    rows = [["algorithm", *names]]
-    for algorithm, spreads in found.items():
-        rows.append(
-            [
-                summary.short_name_of(algorithm),
-                *(mean_and_std(spreads[name], metric) for name in names.values()),
-            ]
+    """Further tables, where single clients were evaluated."""
+    found, lines = summary.per_client_not_private, list[str]()
+    every = dict.fromkeys(name for spreads in found.values() for name in spreads)
+    for (kind, metric), names in by_kind(every).items():
+        rows = [["algorithm", *names]]
+        for algorithm, spreads in found.items():
+            each = (mean_and_std(spreads.get(name), metric) for name in names.values())
+            rows.append([summary.short_name_of(algorithm), *each])
+        about = f"{metric}{', %,' * is_fraction(metric)} {OF_CLIENTS[kind]}, after the last round"
+        lines += [*aligned(rows), "", wrapped(about, most), ""]
+    if lines:
+        about = (
+            "mean: over clients; pooled: over their records; worst decile: mean of the tenth of clients that fares "
+            "worst; not private: no epsilon covers publishing these numbers"
         )
-    about = (
-        f"{metric}{', %,' * is_fraction(metric)} of single clients on their own training records, after the last "
-        "round; worst decile: mean of the tenth that fares worst; not private: no epsilon covers publishing these "
-        "numbers"
-    )
-    return [*aligned(rows), "", wrapped(about, most), ""]
+        lines += [wrapped(about, most), ""]
+    return lines
 
 
 def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
@@ -106,7 +104,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     lines = [
-        f"{metric}: {'%, ' * is_fraction(metric)}on the test set, {over}; MB: of the run, per client "
+        f"{metric}: {'%, ' * is_fraction(metric)}{measured_on(metric)}, {over}; MB: of the run, per client "
         "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}

@@ -204,5 +204,5 @@ def check(experiment: Experiment, settings: Settings) -> None:
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.trace(name)
-    main_metric(experiment.metrics, settings.metric)
+    main_metric(experiment.selectable(settings), settings.metric)
     experiment.stopping(settings)

@@ -81,8 +81,9 @@ class Progress:
         whole = seconds + each * self._rounds * self._others
         # A bar says what is left by itself.
         left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
-        metric = main_metric([*e.metrics], self._metric)
-        self._show(f"{short_metric(metric, e.metrics[metric])} {eps}{left}", e.round)
+        names = [*e.metrics, *e.measures, *e.diagnostics]
+        metric = main_metric(names, self._metric)
+        self._show(f"{short_metric(metric, e.metric(metric))} {eps}{left}", e.round)
         if whole > OFTEN and self._others and not self._forecast:
             self._note(
                 f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) cost as much"

@@ -243,6 +243,6 @@ def simulate_algorithm(
         rounds=settings.rounds,
         every=settings.every,
         strategy=strategy,
-        measure=experiment.measured(settings),
+        measure=experiment.measured(settings, algorithm),
         **options,
     )

@@ -15,7 +15,7 @@ from fedpriv.rounds.optimizers import check_optimizer
 
 
 def proximal(
-    optimizer: optax.GradientTransformation, mu: NonNegative
+    optimizer: optax.GradientTransformation, mu: NonNegative, center: Params | None = None
 ) -> optax.GradientTransformation:
     """The clients' optimiser on h instead of F_k: it gets the gradient plus mu (w - w_t).
 
@@ -25,6 +25,7 @@ def proximal(
 
     Args:
       mu: weight of the proximal term; with 0 it is `optimizer` itself.
+      center: w_t, where training begins elsewhere.
 
     Raises:
       ValueError: mu below 0 or infinite, or no optimiser.
@@ -38,4 +39,7 @@ def proximal(
         pulled = jax.tree.map(lambda g, w, w_t: g + mu * (w - w_t), gradient, params, start)
         return pulled, start
 
-    return optax.chain(optax.GradientTransformation(lambda params: params, update), optimizer)
+    def begin(params: Params) -> Params:
+        return params if center is None else center
+
+    return optax.chain(optax.GradientTransformation(begin, update), optimizer)

@@ -56,8 +56,9 @@ def check_closed_over(arrays: Sequence[tuple[Any, str]], federation: Any, otherw
 
 def private_names(federation: Any) -> tuple[str, ...]:
     """Of the arrays that say what clients hold; a streamed federation has none of their examples, and no rows."""
-    in_memory = hasattr(federation, "repartition")
-    return ("examples", "size", "rows") if in_memory else ("size",)
+    if not hasattr(federation, "repartition"):
+        return ("size",)
+    return "examples", "size", "rows", "held_out_rows", "held_out_size"
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -4,6 +4,7 @@ The examples are stored once, on the device; a partition is a table of row numbe
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import flax.struct
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, CountOrZero, checked, require
 from fedpriv.data.client_ids import by_leaf
+from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
 from fedpriv.data.validation import check_lengths, held_rows, leaves_of
 
@@ -24,19 +26,23 @@ PyTree = Any
 class Federation:
     """Examples, and their partition among clients and server; a pytree of device arrays.
 
-    After `stack`, `rows`, `size` and `public` have a leading axis of seeds and `examples` has not.
+    After `stack`, all but `examples` have a leading axis of seeds.
 
     Attributes:
         examples: leaves [total, ...], in their own data type (uint8 stays uint8).
         rows: i32[clients, capacity], the rows of `examples` each client holds.
         size: i32[clients], how many of its rows count; those beyond are padding and repeat the client's own first row.
         public: i32[p], rows the server holds as public examples, and no client; may be empty.
+        held_out_rows, held_out_size: i32[clients, ...] and i32[clients], as `rows` and `size`, of the records that
+            clients are evaluated on and never train on; None where nothing is held out.
     """
 
     examples: PyTree
     rows: jax.Array
     size: jax.Array
     public: jax.Array
+    held_out_rows: jax.Array | None = None
+    held_out_size: jax.Array | None = None
 
     @property
     def num_clients(self) -> int:
@@ -47,6 +53,24 @@ class Federation:
     def capacity(self) -> int:
         """How many rows the largest client has room for."""
         return int(self.rows.shape[-1])
+
+    @property
+    def held_out(self) -> "Federation":
+        """The same clients with the records that are held out, of which one may have none.
+
+        Raises:
+            ValueError: nothing is held out.
+        """
+        if self.held_out_rows is None or self.held_out_size is None:
+            raise ValueError(NOTHING_HELD_OUT)
+        return Federation(
+            self.examples, self.held_out_rows, self.held_out_size, self.public[..., :0]
+        )
+
+    @property
+    def for_training(self) -> "Federation":
+        """The same without the records that are held out: what a round is given."""
+        return replace(self, held_out_rows=None, held_out_size=None)
 
     def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
         """i -> the examples of client i, one of `ids` (i32[slots]) where `mask`; leaves [capacity, ...]."""
@@ -64,6 +88,7 @@ class Federation:
         clients: Sequence[ArrayLike] | str,
         *,
         public: ArrayLike = (),
+        held_out: Sequence[ArrayLike] | str | None = None,
         num_classes: Count | None = None,
     ) -> "Federation":
         """Checks the arrays and the partition, and puts them on the device.
@@ -76,21 +101,27 @@ class Federation:
                 [N] that holds each record's client, of any one type; the clients come in order of first appearance, and
                 that leaf is not stored.
             public: [p], the rows the server holds.
+            held_out: [rows] for each client, beside those it trains on, which it is evaluated on and never trains on
+                (`partition.hold_out`); some may have none. Or the name of the leaf [N] of booleans that says so of each
+                record, and is not stored.
             num_classes: if given, the leaf `label` must hold integers in [0, num_classes), or booleans or floats that
                 are such, which become integers.
 
         Raises:
-            ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client; a record
-                whose client is missing; a row out of range, or given twice.
+            ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client, or one
+                whose records are all held out; a record whose client is missing; a row out of range, or given twice.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         examples = leaves_of(examples)
         total = check_lengths(examples)
+        held: Sequence[ArrayLike] | ArrayLike | None = held_out
+        if isinstance(held_out, str):
+            examples, held = without_column(examples, held_out)
         if isinstance(clients, str):
             examples, clients = by_leaf(examples, clients, public, total)
         kept = stored(examples, num_classes)
         on_device = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), kept)
-        return _assign(on_device, total, clients, public)
+        return _assign(on_device, total, clients, public, held)
 
     @classmethod
     def blank(
@@ -119,17 +150,23 @@ class Federation:
         examples = jax.tree.map(lambda s: np.zeros((1, *s.shape), s.dtype), example)
         return cls(examples, of(0, clients, per_client), of(per_client, clients), of(0, public))
 
-    def repartition(self, clients: Sequence[ArrayLike], *, public: ArrayLike = ()) -> "Federation":
+    def repartition(
+        self,
+        clients: Sequence[ArrayLike],
+        *,
+        public: ArrayLike = (),
+        held_out: Sequence[ArrayLike] | None = None,
+    ) -> "Federation":
         """The same stored examples (shared, not copied) under another partition; see `stack`.
 
         Args:
-            clients, public: as `from_arrays`.
+            clients, public, held_out: as `from_arrays`, row numbers all.
 
         Raises:
             ValueError: an empty client; a row out of range, or given twice.
         """
         total = len(jax.tree.leaves(self.examples)[0])
-        return _assign(self.examples, total, clients, public)
+        return _assign(self.examples, total, clients, public, held_out)
 
 
 def stack(federations: Sequence[Federation]) -> Federation:
@@ -140,7 +177,7 @@ def stack(federations: Sequence[Federation]) -> Federation:
 
     Returns:
         Federation with rows i32[seeds, clients, capacity] (padded to the greatest capacity), size i32[seeds, clients],
-        public i32[seeds, p], and the examples as they are.
+        public i32[seeds, p], those held out like rows and size, and the examples as they are.
 
     Raises:
         ValueError: nothing to stack; other examples; unequal numbers of clients or public rows.
@@ -149,13 +186,25 @@ def stack(federations: Sequence[Federation]) -> Federation:
     first = federations[0]
     for i, other in enumerate(federations):
         _check_same(first, other, i)
-    capacity = max(f.capacity for f in federations)
-    return Federation(
+    training = Federation(
         examples=first.examples,
-        rows=_stack([_widen(np.asarray(f.rows), capacity) for f in federations]),
+        rows=_stack_rows([f.rows for f in federations]),
         size=_stack([f.size for f in federations]),
         public=_stack([f.public for f in federations]),
     )
+    if first.held_out_rows is None:
+        return training
+    held_out = [f.held_out for f in federations]
+    return replace(
+        training,
+        held_out_rows=_stack_rows([f.rows for f in held_out]),
+        held_out_size=_stack([f.size for f in held_out]),
+    )
+
+
+def _stack_rows(tables: Sequence[ArrayLike]) -> jax.Array:
+    capacity = max(np.shape(table)[1] for table in tables)
+    return _stack([_widen(np.asarray(table), capacity) for table in tables])
 
 
 def _stack(arrays: Sequence[ArrayLike]) -> jax.Array:
@@ -178,6 +227,7 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
     for field, a, b in [
         ("num_clients", first.num_clients, other.num_clients),
         ("public rows", first.public.shape[-1], other.public.shape[-1]),
+        ("records held out", first.held_out_rows is not None, other.held_out_rows is not None),
     ]:
         if a != b:
             raise ValueError(
@@ -187,9 +237,32 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
 
 
 def _assign(
-    examples: PyTree, total: int, clients: Sequence[ArrayLike], public: ArrayLike
+    examples: PyTree,
+    total: int,
+    clients: Sequence[ArrayLike],
+    public: ArrayLike,
+    held_out: Sequence[ArrayLike] | ArrayLike | None,
 ) -> Federation:
+    """Args: held_out: [rows] for each client, or bool[total]."""
     size, rows, shared = held_rows(clients, public, total)
-    table = np.repeat(rows[np.cumsum(size) - size, None], size.max(), axis=1)  # first rows
+    training, out = split_rows(Rows(size, rows), held_out, shared, total)
+    tables = (_table(training), training.size, shared)
+    federation = Federation(examples, *map(_on_device, tables))
+    if out is None:
+        return federation
+    return replace(
+        federation, held_out_rows=_on_device(_table(out)), held_out_size=_on_device(out.size)
+    )
+
+
+def _on_device(array: np.ndarray) -> jax.Array:
+    return jnp.asarray(array, jnp.int32)
+
+
+def _table(of: Rows) -> np.ndarray:
+    """i64[clients, capacity], padded with the client's first row; with any row where it has none."""
+    size, rows = of
+    first = np.minimum(np.cumsum(size) - size, len(rows) - 1)
+    table = np.repeat(rows[first, None], size.max(), axis=1)
     table[np.arange(size.max()) < size[:, None]] = rows
-    return Federation(examples, *(jnp.asarray(x, jnp.int32) for x in (table, size, shared)))
+    return table

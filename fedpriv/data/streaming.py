@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from fedpriv.core.arguments import Count, check_path, checked, require, shown
 from fedpriv.core.types import PyTree
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
+from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
 from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
@@ -40,6 +41,7 @@ class StreamedFederation:
       public: i64[p], rows the server holds.
       capacity: records that there is room for in a round, for each client of the cohort.
       num_classes: if not None, the leaf `label` holds such classes, as in `Federation.from_arrays`.
+      held_out_rows: those that clients are evaluated on and never train on, or None.
     """
 
     examples: PyTree
@@ -48,6 +50,7 @@ class StreamedFederation:
     public: np.ndarray
     capacity: int
     num_classes: int | None = None
+    held_out_rows: Rows | None = None
 
     @classmethod
     def from_arrays(
@@ -56,6 +59,7 @@ class StreamedFederation:
         clients: Sequence[ArrayLike] | str,
         *,
         public: ArrayLike = (),
+        held_out: Sequence[ArrayLike] | str | None = None,
         num_classes: Count | None = None,
         capacity: Count | None = None,
     ) -> StreamedFederation:
@@ -65,7 +69,7 @@ class StreamedFederation:
 
         Args:
           examples: pytree of NumPy arrays, memory-mapped or not.
-          clients, public, num_classes: as `Federation.from_arrays`.
+          clients, public, held_out, num_classes: as `Federation.from_arrays`.
           capacity: by default the records of the largest client.
 
         Raises:
@@ -73,12 +77,17 @@ class StreamedFederation:
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         total = _check_arrays(examples)
+        held: Sequence[ArrayLike] | ArrayLike | None = held_out
+        if isinstance(held_out, str):
+            examples, held = without_column(examples, held_out)
         if isinstance(clients, str):
             examples, clients = by_leaf(examples, clients, public, total)
         _check_types(examples, num_classes)
         sizes, order, shared = held_rows(clients, public, total)
-        offsets = _offsets(sizes)
-        return cls(examples, offsets, order, shared, _room(offsets, capacity), num_classes)
+        training, out = split_rows(Rows(sizes, order), held, shared, total)
+        offsets = _offsets(training.size)
+        room = _room(offsets, capacity)
+        return cls(examples, offsets, training.rows, shared, room, num_classes, out)
 
     @classmethod
     def from_sorted(
@@ -86,6 +95,7 @@ class StreamedFederation:
         examples: PyTree,
         sizes: ArrayLike,
         *,
+        held_out: str | None = None,
         num_classes: Count | None = None,
         capacity: Count | None = None,
     ) -> StreamedFederation:
@@ -93,13 +103,16 @@ class StreamedFederation:
 
         Args:
           examples, num_classes, capacity: as `from_arrays`.
+          held_out: the name of a leaf, as `from_arrays`.
           sizes: [clients], records of each; the rows after those of the last client are the server's public ones.
 
         Raises:
           ValueError: as `from_arrays`, or sizes that are not positive integers or more than there are rows.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
-        total = _check_arrays(examples)
+        total, flags = _check_arrays(examples), None
+        if held_out is not None:
+            examples, flags = without_column(examples, held_out)
         _check_types(examples, num_classes)
         sizes = on_host("sizes", sizes)
         plain = sizes.ndim == 1 and len(sizes) and sizes.dtype.kind in "iu"
@@ -116,14 +129,19 @@ class StreamedFederation:
             raise ValueError(
                 f"sizes: they add up to {offsets[-1]} records, but there are {total}; give as many records as they say"
             )
-        public = np.arange(offsets[-1], total)
-        return cls(examples, offsets, None, public, _room(offsets, capacity), num_classes)
+        public, order, out = np.arange(offsets[-1], total), None, None
+        if flags is not None:
+            everyones = Rows(sizes, np.arange(offsets[-1]))
+            (sizes, order), out = split_rows(everyones, flags, public, total)
+            offsets = _offsets(sizes)
+        return cls(examples, offsets, order, public, _room(offsets, capacity), num_classes, out)
 
     @classmethod
     def from_folder(
         cls,
         folder: str | os.PathLike[str],
         *,
+        held_out: str | None = None,
         num_classes: Count | None = None,
         capacity: Count | None = None,
     ) -> StreamedFederation:
@@ -138,7 +156,21 @@ class StreamedFederation:
             raise ValueError(f"folder: {folder} has no sizes.npy; make it with write_clients")
         sizes = np.load(files.pop("sizes"))
         examples = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
-        return cls.from_sorted(examples, sizes, num_classes=num_classes, capacity=capacity)
+        options: dict[str, Any] = {"num_classes": num_classes, "capacity": capacity}
+        return cls.from_sorted(examples, sizes, held_out=held_out, **options)
+
+    @property
+    def held_out(self) -> StreamedFederation:
+        """The same clients with the records that are held out, of which one may have none.
+
+        Raises:
+          ValueError: nothing is held out.
+        """
+        if self.held_out_rows is None:
+            raise ValueError(NOTHING_HELD_OUT)
+        offsets, none = _offsets(self.held_out_rows.size), np.zeros(0, np.int64)
+        rows, room = self.held_out_rows.rows, _room(offsets, None)
+        return StreamedFederation(self.examples, offsets, rows, none, room, self.num_classes)
 
     @property
     def num_clients(self) -> int:
@@ -204,7 +236,8 @@ class StreamedFederation:
                         f"client {i}: an array of objects holds arrays {list(leaf.shape[1:])}; give np.stack(array)"
                     )
                 to[slot, : len(leaf)] = leaf
-                to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
+                if len(leaf):
+                    to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
         return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), holder_records
 
     def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:

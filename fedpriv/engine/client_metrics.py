@@ -1,25 +1,66 @@
-"""How evenly a model serves the clients: a metric of each one's own records. A diagnostic, not private."""
+"""How well models serve the clients: a metric of each one's own records. A diagnostic, not private."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import Any
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.arguments import Count, Finite, checked, require
-from fedpriv.core.types import State
+from fedpriv.core.types import Params, State
+from fedpriv.core.user_functions import asked
+from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
-from fedpriv.devices.layout import sum_over
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.devices import distributed
+from fedpriv.devices.layout import Strategy, current, spmd, sum_over
 from fedpriv.engine.compiled_rounds import ScoreFn
 from fedpriv.engine.simulate import Measure
-from fedpriv.models.score import Score, better_higher, main_metric
+from fedpriv.models.score import OVER_CLIENTS, Score, better_higher, is_fraction, main_metric
 
-PREFIX = "per_client_"
+Personal: TypeAlias = Callable[[State, jax.Array], Params]
+"""(state, client i: i32[]) -> the model of this client."""
+
 BATCH = 250  # records at a time, if a client has not more
+STREAMED = 1_000  # likewise, of those that are read at once
+
+PER_CLIENT, HELD_OUT, PERSONAL = "per_client", "held_out", "personal"
+_NAME = re.compile(
+    rf"({PER_CLIENT}|{HELD_OUT}|{PERSONAL})_(.+?)_({'|'.join(OVER_CLIENTS)}|(?:below|above)_.+)"
+)
+
+
+class ClientMetric(NamedTuple):
+    """What the name of a number of `per_client` says.
+
+    Attributes:
+      kind: of records and models, PER_CLIENT, HELD_OUT or PERSONAL.
+      metric: of the score.
+      statistic: over the clients.
+    """
+
+    kind: str
+    metric: str
+    statistic: str
+
+
+def names_of(metric: str) -> list[str]:
+    """What its numbers over clients are called, those aside that a bound is in."""
+    kinds = (PER_CLIENT, HELD_OUT, PERSONAL)
+    return [f"{kind}_{metric}_{statistic}" for kind in kinds for statistic in OVER_CLIENTS]
+
+
+def parsed(name: str) -> ClientMetric | None:
+    """Of a number of `per_client`; None of others."""
+    match = _NAME.fullmatch(name)
+    return ClientMetric(*match.groups()) if match else None
 
 
 def per_client(
@@ -27,87 +68,150 @@ def per_client(
     clients: Count = 20,
     metric: str | None = None,
     bound: Finite | None = None,
-    on: Federation | None = None,
+    on: Literal["train", "held_out"] | Federation = "train",
+    personal: Personal | None = None,
 ) -> Measure:
-    """A `measure` for `simulate`: how a metric of the clients' own records is spread over them, each counting equally.
+    """A `measure` for `simulate`: a metric of the clients' own records, and how it is spread over the clients.
 
-    For accuracy, say: `per_client_accuracy_mean`, `_median`, `_worst_decile`, the mean over the tenth of the clients
-    (rounded up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020), and
-    `_below_0.5`, the fraction of clients worse than the bound (`_above_` where lower is better). A client whose records
-    have no weight does not count.
+    For accuracy, say: `per_client_accuracy_mean`, over the clients, each counting equally; `_pooled`, of their records
+    together, each record counting equally; `_median`; `_worst_decile`, the mean over the tenth of the clients (rounded
+    up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020); and `_below_0.5`,
+    the fraction of clients worse than the bound (`_above_` where lower is better). A client whose records have no
+    weight does not count. The names begin with `held_out_` where the records are held out, and with `personal_` where
+    the models are the clients' own.
 
     Args:
       score: as `simulate`'s.
       clients: how many are evaluated, the same ones every time: drawn once without replacement, all if there are fewer.
       metric: by default accuracy, else loss, else the first.
       bound: by default 0.5 for an accuracy, none for others.
-      on: clients with other records, such as held-out ones; by default those that train, with their training records.
+      on: records that clients train on, or that are held out; or other clients with theirs.
+      personal: (state, client i: i32[]) -> the model that the client is evaluated with, as `Algorithm.personal`; by
+        default everybody's, `state.params`. More than a model, for a score that reads more: it is the score's first
+        argument.
 
     Raises:
-      ValueError: clients below 1, or a bound that is no number; when it is called, no such metric.
+      ValueError: clients below 1, or a bound that is no number; when it is called, no such metric, a bound that it
+        cannot have, or nothing held out.
     """
     require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
     clients = checked("clients", clients, Count)
     bound = checked("bound", bound, Finite | None)
     known = metric is None or isinstance(metric, str)
     require(known, "metric", metric, "give the name of one that the score gives")
-    fits = on is None or isinstance(on, Federation)
-    require(fits, "on", on, "give such as fp.Federation.from_arrays(...)")
+    fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", HELD_OUT))
+    require(fits, "on", on, "give 'train', 'held_out', or such as fp.Federation.from_arrays(...)")
+    fits = personal is None or callable(personal)
+    require(fits, "personal", personal, "give a function, (state, client) -> its model")
     scored = Score.of(score)
+    kind = HELD_OUT if on == HELD_OUT else PER_CLIENT
+    if personal is not None:
+        kind = PERSONAL
 
-    def measure(state: State, federation: Federation) -> dict[str, jax.Array]:
-        of = on if on is not None else federation
-        name = main_metric(scored.names(state.params, of.examples), metric)
-        values = _each(scored, name, state, of, clients)
-        return _spread(values, name, better_higher(name, scored.higher), bound)
+    def sums(state: State, of: Federation | CohortFederation, ids: jax.Array) -> dict:
+        return _sums(scored, personal or _everybodys, state, of, ids)
+
+    @cache
+    def compiled(strategy: Strategy) -> Callable[..., dict]:
+        return jax.jit(spmd(sums))
+
+    def measure(state: State, federation: Any) -> dict[str, jax.Array]:
+        of = on if isinstance(on, Federation) else federation
+        of = of.held_out if on == HELD_OUT else of
+        ids = _chosen(of.num_clients, clients)
+        if isinstance(of, StreamedFederation):
+            of_clients = _streamed(compiled(current()), state, of, ids)
+        else:
+            of_clients = sums(state, of, jnp.asarray(ids))
+        metrics = scored.metrics(of_clients)
+        name = main_metric([*metrics], metric)
+        _check_bound(bound, name)
+        pooled = scored.metrics(jax.tree.map(jnp.sum, of_clients))[name]
+        higher = better_higher(name, scored.higher)
+        return _spread(f"{kind}_{name}", metrics[name], pooled, higher, bound)
 
     return measure
 
 
-def _each(score: Score, name: str, state: State, of: Federation, clients: int) -> jax.Array:
-    """f32[clients evaluated]; NaN where a client's records have no weight."""
-    total = of.num_clients
-    count = min(clients, total)
-    chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
-    together = max(1, BATCH // of.capacity)
-    ids = np.resize(chosen, (-(-count // together), together)).astype(np.int32)
+def _everybodys(state: State, i: jax.Array) -> Params:
+    return state.params
 
-    def client(i: jax.Array) -> jax.Array:
-        examples = jax.tree.map(lambda leaf: leaf[of.rows[i]], of.examples)
-        each = jax.vmap(score, in_axes=(None, 0))(state.params, examples)
+
+def _chosen(total: int, clients: int) -> np.ndarray:
+    """i32[clients evaluated], in order."""
+    chosen = np.random.default_rng(0).choice(total, min(clients, total), replace=False)
+    return np.sort(chosen).astype(np.int32)
+
+
+def _check_bound(bound: float | None, metric: str) -> None:
+    if bound is not None and is_fraction(metric) and not 0 <= bound <= 1:
+        raise ValueError(f"bound: {bound:g} is no {metric}, which is in [0, 1]; 80 % is 0.8")
+
+
+def _sums(
+    score: Score,
+    personal: Personal,
+    state: State,
+    of: Federation | CohortFederation,
+    ids: jax.Array,
+) -> dict[str, jax.Array]:
+    """Name -> f32[clients], what the score sums over the records of each of `ids`."""
+    count, together = len(ids), max(1, BATCH // of.capacity)
+    rows = jnp.resize(ids, (-(-count // together), together))
+    records = of.records(ids, jnp.ones(count, bool))
+
+    def client(i: jax.Array) -> dict[str, jax.Array]:
+        model = asked("personal", personal, "(state, client)", state, i)
+        score.names(model, records(i))  # raises
+        each = jax.vmap(score, in_axes=(None, 0))(model, records(i))
         there = jnp.arange(of.capacity) < of.size[i]
-        return score.metrics(jax.tree.map(lambda s: jnp.sum(jnp.where(there, s, 0.0)), each))[name]
+        return jax.tree.map(lambda s: jnp.sum(jnp.where(there, s, 0.0)), each)
 
-    every = jnp.ones(len(ids), bool)
-    values = sum_over(lambda some: ((), jax.vmap(client)(some)), every, jnp.asarray(ids))[1]
-    return jnp.asarray(values).reshape(-1)[:count]
+    every = jnp.ones(len(rows), bool)
+    sums = sum_over(lambda some: ((), jax.vmap(client)(some)), every, rows)[1]
+    return jax.tree.map(lambda leaf: leaf.reshape(-1)[:count], sums)
+
+
+def _streamed(
+    sums: Callable[..., dict], state: State, of: StreamedFederation, ids: np.ndarray
+) -> dict[str, jax.Array]:
+    """As `_sums`, of records that are read some at a time."""
+    at_once = max(1, min(len(ids), STREAMED // of.capacity))
+    empty, parts = of.empty(), []
+    for some in np.resize(ids, (-(-len(ids) // at_once), at_once)):
+        read = distributed.replicate(of.read(some), current().mesh)
+        cohort = replace(empty, holders=read[0], holder_records=read[1])
+        parts.append(sums(state, cohort, some))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[: len(ids)], *parts)
 
 
 def _spread(
-    values: jax.Array, metric: str, higher: bool, bound: float | None
+    stem: str, values: jax.Array, pooled: jax.Array, higher: bool, bound: float | None
 ) -> dict[str, jax.Array]:
-    name, worst, sign = PREFIX + metric, math.ceil(len(values) / 10), 1 if higher else -1
+    worst, sign = math.ceil(len(values) / 10), 1 if higher else -1
     statistics = {
-        f"{name}_mean": jnp.nanmean(values),
-        f"{name}_median": jnp.nanmedian(values),
-        f"{name}_worst_decile": sign * jnp.nanmean(jnp.sort(sign * values)[:worst]),  # NaN is last
+        f"{stem}_mean": jnp.nanmean(values),
+        f"{stem}_pooled": pooled,
+        f"{stem}_median": jnp.nanmedian(values),
+        f"{stem}_worst_decile": sign * jnp.nanmean(jnp.sort(sign * values)[:worst]),  # NaN is last
     }
-    if bound is None and metric == "accuracy":
+    if bound is None and stem.endswith("_accuracy"):
         bound = 0.5
     if bound is not None:
         beyond = jnp.where(jnp.isnan(values), jnp.nan, sign * values < sign * bound)
-        statistics[f"{name}_{'below' if higher else 'above'}_{bound:g}"] = jnp.nanmean(beyond)
+        statistics[f"{stem}_{'below' if higher else 'above'}_{bound:g}"] = jnp.nanmean(beyond)
     return statistics
 
 
-def labelled(names: Collection[str]) -> tuple[str, dict[str, str]]:
-    """The metric of the numbers with these names, and by label which is which, in the order of `per_client`."""
-    (mean,) = (name for name in names if name.endswith("_mean"))
-    stem = mean.removesuffix("mean")
-    ends = ["mean", "median", "worst_decile"]
-    ends += sorted({name.removeprefix(stem) for name in names} - set(ends))
-    metric = stem.removeprefix(PREFIX).removesuffix("_")
-    return metric, {end.replace("_", " "): stem + end for end in ends}
+def by_kind(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
+    """(kind, metric) -> by statistic, in words, the names of these numbers of `per_client`, the mean first."""
+    groups: dict[tuple[str, str], dict[str, str]] = {}
+    order = {statistic: place for place, statistic in enumerate(OVER_CLIENTS)}
+    parts = {name: of for name in names if (of := parsed(name))}
+    for name in sorted(parts, key=lambda name: order.get(parts[name].statistic, len(order))):
+        kind, metric, statistic = parts[name]
+        groups.setdefault((kind, metric), {})[statistic.replace("_", " ")] = name
+    return groups
 
 
 def together(*measures: Measure) -> Measure:
@@ -121,7 +225,7 @@ def together(*measures: Measure) -> Measure:
             callable(each), f"measures[{i}]", each, "give such as fp.measures.per_client(score)"
         )
 
-    def measure(state: State, federation: Federation) -> dict[str, Any]:
+    def measure(state: State, federation: Any) -> dict[str, Any]:
         measured: dict[str, Any] = {}
         for each in measures:
             measured |= each(state, federation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from fedpriv.data.streaming import StreamedFederation
 
 ScoreFn = Callable[[Params, Example], dict[str, jax.Array]]
-Measure = Callable[[State, Federation], dict[str, jax.Array]]
+Measure = Callable[[State, Any], dict[str, jax.Array]]
+"""(state, federation) -> numbers by name; within the compiled run, or on the host for a `StreamedFederation`."""
 Compiler = Callable[[Callable[..., tuple], tuple, Sequence[int]], Callable[..., tuple]]
 """(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
 
@@ -87,12 +89,12 @@ def rounds_of_seeds(
     """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
 
     def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
-        state, (rows, size, public), root = args
-        federation = Federation(examples, rows, size, public)
+        state, tables, root = args
+        federation = replace(tables, examples=examples)
 
         def step(state: State, t: jax.Array) -> tuple:
             def run(state: State) -> tuple:
-                return numbered_round(algorithm, root, t, state, federation)
+                return numbered_round(algorithm, root, t, state, federation.for_training)
 
             if rounds % every == 0:
                 return run(state)
@@ -105,16 +107,14 @@ def rounds_of_seeds(
         finite: jax.Array
         state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
         scores = evaluate(score, state.params, test)
-        measured = asked("measure", measure, "(state, federation)", state, federation)
-        check_diagnostics("measure", measured)
-        return state, (metrics, finite, scores, measured)
+        return state, (metrics, finite, scores, measured(measure, state, federation))
 
     def chunk(
         state: State, federation: Federation, roots: Key, test: Example, start: jax.Array
     ) -> tuple:
-        per_seed = (federation.rows, federation.size, federation.public)
+        tables = replace(federation, examples=())
         return lax.map(
-            lambda args: one_seed(args, federation.examples, test, start), (state, per_seed, roots)
+            lambda args: one_seed(args, federation.examples, test, start), (state, tables, roots)
         )
 
     return chunk
@@ -124,9 +124,22 @@ def of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
     """That of one seed, as a round sees it."""
     if not isinstance(federations, Federation):
         return federations[s].empty()
-    tables = (federations.rows, federations.size, federations.public)
     # Slices on the host: on the device, every shape would be a program to compile.
-    return Federation(federations.examples, *(jnp.asarray(np.asarray(x)[s]) for x in tables))
+    tables = jax.tree.map(
+        lambda x: jnp.asarray(np.asarray(x)[s]), replace(federations, examples=())
+    )
+    return replace(tables, examples=federations.examples)
+
+
+def measured(measure: Measure, state: State, federation: Any) -> dict[str, jax.Array]:
+    """What a measure gives back.
+
+    Raises:
+      ValueError: it is no function of these arguments, or gives back no numbers by name.
+    """
+    numbers = asked("measure", measure, "(state, federation)", state, federation)
+    check_diagnostics("measure", numbers)
+    return numbers
 
 
 def evaluate(

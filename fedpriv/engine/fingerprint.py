@@ -47,6 +47,7 @@ def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
             f.offsets,
             f.public,
             () if f.order is None else f.order,
+            f.held_out_rows or (),
             *f.read(np.array([0, f.num_clients - 1])),
         )
         for f in federations

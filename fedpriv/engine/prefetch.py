@@ -37,7 +37,7 @@ def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFede
         if not isinstance(other, StreamedFederation):
             raise ValueError(f"federation[{i}] is in memory, others are streamed; give one kind")
         for field, a, b in zip(
-            ("num_clients", "public rows", "examples"),
+            ("num_clients", "public rows", "records held out", "examples"),
             _alike(federations[0]),
             _alike(other),
             strict=True,
@@ -50,17 +50,18 @@ def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFede
     return [f if f.capacity == capacity else replace(f, capacity=capacity) for f in federations]
 
 
-def _alike(federation: StreamedFederation) -> tuple[int, int, PyTree]:
+def _alike(federation: StreamedFederation) -> tuple[int, int, bool, PyTree]:
     """What must be the same for all seeds."""
     records = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}", federation.examples)
-    return federation.num_clients, len(federation.public), records
+    some = federation.held_out_rows is not None
+    return federation.num_clients, len(federation.public), some, records
 
 
 @contextmanager
 def streamed_chunk(
     make: Callable[[], Step],
     sampler: Sampler | Opening,
-    evaluation: Callable[[PyTree, PyTree], dict[str, jax.Array]],
+    evaluation: tuple[Callable[..., dict[str, jax.Array]], Callable[..., dict[str, jax.Array]]],
     federations: Sequence[StreamedFederation],
     roots: Sequence[Key],
     plan: tuple[int, int, int],
@@ -73,7 +74,7 @@ def streamed_chunk(
     Args:
       make: makes a round, (root, rounds done, state, federation) -> (state, (metrics, finite)).
       sampler: draws the cohorts.
-      evaluation: (params, test) -> scores.
+      evaluation: (params, test) -> scores, and (state, federation) -> further numbers.
       federations, roots: of each seed.
       plan: rounds done before, rounds in all, rounds between evaluations.
       mesh: the devices.
@@ -88,7 +89,8 @@ def streamed_chunk(
 
     seeds = range(len(roots))
     order = ((s, t) for start in range(done, rounds, every) for s in seeds for t in ends(start))
-    scores = jax.jit(spmd(evaluation))
+    evaluate, measure = evaluation
+    scores = jax.jit(spmd(evaluate))
 
     def chunk(states: list[State], test: PyTree, start: int) -> tuple:
         seen: list[list] = [[] for _ in seeds]
@@ -96,9 +98,11 @@ def streamed_chunk(
             for _ in ends(start):
                 states[s], out = running.run(states[s])
                 of_seed.append(out)
-        results = jax.device_get((seen, [scores(state.params, test) for state in states]))
-        metrics, finite = _stacked([_stacked(of_seed) for of_seed in results[0]])
-        return states, (metrics, finite, _stacked(results[1]), {})
+        scored = [scores(state.params, test) for state in states]
+        measured = [measure(*each) for each in zip(states, federations, strict=True)]
+        seen, scored, measured = jax.device_get((seen, scored, measured))
+        metrics, finite = _stacked([_stacked(of_seed) for of_seed in seen])
+        return states, (metrics, finite, _stacked(scored), _stacked(measured))
 
     with StreamedRounds(make, sampler, federations, roots, order, mesh) as running:
         yield chunk, lambda: running.layout

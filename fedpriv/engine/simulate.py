@@ -34,6 +34,7 @@ from fedpriv.engine.compiled_rounds import (
     compiled,
     compiled_chunk,
     evaluate,
+    measured,
     numbered_round,
     of_seed,
     rounds_of_seeds,
@@ -94,7 +95,8 @@ def simulate(
         sums over the test examples, divided by that of "weight" (1 where there is none).
       strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
-        `measures.heterogeneity`; runs on the device.
+        `measures.heterogeneity`; runs on the device. Of a streamed federation it reads what it needs, as
+        `measures.per_client` does.
       on_evaluation: called with each `Evaluation` as soon as it is there. If it returns True (Python's or NumPy's;
         anything else goes on), training is over: in every process, if it does so in one. A checkpoint says so, and
         the same call returns it. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to go on from.
@@ -218,13 +220,13 @@ def _chunks(
     """Compiled for the initial state, which the saved one then replaces: so the programs are the same."""
     began = time.perf_counter()
     algorithm, federations, roots, test, score, measure, rounds, every = training
+    measure = measure or (lambda state, federation: {})
     state, roots, test = distributed.replicate((state, roots, test), strategy.mesh)
     first = state
     if saved:
         first = distributed.replicate(to_device(saved.state, state), strategy.mesh)
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
-        measure = measure or (lambda state, federation: {})
         make = partial(rounds_of_seeds, algorithm, score, measure, rounds, every)
         chunk, layout = compiled_chunk(
             make, (state, federation, roots, test, 0), strategy, compiler
@@ -234,14 +236,14 @@ def _chunks(
             first, lambda state, start: chunk(state, federation, roots, test, start), lambda: layout
         )
         return
-    if measure:
-        raise ValueError("measure: it would need all records; use a Federation in memory")
     states = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
+    # Before training: one that needs what a streamed federation cannot give is refused.
+    jax.eval_shape(lambda state: measured(measure, state, federations[0]), states[0])
     ends = run.round, rounds, every
     with streamed_chunk(
         lambda: partial(numbered_round, algorithm),
         algorithm.sampler,
-        partial(evaluate, score),
+        (partial(evaluate, score), partial(measured, measure)),
         federations,
         roots,
         ends,

@@ -14,6 +14,9 @@ from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Params
 
 WEIGHT = "weight"
+OVER_CLIENTS = ("mean", "pooled", "median", "worst_decile")
+"""Endings of the names of what a metric is over clients, see `fedpriv.measures.per_client`."""
+_FRACTIONS = ("accuracy", *(f"accuracy_{statistic}" for statistic in OVER_CLIENTS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,7 @@ def better_higher(name: str, higher: Collection[str] = ()) -> bool:
 
 def is_fraction(name: str) -> bool:
     """Whether the metric is in 0..1 and shown in percent."""
-    return name.endswith("accuracy")
+    return name.endswith(_FRACTIONS)
 
 
 def main_metric(names: Sequence[str], wanted: str | None = None) -> str:

@@ -60,6 +60,8 @@ class Algorithm(NamedTuple):
       claim: (rounds, delta) -> the paper's own epsilon, or None; by default None.
       releases: (rounds) -> what each view sees in that many rounds, declared by hand; by default it is read off the
         round.
+      personal: (state, client i: i32[]) -> the model that this client uses, where that is its own; by default it is
+        everybody's, `state.params`.
     """
 
     init: Callable[[Params, Federation], State]
@@ -68,6 +70,7 @@ class Algorithm(NamedTuple):
     unit: Unit = "client"
     claim: Callable[[int, float], Claim | None] = unclaimed
     releases: Callable[[int], tuple[Release, ...]] | None = None
+    personal: Callable[[State, jax.Array], Params] | None = None
 
     def __repr__(self) -> str:
         """What made the round, who takes part and what is protected: `Algorithm(round=fed_avg, ...)`."""

@@ -30,6 +30,7 @@ SMALL = {
     "fed_smp_svhn": FED_SMP + " --local.epochs 1",
     "mspdq_cifar10": MSPDQ,
     "mspdq_mnist": MSPDQ,
+    "personal": "--clients 8 --cohort 2 --batch-size 5",
     "pfl_cifar10": "--clients 8 --cohort 2 --batch-size 5 --noise-multiplier 0.1",
     "quickstart": FED_SMP + " --local.epochs 1",
     "race": FED_SMP + " --local.epochs 1",

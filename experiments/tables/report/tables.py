@@ -16,7 +16,7 @@ from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row
 from experiments.tables.grid import grid
-from fedpriv.engine.client_metrics import PREFIX, labelled
+from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 
 PLACES = ("output", "data_dir")  # where things are does not change what is found
@@ -146,12 +146,12 @@ def _further(r: Result) -> list[str | Cell]:
 def single_clients(found: Sequence[Result]) -> Table | None:
     """What was measured on single clients, where anything was."""
     each = {r.label: r.summary.per_client_not_private.get(r.algorithm, {}) for r in found}
-    kinds = dict.fromkeys(tuple(spreads) for spreads in each.values() if spreads)
-    names = list(dict.fromkeys(name for kind in kinds for name in labelled(kind)[1].values()))
+    every = dict.fromkeys(name for spreads in each.values() for name in spreads)
+    names = [name for of in by_kind(every).values() for name in of.values()]
     if not names:
         return None
     rows = [[label, *(mean_and_std(of.get(name)) for name in names)] for label, of in each.items()]
-    head = ["algorithm", *(name.removeprefix(PREFIX).replace("_", " ") for name in names)]
+    head = ["algorithm", *(name.removeprefix(f"{PER_CLIENT}_").replace("_", " ") for name in names)]
     return Table("Single clients, after the last round", head, rows)
 
 
@@ -183,7 +183,7 @@ def evaluations(found: Sequence[Result]) -> Table:
         [
             label,
             str(line.round),
-            *(mean_and_std(line.metrics.get(metric), metric) for metric in metrics),
+            *(mean_and_std(line.metric(metric), metric) for metric in metrics),
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
             _with_meaning(line.privacy.certified),

@@ -1,0 +1,132 @@
+"""Personal heads and personal models beside DP-FedAvg, on clients of few classes, each evaluated on its own records.
+
+    python -m experiments.run personal --metric personal_accuracy_mean --data-dir DIR
+
+Fashion-MNIST over 1,000 clients of 60 images, whose classes are mixed by Dirichlet(0.1). A fifth of each client's
+images is held out. In FedPer and FedRep a client keeps the last layer of an MLP, in Ditto a whole model of its own.
+What is shared is certified alike for all four; what a client keeps is no release. `held_out_accuracy_mean` is that of
+the shared model on the images held out (of FedPer and FedRep with a head that nobody trained), `personal_accuracy_mean`
+that of the clients' own.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import optax
+
+import fedpriv as fp
+from experiments.config import Entry, Experiment, Layout, Ledger, Run, blank, federations, image
+from experiments.config.fields import (
+    Clients,
+    Number,
+    Single,
+    SingleOrZero,
+    check_each,
+    each_once,
+    mechanism,
+)
+from fedpriv.core.arguments import Probability
+from fedpriv.core.types import LossFn
+from fedpriv.data.datasets import Dataset
+from fedpriv.rounds.algorithm import Algorithm
+
+Name = Literal["dp_fed_avg", "fed_per", "fed_rep", "ditto"]
+IMAGES = 60_000
+HEAD = ("Dense_1",)
+MODEL = fp.models.classifier(fp.models.MLP((64,), 10), (28, 28, 1))
+
+
+@dataclass(frozen=True)
+class Personal(Run):
+    """DP-FedAvg, FedPer, FedRep and Ditto."""
+
+    algorithms: tuple[Name, ...] = ("dp_fed_avg", "fed_per", "fed_rep", "ditto")
+    """What to train, one after the other."""
+    clients: int = 1000
+    """Number of clients, who share all images in equal parts."""
+    alpha: float = 0.1
+    """Concentration of each client's mixture of classes; small: few classes."""
+    held_out: float = 0.2
+    """The share of each client's images that it is evaluated on and does not train on."""
+    cohort: int = 100
+    """Clients per round, expected: each takes part on its own."""
+    epochs: int = 1
+    """Passes over a client's images per round."""
+    head_epochs: int = 5
+    """Of fed_rep: passes that train the head, before the body's."""
+    batch_size: int = 10
+    """Images per step."""
+    learning_rate: float = 0.1
+    """Of the clients' SGD."""
+    lam: float = 0.1
+    """Of ditto: how strongly personal models are drawn to the global one; with 0 clients train theirs alone."""
+    clip_norm: float = 1.0
+    """Bound on the l2 norm of a client's update of what is shared."""
+    noise_multiplier: float = 1.0
+    """sigma; the cohort's sum gets noise of standard deviation clip_norm sigma."""
+    delta: float = 1e-4
+    """Of the privacy guarantee."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        each_once(self.algorithms)
+        check_each(Clients, clients=self.clients)
+        check_each(Number, cohort=self.cohort, epochs=self.epochs, head_epochs=self.head_epochs)
+        check_each(Number, batch_size=self.batch_size)
+        check_each(Single, alpha=self.alpha, learning_rate=self.learning_rate)
+        check_each(SingleOrZero, lam=self.lam)
+        check_each(Probability, delta=self.delta, held_out=self.held_out)
+        mechanism(self.clip_norm, self.noise_multiplier)
+        if self.cohort > self.clients:
+            raise ValueError(
+                f"cohort: {self.cohort} exceeds the {self.clients} clients; choose fewer"
+            )
+
+
+config = Personal(rounds=100, seeds=3, every=20, per_client=1000, layout=Layout(devices=1))
+
+
+def algorithm(name: Name, config: Personal, loss: LossFn) -> Algorithm:
+    """One of the four, with the config's settings."""
+    common: dict[str, Any] = {
+        "sampler": fp.poisson(config.clients, config.cohort / config.clients),
+        "optimizer": lambda t: optax.sgd(config.learning_rate),
+        "batches": fp.epochs(config.epochs, config.batch_size),
+    }
+    private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
+    if name == "dp_fed_avg":
+        return fp.dp_fed_avg(loss, **common, **private)
+    common["mechanism"] = fp.gaussian(**private)
+    if name == "ditto":
+        return fp.ditto(loss, lam=config.lam, **common)
+    if name == "fed_per":
+        return fp.fed_per(loss, head=HEAD, **common)
+    head_batches = fp.epochs(config.head_epochs, config.batch_size)
+    return fp.fed_rep(loss, head=HEAD, head_batches=head_batches, **common)
+
+
+def ledger(config: Personal) -> Ledger:
+    each = -(-config.records_left(IMAGES) // config.clients)
+    entries = {
+        name: blank(algorithm(name, config, MODEL.loss), image(28, 28, 1), config.clients, each)
+        for name in config.algorithms
+    }
+    return Ledger(entries, config.delta, MODEL.init)
+
+
+def load(config: Personal) -> Dataset:
+    return fp.datasets.load("fashion_mnist", config.data_dir)
+
+
+def on(config: Personal, data: Dataset) -> Experiment:
+    labels = np.asarray(data.train["label"])
+
+    def deal(rng: np.random.Generator) -> list[np.ndarray]:
+        return fp.partition.dirichlet_mixtures(rng, labels, config.clients, config.alpha)
+
+    dealt = federations(data, config.seeds, deal, config.held_out)
+    entries = {
+        name: Entry(algorithm(name, config, MODEL.loss), dealt) for name in config.algorithms
+    }
+    return Experiment(MODEL, data.test, config.delta, entries)

@@ -1,0 +1,166 @@
+"""FedPer, FedRep and Ditto against NumPy, and in their limits."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import (
+    assert_close,
+    assert_identical,
+    gradient,
+    one_round,
+    records,
+    refused,
+    regression,
+    squared,
+    start,
+    vector,
+)
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS, RATE, CLIP, LAM = 4, 0.2, 0.3, 0.7
+FEDERATION, PARAMS = regression([2, 3, 1, 3]), start()
+HEAD = {
+    "sampler": fp.everyone(CLIENTS),
+    "optimizer": lambda t: optax.sgd(RATE),
+    "batches": fp.epochs(4, 3),
+    "mechanism": fp.gaussian(CLIP, 0.0),
+}
+NOISY = {
+    "sampler": fp.poisson(CLIENTS, 0.7),
+    "optimizer": lambda t: optax.sgd(0.1 * 0.9**t, momentum=0.5),
+    "batches": fp.epochs(2, 2),
+}
+PRIVATE = {"clip_norm": CLIP, "noise_multiplier": 1.2}
+
+
+def after(algorithm, rounds, params=PARAMS):
+    state = algorithm.init(params, FEDERATION)
+    for t in range(rounds):
+        state, metrics = one_round(algorithm)(jax.random.key(t), state, FEDERATION)
+    return state, metrics
+
+
+def own_models(algorithm, state):
+    """f64[clients, d], what each client uses."""
+    each = jax.vmap(partial(algorithm.personal, state))(jnp.arange(CLIENTS))
+    return np.concatenate([np.asarray(each["b"])[:, None], each["w"]], 1).astype(np.float64)
+
+
+def steps(theta, client, count, moved, pull=None):
+    """Gradient descent on one client's records; only the coordinates `moved` move."""
+    for _ in range(count):
+        g = gradient(theta, *records(FEDERATION, client))
+        g = g if pull is None else g + LAM * (theta - pull)
+        theta = theta - RATE * g * moved
+    return theta
+
+
+def clipped(update):
+    return update * min(1.0, CLIP / np.linalg.norm(update))
+
+
+ALL, BIAS, WEIGHTS = np.ones(4), np.eye(4)[0], 1 - np.eye(4)[0]
+
+
+@pytest.mark.parametrize("name", ["fed_per", "fed_rep"])
+def test_personal_heads_against_numpy(name):
+    """Three rounds; the bias is the head. What is clipped is the update of the weights alone."""
+    shared, heads = vector(PARAMS), np.full(CLIENTS, float(PARAMS["b"]))
+    for _ in range(3):
+        updates = []
+        for i in range(CLIENTS):
+            begun = np.where(BIAS, heads[i], shared)
+            theta = steps(begun, i, 4, ALL)
+            if name == "fed_rep":
+                theta = steps(steps(begun, i, 2, BIAS), i, 4, WEIGHTS)
+            heads[i] = theta[0]
+            updates.append(clipped((theta - begun) * WEIGHTS))
+        shared = shared + np.mean(updates, 0)
+    further = {"head_batches": fp.epochs(2, 3)} if name == "fed_rep" else {}
+    algorithm = getattr(fp, name)(squared, head=("b",), **further, **HEAD)
+    state, metrics = after(algorithm, 3)
+    expected = np.where(BIAS, heads[:, None], shared)
+    assert_close(own_models(algorithm, state), expected, 1e-6)
+    assert_close(vector(state.params), np.where(BIAS, float(PARAMS["b"]), shared), 1e-6)
+    assert metrics["uplink"].bits() == metrics["downlink"].bits() == 3 * 32
+
+
+def test_ditto_against_numpy():
+    """Three rounds; the personal models are drawn to the global one of the round's start."""
+    w, own = vector(PARAMS), np.tile(vector(PARAMS), (CLIENTS, 1))
+    for _ in range(3):
+        updates = [clipped(steps(w, i, 4, ALL) - w) for i in range(CLIENTS)]
+        own = np.stack([steps(own[i], i, 4, ALL, pull=w) for i in range(CLIENTS)])
+        w = w + np.mean(updates, 0)
+    algorithm = fp.ditto(squared, lam=LAM, **HEAD)
+    state, _ = after(algorithm, 3)
+    assert_close(vector(state.params), w, 1e-6)
+    assert_close(own_models(algorithm, state), own, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(fp.fed_per, head=()),
+        partial(fp.fed_rep, head=(), head_batches=fp.epochs(3, 1)),
+        partial(fp.ditto, lam=LAM),
+    ],
+)
+def test_the_shared_model_is_that_of_dp_fed_avg_to_the_bit(make):
+    """Where there is no head, and Ditto's global model always; so are what is sent, and the certificate."""
+    rival = fp.dp_fed_avg(squared, **NOISY, **PRIVATE)
+    expected, sent = after(rival, 3)
+    algorithm = make(squared, **NOISY, mechanism=fp.gaussian(**PRIVATE))
+    state, metrics = after(algorithm, 3)
+    assert_identical(state.params, expected.params)
+    assert_identical(metrics["uplink"], sent["uplink"])
+    assert_identical(metrics["downlink"], sent["downlink"])
+    traced, theirs = (fp.trace_round(a, PARAMS, FEDERATION) for a in (algorithm, rival))
+    assert traced.basis == "constructed"
+    for view in fp.VIEWS:
+        found = traced.certify(9, 1e-3, view=view)
+        assert found.epsilon == theirs.certify(9, 1e-3, view=view).epsilon
+
+
+def test_without_a_pull_a_personal_model_is_trained_on_its_client_alone():
+    algorithm = fp.ditto(squared, lam=0.0, **HEAD)
+    state, _ = after(algorithm, 3)
+    alone = [steps(vector(PARAMS), i, 12, ALL) for i in range(CLIENTS)]
+    assert_close(own_models(algorithm, state), np.stack(alone), 1e-6)
+
+
+def test_who_does_not_take_part_keeps_what_it_has():
+    options = HEAD | {"sampler": fp.fixed_size(CLIENTS, 2)}
+    state, _ = after(fp.fed_per(squared, head=("b",), **options), 1)
+    assert np.sum(np.asarray(state.own["b"]) != float(PARAMS["b"])) == 2
+
+
+def test_a_personal_model_that_is_released_is_a_leak():
+    algorithm = fp.ditto(squared, lam=LAM, **NOISY, mechanism=fp.gaussian(**PRIVATE))
+
+    def round(key, state, cohort):
+        state, metrics = algorithm.round(key, state, cohort)
+        return state._replace(params=algorithm.personal(state, 0)), metrics
+
+    with pytest.raises(fp.LeakError):
+        fp.trace_round(algorithm._replace(round=round), PARAMS, FEDERATION)
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (("c",), "head: 'c' matches no parameter; give parts of b, w"),
+        (("b", "w"), r"head: \('b', 'w'\) matches every parameter; leave some"),
+        ("b", "head: 'b'; give parts of parameters' paths"),
+    ],
+)
+def test_heads_that_are_none(head, said):
+    with refused(said):
+        fp.fed_per(squared, head=head, **HEAD).init(PARAMS, FEDERATION)

@@ -1,0 +1,228 @@
+"""Records that are held out: which they are, that nothing trains on them, and what is measured on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import assert_close, assert_identical, refused, regression, squared, start
+
+import fedpriv as fp
+from fedpriv.data.partition import hold_out
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CLIENTS = 12
+WHOLE = regression([3 + i % 4 for i in range(CLIENTS)], public=3)
+PARAMS = start()
+EXAMPLES, PUBLIC = jax.tree.map(np.asarray, (WHOLE.examples, WHOLE.public))
+PARTS = [np.asarray(rows)[: int(n)] for rows, n in zip(WHOLE.rows, WHOLE.size, strict=True)]
+TOTAL = len(EXAMPLES["y"])
+
+
+def divided(seed=0):
+    """(held out, for training) of each client; the last one holds nothing out."""
+    held, rest = hold_out(np.random.default_rng(seed), PARTS, 0.4)
+    return [*held[:-1], held[-1][:0]], [*rest[:-1], PARTS[-1]]
+
+
+HELD, REST = divided()
+FEDERATION = fp.Federation.from_arrays(EXAMPLES, REST, public=PUBLIC, held_out=HELD)
+
+
+def streamed(held=HELD, rest=REST):
+    return fp.StreamedFederation.from_arrays(EXAMPLES, rest, public=PUBLIC, held_out=held)
+
+
+def rows_of(federation):
+    """The rows of each client of a federation in memory, sorted."""
+    pairs = zip(np.asarray(federation.rows), np.asarray(federation.size), strict=True)
+    return [sorted(rows[:n].tolist()) for rows, n in pairs]
+
+
+def score(params, example):
+    loss = squared(params, example)
+    return {"accuracy": (loss < 0.3).astype(jnp.float32), "loss": loss}
+
+
+def run(federation, *, algorithm=None, on="held_out", **options):
+    algorithm = algorithm or fp.ditto(
+        squared,
+        lam=0.5,
+        sampler=fp.poisson(CLIENTS, 0.5),
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.epochs(1, 2),
+        mechanism=fp.gaussian(0.5, 1.0),
+    )
+    measure = fp.measures.together(
+        fp.measures.per_client(score, 100, "loss", 0.4, on=on),
+        fp.measures.per_client(score, 5, on=on, personal=algorithm.personal),
+    )
+    return fp.simulate(
+        algorithm, PARAMS, federation, EXAMPLES, score=score, rounds=3, every=2,
+        measure=measure, **options,
+    )  # fmt: skip
+
+
+def test_a_share_of_every_client_s_rows():
+    held, rest = hold_out(np.random.default_rng(1), PARTS, 0.4)
+    for own, out, left in zip(PARTS, held, rest, strict=True):
+        assert len(out) == int(0.4 * len(own) + 0.5)
+        np.testing.assert_array_equal(np.sort([*out, *left]), np.sort(own))
+    held, rest = hold_out(np.random.default_rng(1), PARTS, 2)
+    assert {len(out) for out in held} == {2}
+    out, left = hold_out(np.random.default_rng(1), 10, 0.3)
+    assert (len(out), len(left)) == (3, 7)
+
+
+def test_rows_and_columns_say_the_same():
+    flags = np.zeros(TOTAL, bool)
+    flags[np.concatenate(HELD)] = True
+    by_column = fp.Federation.from_arrays(
+        EXAMPLES | {"test": flags}, PARTS, public=PUBLIC, held_out="test"
+    )
+    assert by_column.examples.keys() == EXAMPLES.keys()
+    for one, other in ((FEDERATION, by_column), (FEDERATION.held_out, by_column.held_out)):
+        assert rows_of(one) == rows_of(other)
+    assert rows_of(FEDERATION) == [sorted(rows.tolist()) for rows in REST]
+    assert rows_of(FEDERATION.held_out) == [sorted(rows.tolist()) for rows in HELD]
+    again = WHOLE.repartition(REST, public=PUBLIC, held_out=HELD)
+    assert_identical(again.held_out_rows, FEDERATION.held_out_rows)
+
+
+def test_columns_of_streamed_files(tmp_path):
+    """The rest of the records trains as a federation of them alone does."""
+    flags = np.isin(np.arange(TOTAL), np.concatenate(HELD))
+    parts = [{"test": flags[r]} | {k: v[r] for k, v in EXAMPLES.items()} for r in PARTS]
+    public = {"test": flags[PUBLIC]} | {k: v[PUBLIC] for k, v in EXAMPLES.items()}
+    fp.write_clients(tmp_path / "c", parts, public=public)
+    made = fp.StreamedFederation.from_folder(tmp_path / "c", held_out="test")
+    np.testing.assert_array_equal(made.size, [len(rows) for rows in REST])
+    np.testing.assert_array_equal(made.held_out.size, [len(rows) for rows in HELD])
+    for of, rows in ((made, REST), (made.held_out, HELD)):
+        _, found = of.read(np.array([4], np.int32))
+        expected = np.sort(EXAMPLES["y"][rows[4]])
+        np.testing.assert_array_equal(np.sort(found["y"][0][: len(rows[4])]), expected)
+
+
+def test_training_does_not_see_what_is_held_out():
+    """Their values make no difference; nor is there one to clients that do not have them."""
+    spoilt = {name: leaf.copy() for name, leaf in EXAMPLES.items()}
+    for leaf in spoilt.values():
+        leaf[np.concatenate(HELD)] = 1e4
+    others = (
+        fp.Federation.from_arrays(spoilt, REST, public=PUBLIC, held_out=HELD),
+        fp.Federation.from_arrays(EXAMPLES, REST, public=PUBLIC),
+    )
+    expected = run(FEDERATION, on="train").state
+    for other in others:
+        assert_identical(run(other, on="train").state, expected)
+
+
+def test_what_is_measured_is_that_of_numpy():
+    def losses(theta, client):
+        rows = HELD[client]
+        x, y = (EXAMPLES[name][rows].astype(np.float64) for name in "xy")
+        return 0.5 * (x @ np.asarray(theta["w"], np.float64) + float(theta["b"]) - y) ** 2
+
+    history = run(FEDERATION)
+    of = history.state.params, history.state.own
+    shared, own = (jax.tree.map(lambda leaf: np.asarray(leaf[0]), tree) for tree in of)
+    each = [losses(shared, i) for i in range(CLIENTS - 1)]  # the last one has none
+    means = np.array([loss.mean() for loss in each])
+    found = history.evaluations[-1].measures
+    assert found["held_out_loss_mean"] == pytest.approx(means.mean(), rel=1e-5)
+    assert found["held_out_loss_pooled"] == pytest.approx(np.concatenate(each).mean(), rel=1e-5)
+    assert found["held_out_loss_above_0.4"] == pytest.approx((means > 0.4).mean())
+    chosen = np.sort(np.random.default_rng(0).choice(CLIENTS, 5, replace=False))
+    own_models = [jax.tree.map(lambda leaf, i=i: leaf[i], own) for i in chosen]
+    hits = [losses(theta, i) < 0.3 for theta, i in zip(own_models, chosen, strict=True)]
+    mean = np.nanmean([np.mean(hit) if len(hit) else np.nan for hit in hits])
+    assert found["personal_accuracy_mean"] == pytest.approx(mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [fp.Strategy(), fp.Strategy(2, 2)])
+def test_streamed_clients_are_measured_alike(strategy):
+    """With a split of its own for each seed."""
+    splits = [divided(seed) for seed in (0, 1)]
+    first = fp.Federation.from_arrays(EXAMPLES, splits[0][1], public=PUBLIC, held_out=splits[0][0])
+    other = first.repartition(splits[1][1], public=PUBLIC, held_out=splits[1][0])
+    options = {"seeds": (0, 1), "strategy": strategy}
+    expected = run([first, other], **options).evaluations[-1]
+    found = run([streamed(*split) for split in splits], **options).evaluations[-1]
+    assert found.measures.keys() == expected.measures.keys()
+    assert_close(dict(found.measures), dict(expected.measures), 1e-5)
+
+
+@pytest.mark.parametrize("where", ["round", "init"])
+def test_an_algorithm_that_reads_what_is_held_out_is_refused(where):
+    plain = fp.fed_sgd(squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1)
+
+    def round(key, state, cohort):
+        state, metrics = plain.round(key, state, cohort)
+        rows = FEDERATION.held_out_rows
+        shift = jnp.sum(rows).astype(jnp.float32)
+        return state._replace(params=jax.tree.map(lambda p: p + shift, state.params)), metrics
+
+    def init(params, federation):
+        shift = jnp.sum(federation.held_out.size).astype(jnp.float32)
+        return plain.init(jax.tree.map(lambda p: p + shift, params), federation)
+
+    own = {"round": round, "init": init}[where]
+    with pytest.raises(fp.LeakError):
+        fp.trace_round(plain._replace(**{where: own}), PARAMS, FEDERATION)
+
+
+def flagged(rows):
+    return EXAMPLES | {"test": np.isin(np.arange(TOTAL), rows)}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: hold_out(np.random.default_rng(0), PARTS, 1.5), "^count: 1.5; give a whole"),
+        (
+            lambda: hold_out(np.random.default_rng(0), PARTS, 0.9),
+            "^count: 0.9; it leaves client 0 none",
+        ),
+        (lambda: hold_out(np.random.default_rng(0), PARTS, 5), "^count: 5; "),
+        (
+            lambda: fp.Federation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
+            "^held_out: all 5 records of client 2; leave it one",
+        ),
+        (
+            lambda: fp.Federation.from_arrays(flagged([]), PARTS, held_out="test"),
+            "^held_out: .*; no client's record is held out",
+        ),
+        (
+            lambda: fp.Federation.from_arrays(EXAMPLES, PARTS, held_out="y"),
+            r"^held_out: 'y' is float32\[\d+\]; give a boolean",
+        ),
+        (
+            lambda: fp.Federation.from_arrays(EXAMPLES, PARTS, held_out="split"),
+            "^held_out: there is no leaf 'split' in examples, only x, y",
+        ),
+        (
+            lambda: fp.Federation.from_arrays(EXAMPLES, REST, held_out=PARTS),
+            r"^held_out: row \d+ is given twice",
+        ),
+        (
+            lambda: fp.Federation.from_arrays(EXAMPLES, REST, held_out=HELD[1:]),
+            "^held_out: .*; give an array of row numbers for each of 12 clients",
+        ),
+        (
+            lambda: fp.StreamedFederation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
+            "^held_out: all 5 records of client 2; leave it one",
+        ),
+        (lambda: WHOLE.held_out, "^held_out: no records are held out; give"),
+        (lambda: run(WHOLE), "^held_out: no records are held out; give"),
+        (lambda: fp.measures.per_client(score, on="test"), "^on: 'test'; give 'train', 'held_out'"),
+        (
+            lambda: fp.measures.per_client(score, bound=80)(fp.ModelState(PARAMS, 0), WHOLE),
+            r"^bound: 80 is no accuracy, which is in \[0, 1\]",
+        ),
+    ],
+)
+def test_what_is_refused(call, said):
+    with refused(said):
+        call()
