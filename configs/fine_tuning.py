@@ -71,7 +71,7 @@ config = FineTuning(
 
 
 @cache
-def trained_on_digits(data_dir: Path | None) -> Params:
+def trained_on_digits(data_dir: Path) -> Params:
     """The network's parameters after two passes over MNIST: FedAvg of one client who holds all of it."""
     data = datasets.load("mnist", data_dir)
     everything = [np.arange(len(data.train["label"]))]
@@ -97,4 +97,5 @@ def load(config: FineTuning) -> Dataset:
 
 
 def on(config: FineTuning, data: Dataset) -> Experiment:
-    return experiment(config, data, config.model(trained_on_digits(config.data_dir)))
+    base = trained_on_digits(config.data_dir or datasets.default_data_dir())
+    return experiment(config, data, config.model(base))
