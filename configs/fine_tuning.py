@@ -1,11 +1,11 @@
 """Fine-tuning under privacy: a network that knows digits (public) learns clothes by adapters, by its head, or whole.
 
-    python -m experiments.run fine_tuning --trained head --target-epsilon 2 --data-dir DIR
-    python -m experiments.sweep fine_tuning --grid trained=adapters,head,all --grid target-epsilon=2,8 --data-dir DIR
+    python -m experiments.run fine_tuning --trained head --local.learning-rate 0.3 --target-epsilon 2 --data-dir DIR
 
 The base is trained on MNIST, in the open; then 3,000 clients of 20 images of Fashion-MNIST train what `--trained` says
 by DP-FedAvg: low-rank adapters of both kernels (LoRA, arXiv:2106.09685; 3,976 numbers), the last layer (1,010), or all
-parameters from the base on (79,510). Client-level privacy. The other algorithms of the quickstart are there, too.
+parameters from the base on (79,510). Client-level privacy. Expect 70.7, 72.1 and 77.4 % at epsilon 2, with rates of
+0.1, 0.3 and 0.1 (experiments/results/fine_tuning.md). The other algorithms of the quickstart are there, too.
 """
 
 from dataclasses import dataclass
