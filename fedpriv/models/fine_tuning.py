@@ -97,7 +97,7 @@ def adapters(
         if rank > min(rows, columns):
             raise ValueError(
                 f"rank: {rank} exceeds the smaller side of {path or 'it'}, a matrix of {rows} x {columns}; give at "
-                f"most {min(rows, columns)}, or leave it out by `where`"
+                f"most {min(rows, columns)}, or leave it out, as where='kernel$' does biases"
             )
 
     def init(key: Key) -> Params:
