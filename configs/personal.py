@@ -16,7 +16,16 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Layout, Ledger, Run, blank, federations, image
+from experiments.config import (
+    Entry,
+    Experiment,
+    Layout,
+    Ledger,
+    Settings,
+    blank,
+    federations,
+    image,
+)
 from experiments.config.fields import (
     Clients,
     Number,
@@ -38,7 +47,7 @@ MODEL = fp.models.classifier(fp.models.MLP((64,), 10), (28, 28, 1))
 
 
 @dataclass(frozen=True)
-class Personal(Run):
+class Personal(Settings):
     """DP-FedAvg, FedPer, FedRep and Ditto."""
 
     algorithms: tuple[Name, ...] = ("dp_fed_avg", "fed_per", "fed_rep", "ditto")
@@ -84,49 +93,49 @@ class Personal(Run):
             )
 
 
-config = Personal(rounds=100, seeds=3, every=20, per_client=1000, layout=Layout(devices=1))
+settings = Personal(rounds=100, seeds=3, every=20, per_client=1000, layout=Layout(devices=1))
 
 
-def algorithm(name: Name, config: Personal, loss: LossFn) -> Algorithm:
+def algorithm(name: Name, settings: Personal, loss: LossFn) -> Algorithm:
     """One of the four, with the config's settings."""
     common: dict[str, Any] = {
-        "sampler": fp.poisson(config.clients, config.cohort / config.clients),
-        "optimizer": lambda t: optax.sgd(config.learning_rate),
-        "batches": fp.epochs(config.epochs, config.batch_size),
+        "sampler": fp.poisson(settings.clients, settings.cohort / settings.clients),
+        "optimizer": lambda t: optax.sgd(settings.learning_rate),
+        "batches": fp.epochs(settings.epochs, settings.batch_size),
     }
-    private = {"clip_norm": config.clip_norm, "noise_multiplier": config.noise_multiplier}
+    private = {"clip_norm": settings.clip_norm, "noise_multiplier": settings.noise_multiplier}
     if name == "dp_fed_avg":
         return fp.dp_fed_avg(loss, **common, **private)
     common["mechanism"] = fp.gaussian(**private)
     if name == "ditto":
-        return fp.ditto(loss, lam=config.lam, **common)
+        return fp.ditto(loss, lam=settings.lam, **common)
     if name == "fed_per":
         return fp.fed_per(loss, head=HEAD, **common)
-    head_batches = fp.epochs(config.head_epochs, config.batch_size)
+    head_batches = fp.epochs(settings.head_epochs, settings.batch_size)
     return fp.fed_rep(loss, head=HEAD, head_batches=head_batches, **common)
 
 
-def ledger(config: Personal) -> Ledger:
-    each = -(-config.records_left(IMAGES) // config.clients)
+def ledger(settings: Personal) -> Ledger:
+    each = -(-settings.records_left(IMAGES) // settings.clients)
     entries = {
-        name: blank(algorithm(name, config, MODEL.loss), image(28, 28, 1), config.clients, each)
-        for name in config.algorithms
+        name: blank(algorithm(name, settings, MODEL.loss), image(28, 28, 1), settings.clients, each)
+        for name in settings.algorithms
     }
-    return Ledger(entries, config.delta, MODEL.init)
+    return Ledger(entries, settings.delta, MODEL.init)
 
 
-def load(config: Personal) -> Dataset:
-    return fp.datasets.load("fashion_mnist", config.data_dir)
+def load(settings: Personal) -> Dataset:
+    return fp.datasets.load("fashion_mnist", settings.data_dir)
 
 
-def on(config: Personal, data: Dataset) -> Experiment:
+def on(settings: Personal, data: Dataset) -> Experiment:
     labels = np.asarray(data.train["label"])
 
     def deal(rng: np.random.Generator) -> list[np.ndarray]:
-        return fp.partition.dirichlet_mixtures(rng, labels, config.clients, config.alpha)
+        return fp.partition.dirichlet_mixtures(rng, labels, settings.clients, settings.alpha)
 
-    dealt = federations(data, config.seeds, deal, config.held_out)
+    dealt = federations(data, settings.seeds, deal, settings.held_out)
     entries = {
-        name: Entry(algorithm(name, config, MODEL.loss), dealt) for name in config.algorithms
+        name: Entry(algorithm(name, settings, MODEL.loss), dealt) for name in settings.algorithms
     }
-    return Experiment(MODEL, data.test, config.delta, entries)
+    return Experiment(MODEL, data.test, settings.delta, entries)

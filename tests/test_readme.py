@@ -39,6 +39,11 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     for made in ("of_linen", "of_nnx", "of_jax"):
         logits = names[made].predict(names[made].init(jax.random.key(0)), np.ones((5, 7)))
         assert logits.shape == (5, 3)
+    exec(snippet("lora ="), names)  # adapters of a public base
+    assert "is public: it does not depend on data" in capsys.readouterr().out
+    lying, labels = names["turned"](names["data"].test)["image"], names["data"].test["label"]
+    before = names["model"].predict(names["base"], lying).argmax(-1) == labels
+    assert names["right"].mean() > before.mean() + 0.2
     exec(snippet("haar ="), names)  # mechanisms, on the same model
     told = capsys.readouterr().out
     assert told.startswith("2.0 0.000")

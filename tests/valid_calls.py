@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from PIL import Image
-from small import regression, squared, start
+from small import filled, regression, squared, start
 
 import fedpriv as fp
 
@@ -92,7 +92,9 @@ DRAWN = fp.attacks.Scores(SCORES, SCORES / 2, frozenset({"gaussian"}), True)
 AUDITED = RELEASE.__class__(
     "server", "client", multiplier=2.0, steps=1, sampling=SAMPLER.accounting, mechanism=GAUSSIAN
 )
-MODEL = SimpleNamespace(init=None, built=None)
+CLASSIFIER = fp.models.classifier(fp.models.LogisticRegression(2), (2, 1, 1))
+BASE = {"model": CLASSIFIER, "base": filled(CLASSIFIER.init)}
+MODEL = SimpleNamespace(init=None, built=None, merged=None)
 
 FUNCTIONS = {
     "Algorithm": {"init": fp.start, "round": ALGORITHM.round, "sampler": SAMPLER, "unit": "client"},
@@ -415,7 +417,9 @@ FUNCTIONS = {
     "models.LogisticRegression": {"classes": 2},
     "models.MLP": {"hidden": (4, 4), "classes": 2},
     "models.SigmoidLeNet": {"classes": 2},
+    "models.adapters": {**BASE, "rank": 1, "where": "kernel", "alpha": 2.0},
     "models.fashion_mnist_cnn": {"weights": "pytorch"},
+    "models.frozen": {**BASE, "trainable": "kernel"},
     "models.initializers": {"weights": "pytorch", "fan_in": 4},
     "models.svhn_cnn": {"weights": "pytorch"},
     "msp_fl": {"loss": squared, **SPLIT, "submodels": (1, 1), "secret": 1, "unstable": False},

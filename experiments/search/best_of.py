@@ -68,7 +68,7 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         ((name, rounds), *others) = planned.items()
         if others:
             raise ValueError(f"best_of: {' '.join(planned)} are several algorithms; name one")
-        if experiment.own_test or parsed(point.config.metric or ""):
+        if experiment.own_test or parsed(point.settings.metric or ""):
             raise ValueError(
                 "best_of: the test records are the clients', and no certificate covers a choice by these"
             )

@@ -8,23 +8,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.certification.closed_over import closed_over
+from fedpriv.certification.closed_over import ClosedOver, closed_over
 from fedpriv.certification.marks import Mean, Sum, is_noisy
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
+from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
 from fedpriv.rounds.samplers import Sampler
 
 
 def assumed(
-    stages: Sequence[Stage], init_arrays: Sequence[tuple[Any, str]], made: str | None
+    stages: Sequence[Stage], init_arrays: Sequence[ClosedOver], made: str | None
 ) -> tuple[str, ...]:
     """What has to hold beside what was read off the rounds of these `stages`.
 
     Args:
-      init_arrays: that `init` closes over, with the line that uses each.
+      init_arrays: that `init` closes over.
       made: as `closed_over`.
     """
     releases = [release for stage in stages for release in stage.releases]
@@ -47,26 +48,29 @@ def assumed(
         texts.append(
             f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"
         )
-    if arrays := _arrays(stages, init_arrays, releases, made):
+    by_rounds = (each for stage in stages for each in closed_over(stage.program, made))
+    arrays = [*init_arrays, *by_rounds]
+    if base := {id(each.array): each.array for each in arrays if each.is_base}.values():
         texts.append(
-            f"the arrays that the algorithm closes over ({', '.join(arrays)}) do not depend on data"
+            f"the base of the model that is fine-tuned ({len(base)} arrays, {dimension([*base])} numbers) is public: "
+            "it does not depend on data"
+        )
+    if names := _names([each for each in arrays if not each.is_base], releases):
+        texts.append(
+            f"the arrays that the algorithm closes over ({', '.join(names)}) do not depend on data"
         )
     if lines := dict.fromkeys(line for stage in stages for line in stage.prints):
         texts.append(f"what the round prints ({', '.join(lines)}) is not released")
     return tuple(texts)
 
 
-def _arrays(
-    stages: Sequence[Stage], init_arrays: Any, releases: Sequence[Sum | Mean], made: str | None
-) -> list[str]:
-    """Those that `init` or a round closes over, but for the tables of sealed samplers and schedules."""
-    by_rounds = (pair for stage in stages for pair in closed_over(stage.program, made))
-    arrays = [*init_arrays, *by_rounds]
+def _names(arrays: Sequence[ClosedOver], releases: Sequence[Sum | Mean]) -> list[str]:
+    """Of the arrays, but for the tables of sealed samplers and schedules."""
     tables = list(_tables(releases)) if arrays else []
     names = {
-        f"{array.dtype} {np.shape(array)} in {line}"
-        for array, line in arrays
-        if not any(same_array(array, table) for table in tables)
+        f"{each.array.dtype} {np.shape(each.array)} in {each.line}"
+        for each in arrays
+        if not any(same_array(each.array, table) for table in tables)
     }
     return sorted(names)
 
@@ -78,6 +82,6 @@ def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
         places = records.places if isinstance(records, PublicSizes) else records
         if places is not None and constructed(places):
             program = jax.make_jaxpr(places.draw)(jax.eval_shape(jax.random.key, 0))
-            yield from (value for value, _ in closed_over(program))
+            yield from (each.array for each in closed_over(program))
         if type(release.mechanism) is Dynamic and constructed(release.mechanism):
             yield release.mechanism.ends

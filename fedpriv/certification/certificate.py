@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.assumed import assumed
-from fedpriv.certification.closed_over import check_closed_over, closed_over
+from fedpriv.certification.closed_over import ClosedOver, check_closed_over, closed_over
 from fedpriv.certification.information_flow import Labels
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
 from fedpriv.certification.key_labels import of_constant
@@ -53,7 +53,7 @@ class TracedRound(NamedTuple):
       stages: the releases with each of its samplers.
       before: shapes of the state that a round is given.
       after: shapes of (state, metrics) that it gives back.
-      init_arrays: that `init` closes over, with the line that uses each.
+      init_arrays: that `init` closes over.
     """
 
     algorithm: Algorithm
@@ -61,7 +61,7 @@ class TracedRound(NamedTuple):
     stages: tuple[Stage, ...]
     before: Any
     after: Any
-    init_arrays: tuple[tuple[Any, str], ...] = ()
+    init_arrays: tuple[ClosedOver, ...] = ()
 
     def releases(self, rounds: int, size: int | None = None) -> tuple[Release, ...]:
         """What each view sees of so many rounds.

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import Jaxpr
+from jax.extend.core import Jaxpr, JaxprEqn
 
-from fedpriv.certification.information_flow import users_line, where
+from fedpriv.certification.information_flow import NOWHERE, users_line, where
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.core.jaxprs import equations, programs
+from fedpriv.models.fine_tuning import PUBLIC_BASE
 
 
-def closed_over(program: Any, made: str | None = None) -> list[tuple[Any, str]]:
-    """The arrays that a traced program, or one that it calls, closes over, and the line that first uses each.
+class ClosedOver(NamedTuple):
+    """An array that a program closes over.
+
+    Attributes:
+      array: itself.
+      line: that first uses it.
+      is_base: whether it is of the public base of a model that is fine-tuned.
+    """
+
+    array: Any
+    line: str
+    is_base: bool
+
+
+def closed_over(program: Any, made: str | None = None) -> list[ClosedOver]:
+    """The arrays that a traced program, or one that it calls, closes over.
 
     Numbers are not among them, nor are scalars of NumPy: both are written into the program.
 
@@ -24,33 +39,33 @@ def closed_over(program: Any, made: str | None = None) -> list[tuple[Any, str]]:
     """
     called = (inner for eqn, _ in equations(program.jaxpr) for inner in programs(eqn))
     return [
-        (value, _first_use(each.jaxpr, var) or made or _any_use(each.jaxpr, var))
+        _used(value, list(_uses(each.jaxpr, var)), made)
         for each in (program, *called)
         for var, value in zip(each.jaxpr.constvars, each.consts, strict=True)
     ]
 
 
-def _any_use(jaxpr: Jaxpr, var: Any) -> str:
-    return next((where(eqn) for eqn in jaxpr.eqns if var in eqn.invars), "?")
+def _used(array: Any, uses: Sequence[JaxprEqn], made: str | None) -> ClosedOver:
+    line = next(filter(None, map(users_line, uses)), made)
+    is_base = any(eqn.params.get("name") == PUBLIC_BASE for eqn in uses)
+    return ClosedOver(array, line or (where(uses[0]) if uses else NOWHERE), is_base)
 
 
-def _first_use(jaxpr: Jaxpr, var: Any) -> str | None:
-    """The line of the user's code that first uses a variable, in this program or one that it calls."""
+def _uses(jaxpr: Jaxpr, var: Any) -> Iterator[JaxprEqn]:
+    """The equations that use a variable: those of a program that an equation calls, then the equation itself."""
     for eqn in (eqn for eqn in jaxpr.eqns if var in eqn.invars):
         for inner in (program.jaxpr for program in programs(eqn)):
             place = eqn.invars.index(var) - (len(eqn.invars) - len(inner.invars))
-            if place >= 0 and (line := _first_use(inner, inner.invars[place])):
-                return line
-        if line := users_line(eqn):
-            return line
-    return None
+            if place >= 0:
+                yield from _uses(inner, inner.invars[place])
+        yield eqn
 
 
-def check_closed_over(arrays: Sequence[tuple[Any, str]], federation: Any, otherwise: str) -> None:
+def check_closed_over(arrays: Sequence[ClosedOver], federation: Any, otherwise: str) -> None:
     """Raises LeakError, in the words of `otherwise`: a program closes over some of a federation's arrays."""
     theirs = {name: getattr(federation, name) for name in private_names(federation)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
-        if any(_same(constant, leaf) for constant, _ in arrays):
+        if any(_same(each.array, leaf) for each in arrays):
             raise LeakError(otherwise.format("federation" + jax.tree_util.keystr(path)))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fedpriv.certification.closed_over import closed_over, private_names
+from fedpriv.certification.closed_over import ClosedOver, closed_over, private_names
 from fedpriv.certification.information_flow import NONE, follow, trace_program
 from fedpriv.certification.leaks import Rules
 from fedpriv.certification.privacy_labels import LeakError, Private
@@ -27,11 +27,11 @@ INIT_CLOSED_OVER = "init: it closes over {}; begin without it"
 
 def trace_init(
     algorithm: Algorithm, model: Params, federation: Any
-) -> tuple[State, list[tuple[Any, str]]]:
+) -> tuple[State, list[ClosedOver]]:
     """Traces `init` with a federation whose arrays nothing can be read from.
 
     Returns:
-      (the initial state, in shapes; the arrays that `init` closes over, with the line that uses each).
+      (the initial state, in shapes; the arrays that `init` closes over).
 
     Raises:
       ValueError: a model that is not of arrays; as `initial_state`.

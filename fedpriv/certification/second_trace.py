@@ -25,11 +25,11 @@ def check_same_again(
 
     The arrays of the first one are copied before: the second trace may write to them.
     """
-    before = [(_copied(array), line) for array, line in closed_over(one, made)]
+    before = [each._replace(array=_copied(each.array)) for each in closed_over(one, made)]
     other = trace_again()
     after = closed_over(other, made)
     arrays = zip(before, after, strict=False)
-    changed = [line for (a, line), (b, _) in arrays if not same_array(a, b)]
+    changed = [a.line for a, b in arrays if not same_array(a.array, b.array)]
     line = next(iter(changed), None) or next(_changes(one.jaxpr, other.jaxpr), None)
     if line is None and len(before) == len(after):
         return

@@ -1,5 +1,6 @@
 """The models of the papers, and what of them is faster here than in XLA."""
 
+from fedpriv.models.fine_tuning import adapters, frozen
 from fedpriv.models.from_nnx import from_nnx
 from fedpriv.models.modules import (
     CNN,
@@ -32,10 +33,12 @@ __all__ = [
     "Model",
     "Score",
     "SigmoidLeNet",
+    "adapters",
     "classifier",
     "fashion_mnist_cnn",
     "from_apply",
     "from_nnx",
+    "frozen",
     "initializers",
     "next_character",
     "shakespeare_lstm",

@@ -1,7 +1,8 @@
 """A trained model in a run's folder: its parameters, and what its network is. Reading it runs no code from there.
 
 FOLDER/model/ALGORITHM/seed-S has `model.safetensors`, the parameters by their paths, and `model.json`, which names a
-network of this package and its sizes, or says that the network is not one of these.
+network of this package and its sizes, or says that the network is not one of these. Of a model that was fine-tuned
+these are the parameters of the whole network, base included; what was trained, such as adapters, lies beside them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fedpriv.models.modules import (
     LogisticRegression,
     SigmoidLeNet,
 )
+from fedpriv.models.named_leaves import check_shapes, named_leaves
 from fedpriv.models.networks import Apply, Built, Model, predict
 
 NETWORKS: dict[str, Any] = {
@@ -38,6 +40,7 @@ NETWORKS: dict[str, Any] = {
 }
 """What a file may name."""
 PARAMETERS, NETWORK = "model.safetensors", "model.json"
+_TRAINED = "%trained."  # before the paths of what was fine-tuned; in a path % is %25
 MOST_BYTES = (
     2**12
 )  # of the description: a pipe would be read for ever, a network of 10^5 layers never be built
@@ -84,6 +87,8 @@ def save_model(
 ) -> None:
     """Keeps `params`, those of `model`, where `load_model` finds them; replaces what is there.
 
+    Of a model that is fine-tuned it keeps the whole network's parameters, too.
+
     Raises:
       ValueError: a name that is not that of a folder; parameters of other shapes than the model's, such as those of
         several seeds.
@@ -94,8 +99,12 @@ def save_model(
     place = model_folder(folder, algorithm, seed)
     require(hasattr(model, "init"), "model", model, "give what fp.models.classifier makes")
     if callable(model.init):
-        _check_params(jax.eval_shape(model.init, jax.random.key(0)), params)
-    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(params).items()}
+        check_shapes("params", params, jax.eval_shape(model.init, jax.random.key(0)))
+    named = named_leaves(params)
+    if model.merged:
+        trained = {_TRAINED + name: leaf for name, leaf in named.items()}
+        named = named_leaves(model.merged(params)) | trained
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in named.items()}
     for name, array in arrays.items():
         check_numbers(f"params {name}", array)
     place.mkdir(parents=True, exist_ok=True)
@@ -114,7 +123,8 @@ def load_model(
     Args:
       folder: of the run. It may be from anybody: nothing in it is executed.
       model: what was trained, for a network that is not of this package. Without it, a warning says so: the parameters
-        of such a network are nested dicts, and there is no `apply`.
+        of such a network are nested dicts, and there is no `apply`. Of a run that fine-tuned, the whole network comes
+        back, base included, or, with the fine-tuned model, what was trained, such as adapters.
 
     Raises:
       ValueError: there is no such model, its files are damaged, or do not fit the network; says what.
@@ -122,10 +132,13 @@ def load_model(
     place = model_folder(folder, algorithm, seed)
     if not is_kept(folder, algorithm, seed):
         raise ValueError(_missing(Path(folder), algorithm, seed))
-    arrays = _arrays(place / PARAMETERS)
+    arrays, trained = _arrays(place / PARAMETERS)
     if model:
         shapes = jax.eval_shape(model.init, jax.random.key(0))
-        return Trained(_like(shapes, arrays, place), model.apply or _unknown("no apply"))
+        params = _like(shapes, trained if model.merged else arrays, place)
+        if model.merged:
+            _check_base(model.merged(params), arrays, place)
+        return Trained(params, model.apply or _unknown("no apply"))
     about = _about(place / NETWORK)
     if about["network"] not in NETWORKS:
         alone = Trained(_nested(arrays, place / PARAMETERS), _unknown(about["network"]))
@@ -213,7 +226,8 @@ def _fields(kind: type) -> list[str]:
     return [f.name for f in dataclasses.fields(kind) if f.name not in ("parent", "name")]
 
 
-def _arrays(file: Path) -> dict[str, np.ndarray]:
+def _arrays(file: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """By their paths: those of the network, and those that were trained if not all were."""
     from safetensors import SafetensorError, numpy
 
     try:
@@ -225,22 +239,8 @@ def _arrays(file: Path) -> dict[str, np.ndarray]:
             raise ValueError(
                 f"{file}: {_printable(name)} is {array.dtype}, which JAX would shorten; set JAX_ENABLE_X64=true"
             )
-    return arrays
-
-
-def _named(params: Params) -> dict[str, Any]:
-    """The leaves by their paths, such as params.Dense_0.kernel."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {".".join(_escaped(_part(entry)) for entry in path): leaf for path, leaf in leaves}
-
-
-def _part(entry: Any) -> str:
-    (name,) = (getattr(entry, n) for n in ("key", "idx", "name") if hasattr(entry, n))
-    return str(name)
-
-
-def _escaped(part: str) -> str:
-    return part.replace("%", "%25").replace(".", "%2E")
+    trained = [name for name in arrays if name.startswith(_TRAINED)]
+    return arrays, {name.removeprefix(_TRAINED): arrays.pop(name) for name in trained}
 
 
 def _nested(arrays: Mapping[str, np.ndarray], file: Path) -> Params:
@@ -262,7 +262,7 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
     Raises:
       ValueError: one is missing, too much, or of another shape.
     """
-    wanted = {name: _kind(leaf) for name, leaf in _named(shapes).items()}
+    wanted = {name: _kind(leaf) for name, leaf in named_leaves(shapes).items()}
     there = {name: _kind(array) for name, array in arrays.items()}
     for name in dict.fromkeys([*wanted, *there]):
         if wanted.get(name) != there.get(name):
@@ -274,20 +274,16 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
 
 
-def _check_params(shapes: Params, params: Params) -> None:
-    """Raises ValueError: they are not those of one model of these shapes."""
-    wanted = {name: tuple(leaf.shape) for name, leaf in _named(shapes).items()}
-    given = {name: np.shape(leaf) for name, leaf in _named(params).items()}
-    seeds = {shape[:1] for shape in given.values()}
-    if wanted != given and len(seeds) == 1 and {n: s[1:] for n, s in given.items()} == wanted:
-        raise ValueError(
-            f"params: of {seeds.pop()[0]} seeds together; give those of one, history.params(seed)"
-        )
-    for name in dict.fromkeys([*wanted, *given]):
-        if wanted.get(name) != given.get(name):
+def _check_base(whole: Params, arrays: Mapping[str, np.ndarray], place: Path) -> None:
+    """Raises ValueError: the network is not the one that was kept, but for rounding."""
+    for name, leaf in named_leaves(whole).items():
+        kept = arrays.get(name, np.zeros(0)).astype(np.float64)
+        rounding = 1e-2 * np.abs(kept).max(initial=0)
+        made = np.asarray(leaf).astype(np.float64)
+        if made.shape != kept.shape or not np.allclose(made, kept, 0, rounding, equal_nan=True):
             raise ValueError(
-                f"params: {name} has the shape {given.get(name)}, but {wanted.get(name)} in the model; give "
-                "its own parameters"
+                f"{place}: {_printable(name)} comes out otherwise with this base; give the model with the base that "
+                "was trained on"
             )
 
 

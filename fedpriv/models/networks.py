@@ -56,6 +56,8 @@ class Model(NamedTuple):
         that of "weight", which is 1 for each example where it is left out. A `Score` where metrics are no means.
       apply: (params, x) -> outputs, for ONE input x, such as an image; what `predict` needs.
       built: what it is made of, if that is a module of flax.linen; None for others.
+      merged: of a model that is fine-tuned (`adapters`, `frozen`): params -> those of the model that it was made of,
+        which scores the same with them. None for others.
     """
 
     init: Callable[[Key], Params]
@@ -63,6 +65,7 @@ class Model(NamedTuple):
     score: Callable[[Params, Example], dict[str, jax.Array]]
     apply: Apply | None = None
     built: Built | None = None
+    merged: Callable[[Params], Params] | None = None
 
     @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:

@@ -29,6 +29,7 @@ SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-
 SMALL = {
     "quickstart": [],
     "fed_smp_fashion_mnist": FED_SMP,
+    "fine_tuning": [*FED_SMP, "--clip-norm", "0.001"],
     "dp_scaffold_synthetic": [*SCAFFOLD, "--records", "50"],
     "dp_scaffold_mnist": SCAFFOLD,
     "dp_scaffold_femnist": SCAFFOLD,

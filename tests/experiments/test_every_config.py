@@ -28,6 +28,7 @@ SMALL = {
     "fed_smp_fashion_mnist": FED_SMP + " --local.epochs 1",
     "fed_smp_shakespeare": FED_SMP.replace("--clients 6", "--clients 12"),
     "fed_smp_svhn": FED_SMP + " --local.epochs 1",
+    "fine_tuning": FED_SMP + " --local.epochs 1 --noise-multiplier 0.01",
     "mspdq_cifar10": MSPDQ,
     "mspdq_mnist": MSPDQ,
     "personal": "--clients 8 --cohort 2 --batch-size 5",

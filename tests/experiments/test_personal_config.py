@@ -9,7 +9,7 @@ from small import refused
 
 import experiments
 from configs import personal
-from experiments.config import experiment_of
+from experiments.config.experiment import experiment_of
 from experiments.runs.run_folder import read
 from experiments.tables.terminal import table
 
@@ -51,8 +51,8 @@ def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
 
 
 def test_every_client_holds_out_its_share(data_dir):
-    config = replace(personal.config, data_dir=data_dir, clients=6, cohort=3, seeds=2)
-    first, other = experiment_of(personal, config).entries["ditto"].federations
+    settings = replace(personal.settings, data_dir=data_dir, clients=6, cohort=3, seeds=2)
+    first, other = experiment_of(personal, settings).entries["ditto"].federations
     assert np.unique(first.size).tolist() == [12]
     assert np.unique(first.held_out.size).tolist() == [3]
     assert not np.array_equal(first.held_out_rows, other.held_out_rows)

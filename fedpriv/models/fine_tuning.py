@@ -1,0 +1,217 @@
+"""Fine-tuning: of a network with a public base, low-rank adapters or some leaves are trained.
+
+E. J. Hu, Y. Shen, P. Wallis, Z. Allen-Zhu, Y. Li, S. Wang, L. Wang, W. Chen, "LoRA: Low-Rank Adaptation of Large
+Language Models", ICLR 2022, arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from fedpriv.core.arguments import Count, Positive, checked, require, shown
+from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.random_losses import takes_key
+from fedpriv.core.types import Example, Key, Params, PyTree
+from fedpriv.core.user_code import names_user_code
+from fedpriv.models.named_leaves import check_shapes, named_leaves
+from fedpriv.models.networks import Model
+from fedpriv.models.score import Score
+
+PUBLIC_BASE = "public base"
+"""The name of a base's arrays in a traced program, by which a certificate tells them from others."""
+
+
+class _Base(NamedTuple):
+    """Parameters that are not trained.
+
+    Attributes:
+      leaves: by their paths, in the order of the tree.
+      tree: their structure.
+    """
+
+    leaves: dict[str, jax.Array]
+    tree: Any
+
+    def leaf(self, path: str) -> jax.Array:
+        return checkpoint_name(self.leaves[path], PUBLIC_BASE)
+
+    def with_leaves(self, trained: Mapping[str, jax.Array]) -> Params:
+        """The whole network's parameters, with these leaves in the place of the base's."""
+        leaves = [trained[path] if path in trained else self.leaf(path) for path in self.leaves]
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+@names_user_code
+def adapters(
+    model: Model,
+    base: Params,
+    rank: Count = 4,
+    where: str = "",
+    *,
+    alpha: Positive | None = None,
+) -> Model:
+    """`model` at `base` + low-rank adapters (LoRA), of which the adapters alone are trained, sent and made private.
+
+    A leaf W of two or more axes is taken for a matrix [n, m]: its axes are split in two where n + m is smallest. A
+    dense kernel [in, out] stays as it is; a large kernel of a convolution becomes [height * width * in, out], one of
+    attention [features, heads * size]. In its place stands
+
+        W + (alpha / rank) A B,   A ~ N(0, 1 / n) of [n, rank],   B = 0 of [rank, m] at the start,
+
+    which are the paper's A and B, transposed, where a kernel's outputs come last. The parameters are
+    {path of W: {"A": ..., "B": ...}} in W's own type; other leaves stay as they are in `base`.
+
+    The network sees whole kernels, so the clients' steps take the time and memory of training all of it: what is
+    smaller is what travels, is clipped, and gets noise.
+
+    Args:
+      base: parameters of `model`, such as a kept model's. They have to be public, that is, not depend on what the
+        clients hold. Nothing here can check that; the certificate lists it among its assumptions.
+      rank: of A B, at most min(n, m).
+      where: regular expression, searched in each leaf's path, such as params.Dense_0.kernel; by default all match.
+      alpha: by default `rank`.
+
+    Returns:
+      A model whose `merged` gives the whole network's parameters. It may be fine-tuned itself: `frozen` of it with
+      trainable=r"B$" keeps A as it is drawn (FFA-LoRA; Y. Sun et al., ICLR 2024, arXiv:2403.12313).
+
+    Raises:
+      ValueError: no model; a base of other shapes; a pattern that matches no leaf of two or more axes; a rank below 1,
+        or above the smaller side of a leaf.
+    """
+    its = _base(model, base)
+    rank = checked("rank", rank, Count)
+    alpha = checked("alpha", alpha, Positive | None)
+    factor = 1.0 if alpha is None else alpha / rank
+    kernels = [path for path, leaf in its.leaves.items() if leaf.ndim >= 2 and _is_real(leaf)]
+    sides = {path: _sides(its.leaves[path].shape) for path in _matching("where", where, kernels)}
+    for path, (rows, columns) in sides.items():
+        if rank > min(rows, columns):
+            raise ValueError(
+                f"rank: {rank} exceeds the smaller side of {path or 'it'}, a matrix of {rows} x {columns}; give at "
+                f"most {min(rows, columns)}, or leave it out, as where='kernel$' does biases"
+            )
+
+    def init(key: Key) -> Params:
+        keys = jax.random.split(key, len(sides))
+        return {path: drawn(key, path) for key, path in zip(keys, sides, strict=True)}
+
+    def drawn(key: Key, path: str) -> dict[str, jax.Array]:
+        (rows, columns), dtype = sides[path], its.leaves[path].dtype
+        random = jax.random.normal(key, (rows, rank), dtype) * rows**-0.5
+        return {"A": random, "B": jnp.zeros((rank, columns), dtype)}
+
+    def adapted(path: str, adapter: Params) -> jax.Array:
+        leaf = its.leaf(path)
+        change = factor * (adapter["A"] @ adapter["B"])
+        return leaf + change.reshape(leaf.shape).astype(leaf.dtype)
+
+    def whole(params: Params) -> Params:
+        return its.with_leaves({path: adapted(path, params[path]) for path in sides})
+
+    return _fine_tuned(model, init, whole)
+
+
+@names_user_code
+def frozen(model: Model, base: Params, trainable: str) -> Model:
+    """`model` of which some leaves alone are trained, sent and made private, from `base` on; the others stay there.
+
+    The parameters are {path: leaf}. They begin as they are in `base`, whatever the key.
+
+    Args:
+      base: as for `adapters`.
+      trainable: regular expression, searched in each leaf's path, such as params.Dense_0.kernel.
+
+    Returns:
+      A model whose `merged` gives the whole network's parameters.
+
+    Raises:
+      ValueError: no model; a base of other shapes; a pattern that matches no leaf, or all.
+    """
+    its = _base(model, base)
+    chosen = _matching("trainable", trainable, its.leaves)
+    if len(chosen) == len(its.leaves):
+        raise ValueError(
+            f"trainable: {shown(trainable)} matches every leaf; leave some out, or train the model itself from its base"
+        )
+    return _fine_tuned(
+        model, lambda key: {path: its.leaves[path] for path in chosen}, its.with_leaves
+    )
+
+
+def _base(model: Model, base: Params) -> _Base:
+    """Raises ValueError: it is not one of the model's parameters, in values."""
+    fits = isinstance(model, Model) and callable(model.init)
+    require(fits, "model", model, "give what fp.models.classifier makes")
+    check_leaves("base", base)
+    check_shapes("base", base, jax.eval_shape(model.init, jax.random.key(0)))
+    shapes_alone = any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(base))
+    require(not shapes_alone, "base", base, "give arrays; to certify alone, zeros will do")
+    leaves = {path: jnp.asarray(leaf) for path, leaf in named_leaves(base).items()}
+    return _Base(leaves, jax.tree.structure(base))
+
+
+def _is_real(leaf: jax.Array) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of the matrix that an array is taken for: as few as possible; if in doubt, many rows."""
+    splits = [(math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape))]
+    return min(reversed(splits), key=sum)
+
+
+def _matching(name: str, pattern: str, paths: Collection[str]) -> list[str]:
+    """Raises ValueError: there are none, or it is no regular expression."""
+    remedy = "give a regular expression, such as 'Dense_0' or 'kernel$'"
+    require(isinstance(pattern, str), name, pattern, remedy)
+    try:
+        found = [path for path in paths if re.search(pattern, path)]
+    except re.error as error:
+        raise ValueError(f"{name}: {shown(pattern)} ({error}); {remedy}") from None
+    if not found:
+        some = ", ".join([*paths][:9]) + ", ..." * (len(paths) > 9)
+        raise ValueError(
+            f"{name}: {shown(pattern)} matches none of the leaves that it may be ({some or 'there are none'}); {remedy}"
+        )
+    return found
+
+
+def _fine_tuned(
+    model: Model, init: Callable[[Key], Params], whole: Callable[[Params], Params]
+) -> Model:
+    """`model` with other parameters, of which `whole` makes its own."""
+    scored, used = Score.of(model.score), model.apply
+
+    def loss(params: Params, example: Example) -> jax.Array:
+        return model.loss(whole(params), example)
+
+    def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
+        return model.loss(whole(params), example, key)  # type: ignore[call-arg]
+
+    def score(params: Params, example: Example) -> dict[str, jax.Array]:
+        return scored.function(whole(params), example)
+
+    def apply(params: Params, x: PyTree) -> PyTree:
+        assert used is not None
+        return used(whole(params), x)
+
+    def merged(params: Params) -> Params:
+        check_shapes("params", params, jax.eval_shape(init, jax.random.key(0)))
+        return model.merged(whole(params)) if model.merged else whole(params)
+
+    return model._replace(
+        init=init,
+        loss=random_loss if takes_key(model.loss) else loss,
+        score=dataclasses.replace(scored, function=score),
+        apply=apply if used else None,
+        merged=merged,
+    )

@@ -1,0 +1,346 @@
+"""Adapters and frozen leaves: against formulas by hand, from every library, in training and in certificates."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from small import assert_close, assert_identical, classification, filled, refused
+
+import fedpriv as fp
+from fedpriv.certification.closed_over import closed_over
+from fedpriv.core.trees import dimension
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+KEY = jax.random.key(3)
+FEDERATION, TEST, LOGISTIC = classification(clients=4)
+BASE = filled(LOGISTIC.init)
+KERNEL = "params.Dense_0.kernel"
+COMMON = {
+    "sampler": fp.fixed_size(4, 2),
+    "optimizer": lambda t: optax.sgd(0.5),
+    "batches": fp.epochs(2, 2),
+}
+PRIVATE = {"clip_norm": 0.3, "noise_multiplier": 1.0}
+
+
+def of_plain(shape=(5, 3)):
+    """x @ w, whose parameters are one array."""
+    init = lambda key: jax.random.normal(key, shape)  # noqa: E731
+    return fp.models.from_apply(init, lambda w, x: x @ w, inputs="x")
+
+
+class Noisy(nn.Module):
+    """With dropout, and a kernel of four axes."""
+
+    @nn.compact
+    def __call__(self, x, train: bool):
+        x = nn.relu(nn.Conv(6, (3, 3))(x)).reshape(-1)
+        return nn.Dense(3)(nn.Dropout(0.5, deterministic=not train)(x))
+
+
+def of_equinox():
+    eqx = pytest.importorskip("equinox")
+    net = eqx.nn.Linear(4, 3, key=KEY)
+    fixed = eqx.partition(net, eqx.is_array)[1]
+    return fp.models.from_apply(
+        lambda key: eqx.filter(net, eqx.is_array),
+        lambda p, x: eqx.combine(p, fixed)(x),
+        inputs="x",
+    )
+
+
+MODELS = {
+    "linen": lambda: fp.models.classifier(Noisy(), np.zeros((4, 4, 2), np.float32), inputs="x"),
+    "nnx": lambda: fp.models.from_nnx(lambda rngs: nnx.Linear(4, 3, rngs=rngs), inputs="x"),
+    "equinox": of_equinox,
+    "a function": of_plain,
+}
+INPUTS = {"linen": (4, 4, 2), "nnx": (4,), "equinox": (4,), "a function": (5,)}
+
+
+def example(shape, seed=0):
+    x = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    return {"x": x, "label": np.int32(1)}
+
+
+def moved(params, seed=1):
+    """Other parameters, with no zeros."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), p.dtype), params)
+
+
+def test_loss_and_gradients_are_the_formulas():
+    """z = x W + (alpha / rank) (x A) B, and the gradient of cross-entropy by hand, in double precision."""
+    model, scale = of_plain(), 3.0
+    base = filled(model.init)
+    adapted = fp.models.adapters(model, base, rank=2, alpha=6.0)
+    params = moved(adapted.init(KEY))
+    of_x = example((5,))
+    x, w = np.float64(of_x["x"]), np.float64(base)
+    a, b = (np.float64(params[""][name]) for name in "AB")
+    z = x @ w + scale * (x @ a) @ b
+    e = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+    loss, grad = jax.value_and_grad(adapted.loss)(params, of_x)
+    np.testing.assert_allclose(adapted.apply(params, of_x["x"]), z, rtol=1e-5)
+    np.testing.assert_allclose(loss, -np.log(e[1]), rtol=1e-5)
+    g = e - np.eye(3)[1]
+    assert_close(grad[""]["A"], scale * np.outer(x, b @ g))
+    assert_close(grad[""]["B"], scale * np.outer(a.T @ x, g))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
+    model, one = MODELS[name](), example(INPUTS[name])
+    base = jax.tree.map(lambda p: p + 0.1, model.init(KEY))
+    adapted = fp.models.adapters(model, base, rank=2)
+    params = adapted.init(KEY)
+    assert_identical(adapted.merged(params), base)
+    assert_identical(adapted.score(params, one), fp.models.Score.of(model.score)(base, one))
+    params = moved(params)
+    whole = adapted.merged(params)
+    assert jax.tree.structure(whole) == jax.tree.structure(base)
+    assert_identical(adapted.score(params, one), fp.models.Score.of(model.score)(whole, one))
+    inputs = np.stack([one["x"], 2 * one["x"]])
+    assert_close(adapted.predict(params, inputs), model.predict(whole, inputs))
+    assert not np.allclose(adapted.loss(params, one), model.loss(base, one))
+
+
+def test_dropout_gets_its_key():
+    model, one = MODELS["linen"](), example(INPUTS["linen"])
+    adapted = fp.models.adapters(model, model.init(KEY), rank=1)
+    params = moved(adapted.init(KEY))
+    drawn = [adapted.loss(params, one, jax.random.key(i)) for i in range(3)]
+    whole = adapted.merged(params)
+    assert_identical(drawn, [model.loss(whole, one, jax.random.key(i)) for i in range(3)])
+    assert len(set(map(float, drawn))) > 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "sides"),
+    [
+        ((5, 3), (5, 3)),
+        ((3, 5), (3, 5)),
+        ((5, 5, 1, 32), (25, 32)),
+        ((3, 3, 64, 128), (576, 128)),
+        ((64, 32, 5, 5), (64, 800)),  # outputs first
+        ((64, 4, 16), (64, 64)),  # attention: features, heads, size
+    ],
+)
+def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape, sides):
+    model = fp.models.from_apply(lambda key: jnp.zeros(shape), lambda w, x: x, inputs="x")
+    base = moved(jnp.zeros(shape))
+    one = fp.models.adapters(model, base, rank=1)
+    change = one.merged(moved(one.init(KEY))) - base
+    assert np.linalg.matrix_rank(np.reshape(change, sides), tol=1e-3) == 1
+    rows, columns = sides
+    full = fp.models.adapters(model, base, rank=min(sides))
+    target = moved(base, seed=2)
+    missing = (target - base).reshape(sides)
+    tall = {"A": missing, "B": jnp.eye(columns)}
+    reached = {"": tall if rows >= columns else {"A": jnp.eye(rows), "B": missing}}
+    assert_close(full.merged(reached), target, rtol=1e-5)
+    with refused(f"rank: {min(sides) + 1} exceeds the smaller side of it, a matrix of {rows} x"):
+        fp.models.adapters(model, base, rank=min(sides) + 1)
+
+
+def test_the_random_factor_keeps_the_inputs_size():
+    """Of variance 1 / n; a chi-square of 6,000 numbers is within 10 % but for a chance below 1e-7."""
+    model = fp.models.from_apply(lambda key: jnp.zeros((600, 20)), lambda w, x: x @ w, inputs="x")
+    drawn = fp.models.adapters(model, jnp.zeros((600, 20)), rank=10).init(KEY)[""]
+    assert abs(np.var(drawn["A"]) * 600 - 1) < 0.1
+    assert not np.any(drawn["B"])
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+def test_adapters_and_leaves_keep_the_bases_type(dtype):
+    base = jax.tree.map(lambda p: p.astype(dtype), BASE)
+    for tuned in (
+        fp.models.adapters(LOGISTIC, base, rank=2),
+        fp.models.frozen(LOGISTIC, base, "kernel"),
+    ):
+        params = tuned.init(KEY)
+        found = {leaf.dtype for leaf in jax.tree.leaves((params, tuned.merged(params)))}
+        assert found == {jnp.dtype(dtype)}
+
+
+def trained(algorithm, model, rounds=3):
+    history = fp.simulate(algorithm, model.init, FEDERATION, TEST, score=model.score, rounds=rounds)
+    return history.params()
+
+
+def test_private_training_is_that_of_the_low_rank_parameters_by_hand():
+    """The same clipping and the same noise, on A and B alone."""
+    adapted = fp.models.adapters(LOGISTIC, BASE, rank=2, alpha=4.0)
+
+    def by_hand(params, example):
+        x = (example["image"] / 255).reshape(-1)
+        a, b = params[KERNEL]["A"], params[KERNEL]["B"]
+        dense = BASE["params"]["Dense_0"]
+        z = x @ dense["kernel"] + 2.0 * (x @ a) @ b + dense["bias"]
+        return -jax.nn.log_softmax(z)[example["label"]]
+
+    ours = trained(fp.dp_fed_avg(adapted.loss, **COMMON, **PRIVATE), adapted)
+    assert_close(ours, trained(fp.dp_fed_avg(by_hand, **COMMON, **PRIVATE), adapted), rtol=1e-6)
+    assert not np.allclose(ours[KERNEL]["B"], 0)
+
+
+def test_all_leaves_but_one_train_as_if_that_one_had_no_gradient():
+    model = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
+    base = filled(model.init)
+    tuned = fp.models.frozen(model, base, r"Dense_1|bias")
+    assert list(tuned.init(KEY)) == [
+        "params.Dense_0.bias",
+        "params.Dense_1.bias",
+        "params.Dense_1.kernel",
+    ]
+    ours = tuned.merged(trained(fp.fed_avg(tuned.loss, **COMMON), tuned))
+
+    def held(params, example):
+        kernel = params["params"]["Dense_0"]
+        fixed = {**kernel, "kernel": jax.lax.stop_gradient(kernel["kernel"])}
+        return model.loss({"params": {**params["params"], "Dense_0": fixed}}, example)
+
+    from_base = model._replace(init=lambda key: base)
+    assert_close(ours, trained(fp.fed_avg(held, **COMMON), from_base))
+    assert_identical(ours["params"]["Dense_0"]["kernel"], base["params"]["Dense_0"]["kernel"])
+
+
+def test_a_fine_tuned_model_may_be_fine_tuned():
+    """FFA-LoRA: only B is trained, and A is as it was drawn."""
+    adapted = fp.models.adapters(LOGISTIC, BASE, rank=2)
+    drawn = adapted.init(KEY)
+    tuned = fp.models.frozen(adapted, drawn, "B$")
+    params = moved(tuned.init(KEY))
+    assert list(params) == [KERNEL.replace(".", "%2E") + ".B"]
+    ((b,),) = (jax.tree.leaves(params),)
+    change = (
+        tuned.merged(params)["params"]["Dense_0"]["kernel"] - BASE["params"]["Dense_0"]["kernel"]
+    )
+    assert_close(change, drawn[KERNEL]["A"] @ b)
+
+
+PUBLIC = "the base of the model that is fine-tuned (2 arrays, 15 numbers) is public"
+
+
+def test_the_certificate_is_constructed_and_says_that_the_base_is_public():
+    adapted = fp.models.adapters(LOGISTIC, BASE, rank=1)
+    algorithm = fp.dp_fed_avg(adapted.loss, **COMMON, **PRIVATE)
+    found = fp.certify(algorithm, adapted.init, FEDERATION, 3, 1e-3)
+    whole = fp.dp_fed_avg(LOGISTIC.loss, **COMMON, **PRIVATE)
+    expected = fp.certify(whole, LOGISTIC.init, FEDERATION, 3, 1e-3)
+    assert found.basis == "constructed"
+    assert found.epsilon == expected.epsilon
+    (said,) = set(found.assumptions) - set(expected.assumptions)
+    assert said.startswith(PUBLIC)
+
+
+@pytest.mark.parametrize("name", ["adapters", "frozen"])
+def test_records_are_protected_alike_and_the_base_is_there_once(name):
+    """Not for each client or step: the program closes over its arrays as they are."""
+    tuned = {
+        "adapters": lambda: fp.models.adapters(LOGISTIC, BASE, rank=1),
+        "frozen": lambda: fp.models.frozen(LOGISTIC, BASE, "bias"),
+    }[name]()
+    local = fp.LocalSteps(
+        fp.per_example(tuned.loss),
+        fp.poisson(3, 0.5),
+        2,
+        lambda t: optax.sgd(0.1),
+        fp.gaussian(1.0, 2.0),
+    )
+    traced = fp.trace_round(fp.dp_sgd(local, sampler=fp.everyone(4)), tuned.init, FEDERATION)
+    assert traced.basis == "constructed"
+    used = [each.array for each in closed_over(traced.stages[0].program) if each.is_base]
+    untrained = dimension(BASE) - (0 if name == "adapters" else 3)
+    assert sum(leaf.size for leaf in used) == untrained
+    assert len(used) == (2 if name == "adapters" else 1)
+
+
+def test_a_base_of_the_federations_records_is_refused():
+    """What was computed from them is not recognised: that a base is public is the user's word."""
+    records = np.asarray(FEDERATION.examples["image"]).reshape(-1, 4).astype(np.float32)
+    federation = fp.Federation.from_arrays(
+        {"x": records, "label": np.zeros(len(records), int)}, np.split(np.arange(len(records)), 4)
+    )
+    model = fp.models.from_apply(
+        lambda key: jnp.zeros(records.shape), lambda w, x: w @ x, inputs="x"
+    )
+    adapted = fp.models.adapters(model, records, rank=1)
+    with pytest.raises(fp.LeakError, match=r"closes over federation\['examples'\]\['x'\]"):
+        fp.certify(
+            fp.dp_fed_avg(adapted.loss, **COMMON, **PRIVATE), adapted.init, federation, 1, 1e-3
+        )
+
+
+def test_a_kept_model_is_the_whole_network_and_what_was_trained(tmp_path):
+    adapted = fp.models.adapters(LOGISTIC, BASE, rank=2)
+    params = moved(adapted.init(KEY))
+    fp.save_model(tmp_path, "lora", 0, adapted, params)
+    whole = fp.load_model(tmp_path, "lora")
+    assert_identical(whole.params, adapted.merged(params))
+    assert_identical(fp.load_model(tmp_path, "lora", model=LOGISTIC).params, whole.params)
+    assert_close(whole.predict(TEST["image"]), adapted.predict(params, TEST["image"]))
+    assert_identical(fp.load_model(tmp_path, "lora", model=adapted).params, params)
+    other = fp.models.adapters(LOGISTIC, moved(BASE), rank=2)
+    with refused("give the model with the base that was trained on"):
+        fp.load_model(tmp_path, "lora", model=other)
+    fp.save_model(tmp_path, "lora", 0, LOGISTIC, BASE)
+    with refused("give the model that was trained"):
+        fp.load_model(tmp_path, "lora", model=adapted)
+
+
+OTHER = filled(fp.models.classifier(fp.models.LogisticRegression(2), (2, 2, 1)).init)
+SEEDS = jax.tree.map(lambda p: jnp.stack([p, p]), BASE)
+SHAPES = jax.eval_shape(LOGISTIC.init, KEY)
+REFUSED = {
+    "no model": (lambda f: f(LOGISTIC.loss, BASE), "model: the function loss"),
+    "a base of other shapes": (
+        lambda f: f(LOGISTIC, OTHER),
+        r"base: params.Dense_0.bias has the shape \(2,\), but \(3,\) in the model; give",
+    ),
+    "a base of two seeds": (lambda f: f(LOGISTIC, SEEDS), "base: of 2 seeds together; give"),
+    "no base": (lambda f: f(LOGISTIC, None), "base: .* in the model; give"),
+    "shapes": (lambda f: f(LOGISTIC, SHAPES), "base: .*; give arrays"),
+}
+PATTERNS = {
+    "no leaf": ("Dense_7", r"'Dense_7' matches none of the leaves that it may be \(params.Dense_0"),
+    "no regular expression": ("(", r"'\(' \(.*\); give a regular expression"),
+    "no text": (3, "3; give a regular expression"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "tune", [fp.models.adapters, lambda m, b: fp.models.frozen(m, b, "kernel")]
+)
+def test_a_model_or_base_that_does_not_fit_is_refused_in_a_line(name, tune):
+    call, said = REFUSED[name]
+    with refused(f"^{said}"):
+        call(tune)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_that_chooses_nothing_is_refused_in_a_line(name):
+    pattern, said = PATTERNS[name]
+    with refused(f"^where: {said}"):
+        fp.models.adapters(LOGISTIC, BASE, rank=1, where=pattern)
+    with refused(f"^trainable: {said}"):
+        fp.models.frozen(LOGISTIC, BASE, trainable=pattern)
+
+
+def test_other_arguments_that_do_not_fit_are_refused_in_a_line():
+    with refused("^where: 'bias' matches none of the leaves that it may be"):
+        fp.models.adapters(LOGISTIC, BASE, where="bias")
+    with refused("^rank: 0; give a whole number from 1"):
+        fp.models.adapters(LOGISTIC, BASE, rank=0)
+    with refused("^rank: 4 exceeds the smaller side of params.Dense_0.kernel, a matrix of 4 x 3"):
+        fp.models.adapters(LOGISTIC, BASE)
+    with refused("^trainable: '' matches every leaf; leave some out"):
+        fp.models.frozen(LOGISTIC, BASE, "")
+    adapted = fp.models.adapters(LOGISTIC, BASE, rank=1)
+    with refused("^params: .*; give its own parameters"):
+        adapted.merged(BASE)
