@@ -99,7 +99,7 @@ MODEL = SimpleNamespace(init=None, built=None, merged=None)
 FUNCTIONS = {
     "Algorithm": {"init": fp.start, "round": ALGORITHM.round, "sampler": SAMPLER, "unit": "client"},
     "ByPublicSizes": {"sizes": [4, 2, 1]},
-    "PublicSizes": {"sizes": [4, 2, 1], "rate": 0.5, "capacity": 4},
+    "PublicSizes": {"sizes": [4, 2, 1], "batch": None, "rate": 0.5, "capacity": 4},
     "ByExamples": {"cap": 4.0, "mean": 0.5, "estimator": "fixed"},
     "Checkpoints": {"folder": FOLDER.name, "rounds": 2, "minutes": 0.5},
     "Codec": {"code": fp.qsgd(8).code, "wire": fp.Wire, "lossy": True},
@@ -497,6 +497,7 @@ FUNCTIONS = {
 }
 
 METHODS = {
+    "PublicSizes.accounting_of": (fp.PublicSizes([4, 2, 1], batch=2), {"size": 4}),
     "ByExamples.bounded": (
         fp.ByExamples(4.0),
         {"total": jnp.ones(3), "weights": jnp.ones(2), "expected_size": 2.0},

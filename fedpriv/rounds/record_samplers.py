@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.arguments import Count, Rate, check_fields, require
+from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
 from fedpriv.core.types import Key
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling
 from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, fixed_size, poisson
@@ -76,6 +76,7 @@ class PublicSizes:
 
     def accounting_of(self, size: Count) -> Sampling:
         """The draws among `size` records, as the accountant sees them."""
+        size = checked("size", size, Count)
         if self.batch is not None:
             return FixedSize(size, min(self.batch, size))
         assert self.rate is not None
