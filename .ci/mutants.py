@@ -346,7 +346,7 @@ class Checkout:
             "MUTANTS": str(self.scratch),
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self.scratch / "hypothesis"),
         }
-        command = [sys.executable, "-m", "pytest", "-p", "mutants", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-p", "mutants"]
         command += ["--override-ini=addopts=", "-q", "-m", "not slow", "--hypothesis-seed=0"]
         command += [f"--basetemp={self.scratch / 'tmp'}", *args]
         options = {"cwd": self.tree, "env": os.environ | env, "stderr": subprocess.STDOUT}

@@ -56,7 +56,8 @@ def _keeps_programs(pytestconfig: pytest.Config) -> None:
     """For every module, as some commands turn the cache off."""
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-    if folder := fp.cache_programs(pytestconfig.cache.mkdir("xla")):
+    kept = getattr(pytestconfig, "cache", None)  # none with -p no:cacheprovider
+    if kept and (folder := fp.cache_programs(kept.mkdir("xla"))):
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
         os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "true"
     compilation_cache.reset_cache()
