@@ -226,3 +226,47 @@ def flagged(rows):
 def test_what_is_refused(call, said):
     with refused(said):
         call()
+
+
+def test_the_worst_tenth_is_of_the_clients_that_have_records():
+    """40 clients, of whom ten hold something out: the worst of these, not the mean of the worst four."""
+    labels = np.arange(80)
+    parts = np.split(labels, 40)
+    held = [part[:1] if i < 10 else part[:0] for i, part in enumerate(parts)]
+    rest = [part[1:] if i < 10 else part for i, part in enumerate(parts)]
+    federation = fp.Federation.from_arrays({"y": labels / 80}, rest, held_out=held)
+    right = {"w": jnp.zeros(())}
+    measure = fp.measures.per_client(
+        lambda params, example: {"accuracy": jnp.where(example["y"] == 0, 0.1, 0.9)},
+        100,
+        on="held_out",
+    )
+    found = measure(fp.start(right, federation), federation)
+    assert found["held_out_accuracy_worst_decile"] == pytest.approx(0.1)
+    assert found["held_out_accuracy_mean"] == pytest.approx(0.82)
+
+
+def test_personal_numbers_say_on_which_records_they_are():
+    def personal(state, i):
+        return state.params
+
+    measure = fp.measures.together(
+        fp.measures.per_client(score, 5, on="train", personal=personal),
+        fp.measures.per_client(score, 5, on="held_out", personal=personal),
+    )
+    found = measure(fp.start(PARAMS, FEDERATION), FEDERATION)
+    assert {"personal_accuracy_mean", "personal_per_client_accuracy_mean"} <= found.keys()
+    twice = fp.measures.together(*[fp.measures.per_client(score, 5)] * 2)
+    with refused("measures: 'per_client_accuracy_below_0.5' is given by two of them"):
+        twice(fp.start(PARAMS, FEDERATION), FEDERATION)
+    others = regression([3] * (CLIENTS + 1))
+    foreign = fp.measures.per_client(score, 5, on=others, personal=personal)
+    with refused("on: 13 clients, but there are personal models of 12"):
+        foreign(fp.start(PARAMS, FEDERATION), FEDERATION)
+
+
+def test_a_row_of_the_server_cannot_be_held_out():
+    out = np.zeros(TOTAL, bool)
+    out[[PARTS[0][0], PUBLIC[0]]] = True
+    with refused(f"held_out: row {PUBLIC[0]} is the server's"):
+        fp.Federation.from_arrays(EXAMPLES | {"out": out}, PARTS, public=PUBLIC, held_out="out")

@@ -12,7 +12,13 @@ import numpy as np
 
 from experiments.base.formats import name_of, short_name_of
 from experiments.base.spread import Spread
-from fedpriv.engine.client_metrics import HELD_OUT, PER_CLIENT, PERSONAL, parsed
+from fedpriv.engine.client_metrics import (
+    HELD_OUT,
+    PER_CLIENT,
+    PERSONAL,
+    PERSONAL_PER_CLIENT,
+    parsed,
+)
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim
@@ -24,7 +30,8 @@ CHOSEN = (
 OF_CLIENTS = {
     PER_CLIENT: "of the shared model on the training records of single clients",
     HELD_OUT: "of the shared model on the records that single clients hold out",
-    PERSONAL: "of each client's own model, the shared one where it has none, on its records",
+    PERSONAL: "of each client's own model, the shared one where it has none, on the records that it holds out",
+    PERSONAL_PER_CLIENT: "of each client's own model, the shared one where it has none, on its training records",
 }
 """By kind, what is measured on clients."""
 

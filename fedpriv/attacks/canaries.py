@@ -132,7 +132,12 @@ def with_canaries(
         scores = state.scores + jnp.stack([cosines, jnp.where(members[clients], cosines, 0.0)])
         return CanaryState(inner.params, inner.round, inner, present, scores), metrics
 
-    return algorithm._replace(init=init, round=round)
+    def personal(state: CanaryState, i: jax.Array) -> Any:
+        assert algorithm.personal is not None
+        return algorithm.personal(state.inner, i)
+
+    own = personal if algorithm.personal else None
+    return algorithm._replace(init=init, round=round, personal=own)
 
 
 class Canaries(NamedTuple):

@@ -136,6 +136,8 @@ class MarkedCohort(Cohort):
         return self._observe(outcome, key, SumOptions(unprotected(reason)))
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
+        if not jax.tree.leaves(own):
+            return own
         stored = jax.tree.map(lambda leaf, rows: jnp.broadcast_to(rows[0], leaf.shape), own, new)
         meaning = Stored(user_line(), self._call)
         return mark_tree(self._marks, meaning, (own, stored))[1]  # the rows of all others stay

@@ -21,8 +21,11 @@ from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, Reco
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
 from fedpriv.privacy.release import Unit, View
+from fedpriv.privacy.truncation import seen_in_a_cut
 from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
 from fedpriv.rounds.samplers import Sampler
+
+_SELDOM = 1e-6  # in a round
 
 
 def is_proved(release: Sum | Mean) -> bool:
@@ -78,14 +81,14 @@ def stage_releases(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
         )
     if sums:
-        return _of_clients(sums, sampler, unit, steps, first)
+        return _of_clients(sums, sampler, unit, steps, first, stage.remembers)
     if stage.means:
         return _of_records(stage, sampler, unit, steps, first, size)
     return [Release(view, unit, math.inf, sampler.accounting, steps) for view in VIEWS]
 
 
 def _of_clients(
-    sums: Sequence[Sum], sampler: Sampler, unit: Unit, steps: int, first: int
+    sums: Sequence[Sum], sampler: Sampler, unit: Unit, steps: int, first: int, remembers: bool
 ) -> list[Release]:
     """Perturbed sums of the messages of one cohort, all together one release.
 
@@ -96,8 +99,17 @@ def _of_clients(
     A client drawn with replacement fills n places of a round: it moves the sum n times as far, and the server sees n
     messages, each with a share of its own: as many releases as the round has draws, each of which may hold the client.
     With all of the noise of its own, it sends one message, and the same again.
+
+    Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
+    fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
+    who takes part; also where Poisson cohorts are cut so often. Where that is rare, see `truncation.draw_cases`.
     """
     drawn, reason = sampler.accounting, _reason(sums, first)
+    by_all: dict[str, Any] = {}
+    if remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > _SELDOM):
+        by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
+    elif remembers and isinstance(drawn, Poisson):
+        drawn = replace(drawn, neighbour="remembered")
     kinds = {each.mechanism.noise for each in sums if _multiplier(each, first) > 0}
     if len({each.local for each in sums}) > 1 or len(kinds) > 1:
         raise ValueError(
@@ -112,9 +124,8 @@ def _of_clients(
     common = {"noise": noise, "mechanism": _drawable(sums, first)}
 
     def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
-        fields: dict[str, Any] = (
-            {"sampling": drawn, "noise_is_split": noise_is_split, "reason": reason} | common | more
-        )
+        fields: dict[str, Any] = {"sampling": drawn, "noise_is_split": noise_is_split}
+        fields |= {"reason": reason} | common | by_all | more
         return Release(view, unit, m, steps=steps, **fields)
 
     if sums[0].local and multiplier > 0:

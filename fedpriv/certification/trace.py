@@ -73,6 +73,7 @@ class Stage(NamedTuple):
       program: as `TracedProgram`.
       prints: lines that print something of a round.
       capacities: lines that read how much room there is for a client's records.
+      remembers: whether clients keep something for themselves.
     """
 
     sums: tuple[Sum, ...]
@@ -81,6 +82,7 @@ class Stage(NamedTuple):
     program: ClosedJaxpr
     prints: tuple[str, ...]
     capacities: tuple[str, ...]
+    remembers: bool
 
     @property
     def releases(self) -> tuple[Sum | Mean, ...]:
@@ -163,7 +165,8 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
     capacities = tuple(mark.line for mark in traced.marks if isinstance(mark, Capacity))
     alone = rules.alone(sums, means)
-    return Stage(sums, means, alone, traced.program, traced.prints, capacities)
+    remembers = any(isinstance(mark, Stored) for mark in traced.marks)
+    return Stage(sums, means, alone, traced.program, traced.prints, capacities, remembers)
 
 
 _OF_CLIENTS = {

@@ -63,6 +63,11 @@ def split_rows(
     if held_out is None:
         return clients, None
     if isinstance(held_out, np.ndarray) and held_out.shape == (total,) and held_out.dtype == bool:
+        if held_out[public].any():
+            row = int(public[np.argmax(held_out[public])])
+            raise ValueError(
+                f"held_out: row {row} is the server's, for training; leave it out of public, or do not hold it out"
+            )
         return _divided(clients, held_out)
     return clients, _of_each(held_out, clients, public, total)
 

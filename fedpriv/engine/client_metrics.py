@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -32,16 +31,16 @@ BATCH = 250  # records at a time, if a client has not more
 STREAMED = 1_000  # likewise, of those that are read at once
 
 PER_CLIENT, HELD_OUT, PERSONAL = "per_client", "held_out", "personal"
-_NAME = re.compile(
-    rf"({PER_CLIENT}|{HELD_OUT}|{PERSONAL})_(.+?)_({'|'.join(OVER_CLIENTS)}|(?:below|above)_.+)"
-)
+PERSONAL_PER_CLIENT = f"{PERSONAL}_{PER_CLIENT}"
+KINDS = (PER_CLIENT, HELD_OUT, PERSONAL_PER_CLIENT, PERSONAL)
+_NAME = re.compile(rf"({'|'.join(KINDS)})_(.+?)_({'|'.join(OVER_CLIENTS)}|(?:below|above)_.+)")
 
 
 class ClientMetric(NamedTuple):
     """What the name of a number of `per_client` says.
 
     Attributes:
-      kind: of records and models, PER_CLIENT, HELD_OUT or PERSONAL.
+      kind: of records and models, one of KINDS.
       metric: of the score.
       statistic: over the clients.
     """
@@ -53,8 +52,7 @@ class ClientMetric(NamedTuple):
 
 def names_of(metric: str) -> list[str]:
     """What its numbers over clients are called, those aside that a bound is in."""
-    kinds = (PER_CLIENT, HELD_OUT, PERSONAL)
-    return [f"{kind}_{metric}_{statistic}" for kind in kinds for statistic in OVER_CLIENTS]
+    return [f"{kind}_{metric}_{statistic}" for kind in KINDS for statistic in OVER_CLIENTS]
 
 
 def parsed(name: str) -> ClientMetric | None:
@@ -77,22 +75,23 @@ def per_client(
     together, each record counting equally; `_median`; `_worst_decile`, the mean over the tenth of the clients (rounded
     up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020); and `_below_0.5`,
     the fraction of clients worse than the bound (`_above_` where lower is better). A client whose records have no
-    weight does not count. The names begin with `held_out_` where the records are held out, and with `personal_` where
-    the models are the clients' own.
+    weight does not count. The names begin with `held_out_` where the records are held out. Where the models are the
+    clients' own they begin with `personal_` on held-out records, else with `personal_per_client_`.
 
     Args:
       score: as `simulate`'s.
       clients: how many are evaluated, the same ones every time: drawn once without replacement, all if there are fewer.
       metric: by default accuracy, else loss, else the first.
       bound: by default 0.5 for an accuracy, none for others.
-      on: records that clients train on, or that are held out; or other clients with theirs.
+      on: records that clients train on, or that are held out; or other clients with theirs, who with `personal` are
+        the same clients in the same order.
       personal: (state, client i: i32[]) -> the model that the client is evaluated with, as `Algorithm.personal`; by
         default everybody's, `state.params`. More than a model, for a score that reads more: it is the score's first
         argument.
 
     Raises:
       ValueError: clients below 1, or a bound that is no number; when it is called, no such metric, a bound that it
-        cannot have, or nothing held out.
+        cannot have, nothing held out, or another number of clients than there are personal models.
     """
     require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
     clients = checked("clients", clients, Count)
@@ -106,7 +105,7 @@ def per_client(
     scored = Score.of(score)
     kind = HELD_OUT if on == HELD_OUT else PER_CLIENT
     if personal is not None:
-        kind = PERSONAL
+        kind = PERSONAL if on == HELD_OUT else PERSONAL_PER_CLIENT
 
     def sums(state: State, of: Federation | CohortFederation, ids: jax.Array) -> dict:
         return _sums(scored, personal or _everybodys, state, of, ids)
@@ -118,6 +117,11 @@ def per_client(
     def measure(state: State, federation: Any) -> dict[str, jax.Array]:
         of = on if isinstance(on, Federation) else federation
         of = of.held_out if on == HELD_OUT else of
+        if personal is not None and of.num_clients != federation.num_clients:
+            raise ValueError(
+                f"on: {of.num_clients} clients, but there are personal models of {federation.num_clients}; give "
+                "records of the same clients, in the same order"
+            )
         ids = _chosen(of.num_clients, clients)
         if isinstance(of, StreamedFederation):
             of_clients = _streamed(compiled(current()), state, of, ids)
@@ -188,12 +192,15 @@ def _streamed(
 def _spread(
     stem: str, values: jax.Array, pooled: jax.Array, higher: bool, bound: float | None
 ) -> dict[str, jax.Array]:
-    worst, sign = math.ceil(len(values) / 10), 1 if higher else -1
+    sign = 1 if higher else -1
+    worst = -(-jnp.sum(~jnp.isnan(values)) // 10)
+    ordered = jnp.sort(sign * values)  # NaN is last
+    tenth = jnp.where(jnp.arange(len(values)) < worst, ordered, jnp.nan)
     statistics = {
         f"{stem}_mean": jnp.nanmean(values),
         f"{stem}_pooled": pooled,
         f"{stem}_median": jnp.nanmedian(values),
-        f"{stem}_worst_decile": sign * jnp.nanmean(jnp.sort(sign * values)[:worst]),  # NaN is last
+        f"{stem}_worst_decile": sign * jnp.nanmean(tenth),
     }
     if bound is None and stem.endswith("_accuracy"):
         bound = 0.5
@@ -228,7 +235,12 @@ def together(*measures: Measure) -> Measure:
     def measure(state: State, federation: Any) -> dict[str, Any]:
         measured: dict[str, Any] = {}
         for each in measures:
-            measured |= each(state, federation)
+            own = each(state, federation)
+            if twice := sorted(measured.keys() & own.keys()):
+                raise ValueError(
+                    f"measures: {twice[0]!r} is given by two of them; leave one out, or rename it"
+                )
+            measured |= own
         return measured
 
     return measure

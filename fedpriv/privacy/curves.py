@@ -97,6 +97,19 @@ def add_delta(
     return np.where(left > 0, curve, 0.0)
 
 
+def seen_delta(epsilon: ArrayLike, rate: float, without_it: bool) -> Floats:
+    """delta(epsilon >= 0), f64[...], of a unit that is seen where it is drawn: no noise hides it.
+
+    Args:
+        epsilon, rate: as `remove_delta`.
+        without_it: the direction, of `add_delta` or of `remove_delta`.
+    """
+    eps = np.asarray(epsilon, float)
+    if not without_it:
+        return np.full(eps.shape, rate)
+    return np.maximum(0.0, rate - (1 - rate) * np.expm1(np.minimum(eps, 700.0)))
+
+
 def replace_delta(
     epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
 ) -> Floats:

@@ -73,7 +73,8 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
 
 def _largest_loss(sampling: Sampling, noise: str, multiplier: float, deviations: float) -> float:
     """Nats; of Gaussian noise so many standard deviations away."""
-    separation = max(most_often(sampling), *(c.distance for c in draw_cases(sampling))) / multiplier
+    distances = [case.distance for case in draw_cases(sampling) if math.isfinite(case.distance)]
+    separation = max(most_often(sampling), *distances) / multiplier
     return separation if noise == "laplace" else separation**2 / 2 + deviations * separation
 
 
@@ -100,6 +101,11 @@ def _round(
         for case in draw_cases(sampling):
             if case.rate == 0:  # the same for both
                 total -= case.chance * np.expm1(np.minimum(epsilon, 0.0))
+                continue
+            if math.isinf(case.distance):
+                total += case.chance * curves.seen_delta(
+                    epsilon, case.rate, curve is curves.add_delta
+                )
                 continue
             total += case.chance * curve(epsilon, multiplier / case.distance, case.rate, noise)
         return total

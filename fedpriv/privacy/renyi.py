@@ -66,10 +66,15 @@ def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
 
 
 def _has_divergence(release: Release, relation: str) -> bool:
-    """dp-accounting has no amplification by sampling of Laplace noise, nor by Poisson for a unit that is replaced."""
+    """dp-accounting has no amplification by sampling of Laplace noise, nor by Poisson for a unit that is replaced.
+
+    A unit that is seen, however seldom, has none at all.
+    """
     drawn = release.sampling
     hidden = relation != "zero_out" and not isinstance(drawn, Everyone)
     if relation == "replace_one" and isinstance(drawn, Poisson):
+        return False
+    if relation == "add_or_remove" and any(math.isinf(c.distance) for c in draw_cases(drawn)):
         return False
     return release.noise == "gaussian" or not hidden
 

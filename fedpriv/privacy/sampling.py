@@ -63,8 +63,9 @@ class FixedSize:
         return self.size / self.population
 
 
-Neighbour: TypeAlias = Literal["removed", "emptied", "replaced"]
-"""Of a data set: without one unit; with an empty place where it was; with another unit in its place."""
+Neighbour: TypeAlias = Literal["removed", "remembered", "emptied", "replaced"]
+"""Of a data set: without one unit; the same, among units that remember when they were drawn; with an empty place where
+it was; with another unit in its place."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Poisson:
 
     Attributes:
         neighbour: what is hidden: that a unit is removed from a population that shrinks, that its place is empty, or
-            that another stands there.
+            that another stands there. Where units remember when they were drawn, one that makes room in a cut gives
+            away who took its place.
 
     Raises:
         ValueError: a population or capacity below 1, or a rate outside (0, 1].

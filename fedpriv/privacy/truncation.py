@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from fedpriv.privacy.sampling import Poisson, Sampling
@@ -15,7 +17,7 @@ class DrawCase(NamedTuple):
     Attributes:
         chance: probability of the case.
         rate: probability that the unit is in the cohort, given the case.
-        distance: how far it then moves the sum, in its clip norms.
+        distance: how far it then moves the sum, in its clip norms; infinity where it is seen.
     """
 
     chance: float
@@ -34,6 +36,14 @@ def is_cut(sampling: Sampling) -> bool:
     return bool(betainc(size + 1, n - size, rate) > _NEVER)  # Pr[Bin(n, rate) > size]
 
 
+def seen_in_a_cut(sampling: Sampling) -> float:
+    """Probability that a unit takes the place of another in a round, where these remember it."""
+    if not isinstance(sampling, Poisson):
+        return 0.0
+    cases = draw_cases(replace(sampling, neighbour="remembered"))
+    return sum(case.chance * case.rate for case in cases if math.isinf(case.distance))
+
+
 def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     """The cases of a Poisson cohort, or of everyone, when one unit is added or removed.
 
@@ -50,6 +60,10 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     || Q) (see `curves.remove_delta`, `curves.add_delta`), and those of Q and P are convex in Q, so at most those of P
     moved by 2 C. S has the same law on both sides; averaging over it gives, by joint convexity, the bound.
 
+    Where units remember when they were drawn (their later messages depend on it), y shows for ever that it made room.
+    So a unit that displaces another counts as seen, at an infinite distance; else the others remember the same, with
+    the unit and without it, and rounds compose as before.
+
     These are the cases of dp-accounting (arXiv 2508.15089), which takes a unit replaced, with noise moved to both
     sides, for the second one.
 
@@ -61,7 +75,7 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     """
     if not isinstance(sampling, Poisson) or not is_cut(sampling):
         return (DrawCase(1.0, sampling.rate, 1.0),)
-    if sampling.neighbour != "removed":
+    if sampling.neighbour in ("emptied", "replaced"):
         return _of_places(sampling)
     from scipy.stats import binom
 
@@ -71,7 +85,8 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     # E[q B / (K + 1); K >= B] = B / N Pr[Bin(N, q) > B]
     displaced = float(binom.sf(size, n, rate)) * size / n / chance
     fits = float(binom.cdf(size - 1, n - 1, rate))
-    cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), 2.0))
+    distance = math.inf if sampling.neighbour == "remembered" else 2.0
+    cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), distance))
     return tuple(case for case in cases if case.chance > 0)
 
 

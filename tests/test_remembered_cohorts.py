@@ -1,0 +1,123 @@
+"""Clients that keep something remember when they were drawn, and later messages may show it.
+
+A cohort of fixed size draws another client in the place of one that is not drawn, and this other one remembers. So a
+third party may learn more of two rounds than two independent draws of a cohort would give.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+from small import regression, squared, start
+
+import fedpriv as fp
+from fedpriv.privacy import certify_releases
+from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.truncation import draw_cases
+
+DELTA, MESSAGES = 0.05, (1, -1)
+
+
+def true_delta(sigma, epsilon, other):
+    """Two clients, cohorts of one, two rounds; messages of 1 or -1, those of round 2 by what the client remembers.
+
+    In the other world client i sends `other` in round 1, and one of `other` and its negative in round 2. The rival's
+    message of round 2 depends on whether it was drawn before. The worst for each output of round 1, on a grid.
+    """
+    x = np.linspace(-1 - 7 * sigma, 1 + 7 * sigma, 401)
+    step = x[1] - x[0]
+    density = {m: stats.norm.pdf(x, m, sigma) for m in (*MESSAGES, 0)}
+    best = 0.0
+    for rival in MESSAGES:
+        with_i = [density[rival] / 2, density[1] / 2]  # by who was drawn
+        without = [density[rival] / 2, density[other] / 2]
+        most = np.zeros(len(x))
+        pairs = [*itertools.product(MESSAGES, repeat=2)]
+        replaced = [*itertools.product({other, -other}, repeat=2)]
+        for rivals, own, others in itertools.product(pairs, pairs, replaced):
+            gap = 0.0
+            for drawn in (0, 1):
+                ours = (density[rivals[drawn]] + density[own[drawn]]) / 2
+                theirs = (density[rivals[drawn]] + density[others[drawn]]) / 2
+                gap = gap + with_i[drawn][:, None] * ours
+                gap = gap - math.exp(epsilon) * without[drawn][:, None] * theirs
+            most = np.maximum(most, np.maximum(gap, 0).sum(1) * step)
+        best = max(best, most.sum() * step)
+    return best
+
+
+def heads(sampler, sigma=1.0):
+    return fp.fed_per(
+        squared,
+        head=("b",),
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        mechanism=fp.gaussian(1.0, sigma),
+    )
+
+
+def certified(algorithm, clients, rounds=2, delta=DELTA, view="third_party"):
+    return fp.certify(algorithm, start(), regression([2] * clients), rounds, delta, view=view)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.7])
+def test_two_rounds_of_fixed_cohorts_hide_no_more_than_is_certified(sigma):
+    """The certificate holds for a client that sends zeros; that of two fresh cohorts would fail for one replaced."""
+    certificate = certified(heads(fp.fixed_size(2, 1), sigma), 2)
+    assert certificate.relation == "zero_out"
+    assert true_delta(sigma, certificate.epsilon, 0) <= DELTA
+    alone = fp.dp_fed_avg(
+        squared,
+        sampler=fp.fixed_size(2, 1),
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        clip_norm=1.0,
+        noise_multiplier=sigma,
+    )
+    assert certified(alone, 2).relation == "replace_one"
+    assert true_delta(sigma, certified(alone, 2).epsilon, -1) > DELTA
+
+
+@pytest.mark.parametrize("sampler", [fp.fixed_size(20, 5), fp.poisson(20, 0.25, 8)])
+def test_who_takes_part_is_taken_to_be_known_where_one_takes_the_place_of_another(sampler):
+    algorithm = heads(sampler, 2.0)
+    third, summed = (
+        certified(algorithm, 20, 50, 1e-4, view) for view in ("third_party", "server_secagg")
+    )
+    assert third.relation == "zero_out"
+    assert third.epsilon == pytest.approx(summed.epsilon, rel=1e-9)
+
+
+def test_poisson_cohorts_that_are_not_cut_hide_as_much_as_without_memory():
+    uncut = fp.poisson(20, 0.25, 20)
+    remembering = certified(heads(uncut, 2.0), 20, 50, 1e-4)
+    (release, *_) = fp.trace_round(heads(uncut, 2.0), start(), regression([2] * 20)).releases(50)
+    plain = certify_releases(
+        [fp.Release("third_party", "client", 2.0, Poisson(20, 0.25), 50)], 1e-4, "third_party"
+    )
+    assert remembering.relation == plain.relation == "add_or_remove"
+    assert remembering.epsilon == pytest.approx(plain.epsilon, rel=1e-9)
+    assert release.multiplier == 2.0
+    seldom = certified(heads(fp.poisson(40, 0.1, 20), 2.0), 40, 50, 1e-4)
+    assert seldom.relation == "add_or_remove"
+    assert seldom.epsilon < certified(heads(fp.fixed_size(40, 4), 2.0), 40, 50, 1e-4).epsilon
+
+
+def test_a_client_that_displaces_one_that_remembers_counts_as_seen():
+    """Of 20 clients that join with 0.25 at most 8 are taken: E[q B / (K + 1); K >= B], by hand."""
+    fits, displaced = draw_cases(Poisson(20, 0.25, 8, "remembered"))
+    law = stats.binom(19, 0.25)
+    several = np.arange(8, 20)
+    seen = float(law.pmf(several) @ (0.25 * 8 / (several + 1)))
+    assert fits.distance == 1
+    assert math.isinf(displaced.distance)
+    assert displaced.chance * displaced.rate == pytest.approx(seen)
+    once = fp.Release("third_party", "client", 2.0, Poisson(20, 0.25, 8, "remembered"), 1)
+    certificate = certify_releases([once], 2 * seen, "third_party")
+    assert 0 < certificate.epsilon < math.inf
+    assert certificate.accountant == "PLD"
+    assert certify_releases([once], seen / 2, "third_party").epsilon == math.inf
