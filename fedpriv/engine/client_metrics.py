@@ -86,8 +86,8 @@ def per_client(
       on: records that clients train on, or that are held out; or other clients with theirs, who with `personal` are
         the same clients in the same order.
       personal: (state, client i: i32[]) -> the model that the client is evaluated with, as `Algorithm.personal`; by
-        default everybody's, `state.params`. More than a model, for a score that reads more: it is the score's first
-        argument.
+        default everybody's, `state.params`. That of a client that was never drawn is the one it began with. It may be
+        more than a model, for a score that reads more: it is the score's first argument.
 
     Raises:
       ValueError: clients below 1, or a bound that is no number; when it is called, no such metric, a bound that it

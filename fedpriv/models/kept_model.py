@@ -277,8 +277,11 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
 def _check_base(whole: Params, arrays: Mapping[str, np.ndarray], place: Path) -> None:
     """Raises ValueError: the network is not the one that was kept, but for rounding."""
     for name, leaf in named_leaves(whole).items():
-        kept = arrays.get(name, np.zeros(0)).astype(np.float64)
-        rounding = 1e-2 * np.abs(kept).max(initial=0)
+        array = arrays.get(name, np.zeros(0))
+        kept = array.astype(np.float64)
+        real = jnp.issubdtype(array.dtype, jnp.floating)
+        rounding = max(1e-5, float(jnp.finfo(array.dtype).eps)) if real else 0.0
+        rounding *= np.abs(kept).max(initial=0)
         made = np.asarray(leaf).astype(np.float64)
         if made.shape != kept.shape or not np.allclose(made, kept, 0, rounding, equal_nan=True):
             raise ValueError(
