@@ -20,7 +20,7 @@ from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression import quantization
-from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd
+from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd, top_k
 from fedpriv.core.random_losses import with_keys
 from fedpriv.core.trees import dimension
 from fedpriv.data import datasets, partition
@@ -174,6 +174,7 @@ __all__ = [
     "splitting",
     "start",
     "steps",
+    "top_k",
     "trace_round",
     "train",
     "unprotected",

@@ -4,6 +4,7 @@ from functools import cache, partial
 
 import jax
 import optax
+from own_algorithms import error_feedback
 from small import regression, squared, start
 
 import fedpriv as fp
@@ -93,6 +94,9 @@ MAKERS = {
         **TRAINING,
     ),
     "ditto": partial(fp.ditto, squared, lam=0.3, mechanism=NOISY, **COMMON),
+    "error feedback": partial(
+        error_feedback, squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)
+    ),
     "dp_scaffold": partial(fp.dp_scaffold, NOISY_LOCAL, sampler=POISSON),
     "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
     "record_fed_avg": partial(fp.record_fed_avg, NOISY_LOCAL, sampler=FIXED),

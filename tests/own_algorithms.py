@@ -11,6 +11,7 @@ import fedpriv as fp
 from fedpriv.certification.checks import check_parts
 from fedpriv.compression.sparsification import rand_k
 from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
+from fedpriv.rounds.server_step import MEAN, begun, follow
 
 CLIENTS, RECORDS = 6, 3
 FEDERATION = regression([RECORDS] * CLIENTS, features=14, public=4)
@@ -19,6 +20,7 @@ D = dimension(PARAMS)
 POISSON = fp.poisson(CLIENTS, 0.4, 5)
 CLIP, SIGMA = 0.5, 1.4
 GAUSSIAN = fp.gaussian(CLIP, SIGMA)
+TOP_K = fp.top_k(2)
 GRAD = fp.mean_grad(squared)
 
 
@@ -192,20 +194,38 @@ def by_hand(scale=SIGMA, clip=CLIP, noise_key=lambda key: key, times=1.0, **more
     return of_clients(round, **({"releases": declaring()} | more))
 
 
-def remembering(kept):
-    """A client's own state, private, and what `kept(own)` makes of it in the model."""
+class Remembered(NamedTuple):
+    """Model, and what each client's messages left out so far: f32[clients, d]."""
+
+    params: Any
+    round: jax.Array
+    server: Any
+    memory: jax.Array
+
+
+def error_feedback(
+    loss=squared, sampler=POISSON, mechanism=GAUSSIAN, codec=TOP_K, server=MEAN, after=lambda s: s
+):
+    """DP-FedSGD whose clients remember what the codec leaves out, and what `after(state)` makes of the state."""
+    grad = fp.mean_grad(loss)
+
+    def init(params, federation):
+        memory = jnp.zeros((federation.num_clients, dimension(params)))
+        return Remembered(*begun(server, params, federation), memory)
 
     def round(key, state, cohort):
-        def client(key, shard, own):
-            mine = update(state, key, shard)
-            return fp.Sent(mine, own=own + flatten(mine))
+        def client(key, shard, memory):
+            gradient = flatten(grad(state.params, shard.examples, shard.mask))
+            update = memory - 0.1 * gradient
+            return fp.Sent(update, own=update - codec.code(key, update).message)
 
-        total, metrics, own = cohort.sum(client, key, mechanism=GAUSSIAN, own=state.extra)
-        params = stepped(state, total, cohort.expected_size)
-        after = State(params, state.round + 1, own)
-        return kept(after), metrics
+        total, metrics, memory = cohort.sum(
+            client, key, mechanism=mechanism, codec=codec, own=state.memory
+        )
+        mean = unflatten(total / cohort.expected_size, state.params)
+        return after(follow(server, state._replace(memory=memory), mean)), metrics
 
-    return of_clients(round, jnp.zeros((CLIENTS, D)))
+    return fp.Algorithm(init, round, sampler)
 
 
 def twice(loop):

@@ -25,8 +25,7 @@ def record(
 
     The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was recorded, by algorithm.
     """
-    folder.mkdir(parents=True)
-    planned = max(rounds, default=1) * (1 if status in ("complete", None) else 10)
+    planned = _planned(rounds, status)
     shipped = modules.load(name).settings
     config = replace(shipped, rounds=planned, seeds=seeds, output=folder, **given)
     costly = {field: value for field, value in given.items() if field not in FREE}
@@ -35,16 +34,30 @@ def record(
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     experiment.ledger.traced.update({n: ledger.trace(n) for n in entries})
+    return record_experiment(folder, name, config, experiment, rounds, status, seed)
+
+
+def record_experiment(
+    folder, name, config, experiment, rounds, status="complete", seed=0
+) -> dict[str, History]:
+    """As `record`, of any experiment."""
+    folder.mkdir(parents=True)
     recorder, rng = Recorder(folder, name, config), np.random.default_rng(seed)
+    entries, seeds = experiment.entries, config.seeds
     histories = {n: History(tuple(range(seeds)), compile_seconds=1.5) for n in entries}
     for n, history in histories.items():
-        privacy = Privacy(ledger, n)
+        privacy = Privacy(experiment.ledger, n)
         for t in rounds:
             history.evaluations.append(_evaluation(n, t, seeds, rng))
             recorder.evaluation(n, history.evaluations[-1], privacy)
     if status is not None:
-        recorder.write_summary(histories, experiment, dict.fromkeys(entries, planned), status)
+        planned = dict.fromkeys(entries, _planned(rounds, status))
+        recorder.write_summary(histories, experiment, planned, status)
     return histories
+
+
+def _planned(rounds, status):
+    return max(rounds, default=1) * (1 if status in ("complete", None) else 10)
 
 
 @cache

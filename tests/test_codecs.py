@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import z_bound
+from small import assert_identical, refused, z_bound
 
-from fedpriv import Wire, fixed_interval, qsgd
+from fedpriv import Wire, fixed_interval, qsgd, top_k
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core.trees import dimension
 
@@ -58,12 +58,57 @@ def test_a_fixed_interval_reports_what_lies_outside():
     assert coded.diagnostics == {"saturated": 0.5}
 
 
+@pytest.mark.parametrize("k", range(1, 9))
+def test_the_largest_coordinates_travel(k):
+    """Of all leaves together, with their signs; what is left out is the rest of the message, to the bit."""
+    coded = top_k(k).code(jax.random.key(0), TREE).message
+    flat, sent = (np.concatenate([np.ravel(tree["a"]), tree["b"]]) for tree in (TREE, coded))
+    kept = np.sort(np.argsort(-np.abs(flat))[:k])
+    np.testing.assert_array_equal(np.flatnonzero(sent), kept)
+    np.testing.assert_array_equal(sent[kept], flat[kept])
+    left_out = jax.tree.map(jnp.subtract, TREE, coded)
+    assert_identical(jax.tree.map(jnp.add, coded, left_out), TREE)
+
+
+def test_a_message_that_is_not_finite_stays_so():
+    spoilt = jnp.array([5.0, jnp.nan, 7.0, -jnp.inf])
+    coded = top_k(2).code(jax.random.key(0), spoilt).message
+    np.testing.assert_array_equal(coded, [0, jnp.nan, 0, -jnp.inf])
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "for_places"),
+    [
+        (1, 1, 0),
+        (1, 2, 1),
+        (1, 1000, 10),
+        (1, 1024, 10),
+        (1, 1025, 11),
+        (99, 1000, 990),
+        (100, 1000, 1000),
+        (999, 1000, 1000),
+        (1000, 1000, 0),
+        (10**6, 10**8, 27 * 10**6),
+    ],
+)
+def test_the_bits_of_sparse_messages(k, d, for_places):
+    """Places in numbers, or in a bit for each coordinate; none where all coordinates travel."""
+    assert top_k(k).wire(d).bits() == 32 * k + for_places
+
+
+def test_more_coordinates_than_there_are():
+    with refused("k: 9; a message has 8 coordinates, give at most as many"):
+        top_k(9).code(jax.random.key(0), TREE)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: qsgd(1), "bits: 1; give"),
         (lambda: fixed_interval(23, 1.0), "bits: 23; give"),
         (lambda: fixed_interval(8, 0.0), "bound: 0.0; give"),
+        (lambda: top_k(0), "k: 0; give"),
+        (lambda: top_k(2.5), "k: 2.5; give"),
     ],
 )
 def test_wrong_input(make, message):

@@ -16,11 +16,11 @@ from own_algorithms import (
     D,
     State,
     after_sum,
+    error_feedback,
     fed_avg,
     fed_smp,
     moved,
     of_clients,
-    remembering,
     scaffold,
     scanned,
     starting,
@@ -266,17 +266,21 @@ FAULTS = {
     "a leak through cond": (after_sum(cond_leak), r"state\.params.* depends on who takes part"),
     "a leak through while": (after_sum(while_leak), r"state\.params.* depends on a client's data"),
     "clients' own state in the model": (
-        remembering(lambda s: moved(s, s.extra.mean(0))),
+        error_feedback(after=lambda s: moved(s, s.memory.mean(0))),
         r"state\.params.* depends on clients' own state",
     ),
     "a running mean of records": (running_mean(), r"state\.extra.* depends on a client's data"),
     "clients' own state mixed": (
-        remembering(lambda s: s._replace(extra=jnp.roll(s.extra, 1, 0))),
+        error_feedback(after=lambda s: s._replace(memory=jnp.roll(s.memory, 1, 0))),
         "depends on clients' own state",
     ),
     "top_k's mask from clients' records": (
         fed_smp(by_records),
         "depends on a client's data.* that it",
+    ),
+    "the coordinates that clients sent": (
+        error_feedback(after=lambda s: moved(s, jnp.sum(s.memory == 0, 0) * 1e-3)),
+        r"state\.params.* depends on clients' own state",
     ),
     "a clip norm from clients' data": (
         choosing(lambda summed: summed.metrics["diagnostics"]["mean_update_norm"]),

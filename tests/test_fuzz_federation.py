@@ -201,6 +201,7 @@ MAKERS = {
     "steps": (fp.steps, 2),
     "fixed_interval": (fp.fixed_interval, 2),
     "qsgd": (fp.qsgd, 1),
+    "top_k": (fp.top_k, 1),
     "select_rand_k": (fp.select_rand_k, 1),
     "per_layer": (fp.clipping.per_layer, 1),
     "dynamic": (

@@ -53,8 +53,12 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     assert np.argmax(epsilons) == np.argmin(names["sizes"])
     exec(snippet("own ="), names)  # a round of one's own, for records
     assert "certified (constructed): record-level" in capsys.readouterr().out
-    exec(snippet("velocity"), names)  # what clients keep
+    exec(snippet("error_feedback"), names)  # what clients keep
     assert "certified (constructed): client-level" in capsys.readouterr().out
+    seen_by_server = fp.certify(
+        names["sparse"], names["model"].init, names["federation"], 50, 1e-3, view="server"
+    )
+    assert seen_by_server.epsilon == float("inf")
     exec(snippet("on_held_out ="), names)
     exec(snippet("fed_per ="), names)
     assert names["history"].metric("personal_accuracy_mean").shape == (1, 1)

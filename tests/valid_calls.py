@@ -481,6 +481,7 @@ FUNCTIONS = {
     "splitting.per_submodel": {"least": 0.5},
     "splitting.uniform": {"factor": 0.5},
     "steps": {"count": 2, "batch_size": 2},
+    "top_k": {"k": 2},
     "wavelet.haar": {"x": jnp.ones(4), "form": "orthonormal"},
     "wavelet.inverse_haar": {"coefficients": jnp.ones(4), "length": 3, "form": "orthonormal"},
     "wavelet.padded_length": {"length": 3},

@@ -13,7 +13,15 @@ import numpy as np
 
 from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
-from experiments.base.formats import aligned, assumptions, epsilon, hyphenated, name_of
+from experiments.base.formats import (
+    ClientEpsilons,
+    aligned,
+    assumptions,
+    epsilon,
+    hyphenated,
+    name_of,
+    spread_over_clients,
+)
 from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.experiment import Ledger, ledger_of
@@ -35,6 +43,7 @@ class Account(NamedTuple):
       best_of: mean number of runs of which the best is released.
       claim: the paper's, if there is one.
       certificates: one for each view.
+      client_epsilons: by view, where it is public how many records each client holds.
     """
 
     names: tuple[str, ...]
@@ -44,6 +53,7 @@ class Account(NamedTuple):
     best_of: float
     claim: Claim | None
     certificates: tuple[Certificate, ...]
+    client_epsilons: dict[str, ClientEpsilons]
 
     @property
     def private(self) -> bool:
@@ -66,7 +76,8 @@ def accounts(
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         traced = ledger.trace(name)
-        said = (traced.releases(rounds), traced.basis, ledger.claim(name, rounds))
+        released = (traced.releases(rounds), traced.basis, traced.public_sizes)
+        said = (*released, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
     for (*_, claim), names in groups.items():
@@ -74,10 +85,13 @@ def accounts(
             ledger.certify(names[0], rounds, view=view, honest=honest, best_of=best_of)
             for view in views
         )
+        clients = ledger.client_epsilons(names[0], rounds, views, honest=honest, best_of=best_of)
         of_one_run = _judged(claim, honest) if best_of == 1 else None
         labels = tuple(name_of(name, {name: ledger.entries[name].name or ""}) for name in names)
         found.append(
-            Account(tuple(names), labels, rounds, honest, best_of, of_one_run, certificates)
+            Account(
+                tuple(names), labels, rounds, honest, best_of, of_one_run, certificates, clients
+            )
         )
     return sorted(found, key=lambda account: not account.private)
 
@@ -174,6 +188,7 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
             "best_of": account.best_of,
             "claimed": account.claim,
             "certified": account.certificates,
+            "client_epsilons": account.client_epsilons,
             "solved": cost.solved,
             "noise": cost.noise,
             "notes": tuple(notes),
@@ -234,6 +249,8 @@ def _legend(account: Account) -> list[str]:
         lines += [f"  {reason}" for reason in claim.reasons]
     for c in account.certificates:
         lines.append(f"certified ({c.basis}), {c.view}: {c.bound}; composed: {c.event}")
+        if c.view in account.client_epsilons:
+            lines.append(f"  {spread_over_clients(account.client_epsilons[c.view])}")
     assumed = assumptions(account.certificates)
     return [*lines, "certified on the assumption that", *(f"  {text}" for text in assumed)]
 

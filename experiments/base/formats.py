@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,8 @@ NAMES = {
     "ditto": "Ditto",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
+ClientEpsilons: TypeAlias = tuple[float, float, float]
+"""The smallest, the median (of an even number the larger one) and the largest of the epsilons of clients' records."""
 LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
@@ -155,6 +157,12 @@ def setting(field: str, value: Any) -> str:
 
 def epsilon(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def spread_over_clients(epsilons: ClientEpsilons) -> str:
+    """The epsilons of single clients' records."""
+    smallest, median, largest = map(epsilon, epsilons)
+    return f"by client: {smallest} to {largest}, median {median}"
 
 
 def short_epsilon(value: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from experiments.base.formats import ClientEpsilons
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
 from experiments.config.stopping import Stopping, target
@@ -96,6 +97,34 @@ class Ledger:
         """The certificate of so many rounds."""
         traced = self.trace(name)
         return traced.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
+
+    def client_epsilons(
+        self,
+        name: str,
+        rounds: int,
+        views: Sequence[str],
+        *,
+        honest: float = 1.0,
+        best_of: float = 1.0,
+    ) -> dict[str, ClientEpsilons]:
+        """By view, where it is public how many records each client holds; nothing elsewhere.
+
+        The more records a client holds, the smaller is its epsilon.
+        """
+        traced = self.trace(name)
+        if traced.public_sizes is None:
+            return {}
+        sizes = sorted(traced.public_sizes)
+
+        def epsilon(view: Any, size: int) -> float:
+            options: Any = {"view": view, "honest": honest, "best_of": best_of, "size": size}
+            return traced.certify(rounds, self.delta, **options).epsilon
+
+        median = (len(sizes) - 1) // 2
+        return {
+            view: (epsilon(view, sizes[-1]), epsilon(view, sizes[median]), epsilon(view, sizes[0]))
+            for view in views
+        }
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds."""

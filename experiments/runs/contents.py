@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.base.formats import name_of, short_name_of
+from experiments.base.formats import ClientEpsilons, name_of, short_name_of
 from experiments.base.spread import Spread
 from fedpriv.engine.client_metrics import (
     HELD_OUT,
@@ -124,11 +124,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """Epsilons of one algorithm for `rounds` rounds: claimed, and certified by view, at least for a third party."""
+    """Epsilons of one algorithm for `rounds` rounds: claimed, and certified by view, at least for a third party.
+
+    Attributes:
+      client_epsilons: by view, where it is public how many records each client holds.
+    """
 
     rounds: int
     claimed: Claim | None
     certified: dict[str, Certificate]
+    client_epsilons: dict[str, ClientEpsilons] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())

@@ -99,9 +99,10 @@ class Privacy:
         return Line.of(algorithm, e, self.claim(e.round), certified)
 
     def report(self, rounds: int) -> Report:
-        """The claim and a certificate for every view."""
+        """The claim, and for every view a certificate and the clients' epsilons."""
         certified = {view: self.certificate(rounds, view) for view in VIEWS}
-        return Report(rounds, self.claim(rounds), certified)
+        client_epsilons = self._ledger.client_epsilons(self._algorithm, rounds, VIEWS)
+        return Report(rounds, self.claim(rounds), certified, client_epsilons)
 
 
 class Recorder:

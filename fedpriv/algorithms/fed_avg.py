@@ -63,7 +63,7 @@ def fed_avg(
       batches: a client's batches.
       mechanism: what bounds a client's update and perturbs the sum; by default neither.
       grad: the gradient that clients follow; by default that of the mean loss.
-      codec: of the clients' messages; what is decoded is clipped. If it rounds, the server adds the noise.
+      codec: of the clients' messages; what is decoded is clipped. If it is lossy, the server adds the noise.
       server: follows the mean update, whose negative it takes for a gradient: any optimiser of optax, such as
         `optax.sgd(1.0, momentum=0.9)` or `fedpriv.fed_opt.adam(0.01)`; by default SGD with rate 1.
       weighting: by how many examples they hold clients count more or less; by default they count equally.

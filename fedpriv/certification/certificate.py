@@ -113,6 +113,12 @@ class TracedRound(NamedTuple):
         certificate = certify_releases(self.releases(rounds, size), delta, view, **options)
         return with_basis(certificate, [self])
 
+    @property
+    def public_sizes(self) -> tuple[int, ...] | None:
+        """How many records each client holds, [clients], if its records are drawn by that, and it is public."""
+        records = (mean.records for stage in self.stages for mean in stage.means)
+        return next((tuple(r.sizes) for r in records if isinstance(r, PublicSizes)), None)
+
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show; nothing where releases are declared."""
         if self.algorithm.releases is not None:
@@ -389,8 +395,6 @@ def certify_each_client(
     view = checked("view", view, View)
     traced = trace_round(algorithm, params, federation)
     check_twice(traced)
-    records = [mean.records for stage in traced.stages for mean in stage.means]
-    public = [each.sizes for each in records if isinstance(each, PublicSizes)]
-    sizes: Sequence[int | None] = public[0] if public else [None] * federation.num_clients
+    sizes = traced.public_sizes or [None] * federation.num_clients
     of_size = {size: traced.certify(rounds, delta, view=view, size=size) for size in set(sizes)}
     return tuple(of_size[size] for size in sizes)

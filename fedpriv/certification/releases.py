@@ -93,8 +93,8 @@ def _of_clients(
     """Perturbed sums of the messages of one cohort, all together one release.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    each with its own share only. Messages that a codec rounds, or whose sum is divided by the clients' weights, carry
-    no noise, which the server adds: nothing hides them from it.
+    each with its own share only. Messages of a lossy codec, or whose sum is divided by the clients' weights, carry no
+    noise, which the server adds: nothing hides them from it.
 
     A client drawn with replacement fills n places of a round: it moves the sum n times as far, and the server sees n
     messages, each with a share of its own: as many releases as the round has draws, each of which may hold the client.

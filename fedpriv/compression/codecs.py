@@ -12,12 +12,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedpriv.compression import sparsification
 from fedpriv.compression.quantization import FloatBound, Levels, SignedLevels, quantize
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import CountOrZero, checked
+from fedpriv.core.arguments import Count, CountOrZero, checked, require
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
-from fedpriv.core.trees import flatten, unflatten
+from fedpriv.core.trees import flatten, scatter, unflatten
 from fedpriv.core.types import Key, PyTree
 
 
@@ -112,3 +113,31 @@ def qsgd(bits: SignedLevels) -> Codec:
         return Coded(unflatten(jnp.sign(v) * rounded * largest, message), {})
 
     return Codec(code, lambda d: Wire(d, bits, overhead=32), True)
+
+
+def top_k(k: Count) -> Codec:
+    """Each client's own k largest coordinates, exactly; the others become 0.
+
+    S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599. Values travel in
+    32 bits each. Their places take ceil(log2 d) bits each, or one bit for each of d coordinates where that is less, or
+    nothing where all travel. The choice is biased; error feedback is under "What clients keep" in the guide.
+
+    Args:
+      k: of d coordinates; of equal ones the first travel.
+
+    Raises:
+      ValueError: k below 1; in a round, above d.
+    """
+    k = checked("k", k, Count)
+
+    def code(key: Key, message: PyTree) -> Coded:
+        v = flatten(message)
+        require(k <= v.size, "k", k, f"a message has {v.size} coordinates, give at most as many")
+        kept = sparsification.top_k(jnp.abs(v), k)
+        return Coded(scatter(v[kept], kept, message), {})
+
+    def wire(d: int) -> Wire:
+        indices = k * (d - 1).bit_length()
+        return Wire(k, overhead=min(indices, d) if k < d else 0)
+
+    return Codec(code, wire, True)

@@ -118,7 +118,7 @@ class Cohort:
         """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
 
         Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
-        the noise's variance; here it is drawn once. Messages that a codec rounds carry none: the server adds it.
+        the noise's variance; here it is drawn once. Messages of a lossy codec carry none: the server adds it.
 
         Args:
           client: what a member does. Its key depends on `key` and its id alone.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.base.formats import assumptions, hyphenated
+from experiments.base.formats import assumptions, hyphenated, spread_over_clients
 from experiments.runs.contents import Report
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
@@ -51,7 +51,7 @@ def _private(report: Report) -> bool:
 def _account(report: Report, names: list[str]) -> Account:
     views = sorted(report.certified, key=VIEWS.index)
     certificates = [report.certified[view] for view in views]
-    rows = [_certified(c) for c in certificates]
+    rows = [_certified(c, report) for c in certificates]
     claim = report.claimed
     if claim:  # below the certificate of its view
         at = views.index(claim.view) + 1 if claim.view in views else len(rows)
@@ -72,9 +72,10 @@ def _row(c: Certificate | Claim, status: str | Cell, number: Cell, by: str) -> l
     return [view, status, number, f"{c.delta:.3g}", c.unit, hyphenated(c.relation), by]
 
 
-def _certified(c: Certificate) -> list[str | Cell]:
+def _certified(c: Certificate, report: Report) -> list[str | Cell]:
     by = ", ".join(f"{name} {epsilon(value)}" for name, value in c.epsilons.items())
-    number = Cell(epsilon(c.epsilon), "strong")
+    clients = report.client_epsilons.get(c.view)
+    number = Cell(epsilon(c.epsilon), "strong", [spread_over_clients(clients)] if clients else [])
     return _row(c, f"certified, {c.basis}", number, by or "nothing is certified")
 
 
