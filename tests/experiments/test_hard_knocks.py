@@ -92,7 +92,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from configs.quickstart import config
+from configs.quickstart import settings
 
 def compute():
     jax.block_until_ready(LOWERED.compile()(jnp.eye(200)))
@@ -112,7 +112,7 @@ def long(x):
 
 LOWERED = jax.jit(long).lower(jnp.eye(200)) if {work} is not hash else None
 
-def build(config):
+def build(settings):
     Path({marker!r}).touch()
     {work}()
 """
