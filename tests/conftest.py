@@ -1,7 +1,8 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
-Tests compile the same programs again and again: these are kept in pytest's own cache, for later runs and for the
-processes that tests start. `--cache-clear` removes them. The user's own compilation cache is left alone.
+Tests compile the same programs again and again: these are kept in pytest's own cache, for later runs, too. Each worker
+has a folder of its own, as JAX writes entries in place. `--cache-clear` removes them. The user's own compilation cache
+is left alone, and the processes that tests start have none.
 """
 
 import gc
@@ -51,15 +52,21 @@ def quick_to_compile() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.fixture(scope="session")
+def compiled_once(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of this worker's compilation cache."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    if hasattr(pytestconfig, "cache"):
+        return str(pytestconfig.cache.mkdir(f"xla-{worker}"))
+    return str(tmp_path_factory.mktemp("xla"))  # with -p no:cacheprovider
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _keeps_programs(pytestconfig: pytest.Config) -> None:
-    """For every module, as some commands turn the cache off."""
+def _with_cache(compiled_once: str) -> None:
+    """Puts it to use, for every module, as some commands turn it off."""
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-    kept = getattr(pytestconfig, "cache", None)  # none with -p no:cacheprovider
-    if kept and (folder := fp.cache_programs(kept.mkdir("xla"))):
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "true"
+    fp.cache_programs(compiled_once)
     compilation_cache.reset_cache()
 
 
