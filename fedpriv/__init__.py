@@ -34,7 +34,7 @@ from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.engine.compilation_cache import cache_programs
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
-from fedpriv.mechanisms import clipping, noise
+from fedpriv.mechanisms import clipping, noise, noise_matrices
 from fedpriv.mechanisms import haar as wavelet
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
@@ -156,6 +156,7 @@ __all__ = [
     "msp_fl",
     "mspdq_fl",
     "noise",
+    "noise_matrices",
     "one_round",
     "partition",
     "per_example",

@@ -1,0 +1,24 @@
+"""Noise that is correlated over the rounds, C^-1 z: which strategy matrix C, how its noise is made round by round.
+
+S. Denisov et al., "Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams",
+arXiv:2202.08312. Round t adds row t of C^-1 z to its sum; all rounds together are one Gaussian release of C x, whatever
+earlier rounds showed. Later noise takes back part of earlier noise, so that their sum stays small.
+"""
+
+from fedpriv.mechanisms.noise_matrices.banded import banded, banded_inverse, banded_toeplitz
+from fedpriv.mechanisms.noise_matrices.blt import blt
+from fedpriv.mechanisms.noise_matrices.errors import Error, error
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization, identity
+from fedpriv.mechanisms.noise_matrices.tree import tree
+
+__all__ = [
+    "Error",
+    "Factorization",
+    "banded",
+    "banded_inverse",
+    "banded_toeplitz",
+    "blt",
+    "error",
+    "identity",
+    "tree",
+]

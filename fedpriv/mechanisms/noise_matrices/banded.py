@@ -1,0 +1,198 @@
+"""Banded matrices: C with b bands, or C^-1 with b bands.
+
+C: C. A. Choquette-Choo et al., arXiv:2306.08153; R. McKenna, arXiv:2405.15913 (Toeplitz). C^-1: N. P. Kalinin, R.
+McKenna, J. Upadhyay, C. H. Lampert, "Back to Square Roots", arXiv:2505.12128.
+
+Either way a round's noise needs b - 1 earlier vectors. They lie in a ring: the one of round s in row s mod (b - 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.mechanisms.noise_matrices.factorization import (
+    Factorization,
+    Identity,
+    inverse,
+    toeplitz,
+)
+from fedpriv.privacy.curves import Floats
+
+Rows = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Banded(Factorization):
+    """C with b bands: C_t0 x_t + sum_j C_tj x_(t-j) = z_t gives the noise x_t from that of the b - 1 rounds before.
+
+    Attributes:
+      name: of the function that made it.
+      rounds: T.
+      rows: for each round the entries from the diagonal leftwards, f64[T, b]; one row where they are all the same.
+    """
+
+    name: str
+    rounds: int
+    rows: Rows
+
+    @property
+    def bands(self) -> int:  # type: ignore[override]
+        """B, at least 2."""
+        return len(self.rows[0])
+
+    @property
+    def memory_size(self) -> int:
+        """The noise of b - 1 rounds."""
+        return self.bands - 1
+
+    def _strategy(self, rounds: int) -> Floats:
+        row, back = np.meshgrid(np.arange(rounds), np.arange(self.bands), indexing="ij")
+        entries = np.broadcast_to(self.rows, (self.rounds, self.bands))[:rounds]
+        there = back <= row
+        c = np.zeros((rounds, rounds))
+        c[row[there], (row - back)[there]] = entries[there]
+        return c
+
+    def _next(self, memory: jax.Array, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
+        row = jnp.asarray(self.rows, memory.dtype)[jnp.minimum(t, len(self.rows) - 1)]
+        noise = (z - weighted_past(row, memory, t)) / row[0]
+        return noise, remembered(memory, noise, t)
+
+    def __repr__(self) -> str:
+        return f"fp.noise_matrices.{self.name}(rounds={self.rounds}, bands={self.bands})"
+
+
+@dataclass(frozen=True, repr=False)
+class BandedInverse(Factorization):
+    """C^-1 is Toeplitz with b bands: the noise is sum_j a_j z_(t-j).
+
+    Attributes:
+      rounds: T.
+      coefficients: a, f64[b].
+    """
+
+    rounds: int
+    coefficients: tuple[float, ...]
+
+    @property
+    def memory_size(self) -> int:
+        """Fresh noise of b - 1 rounds."""
+        return len(self.coefficients) - 1
+
+    def _strategy(self, rounds: int) -> Floats:
+        return inverse(self._noising(rounds))
+
+    def _noising(self, rounds: int) -> Floats:
+        return toeplitz(np.array(self.coefficients), rounds)
+
+    def _next(self, memory: jax.Array, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
+        a = jnp.asarray(self.coefficients, memory.dtype)
+        return a[0] * z + weighted_past(a, memory, t), remembered(memory, z, t)
+
+    def __repr__(self) -> str:
+        return (
+            f"fp.noise_matrices.banded_inverse(rounds={self.rounds}, "
+            f"bands={len(self.coefficients)})"
+        )
+
+
+def weighted_past(weights: jax.Array, memory: jax.Array, t: jax.Array) -> jax.Array:
+    """sum_{j = 1}^{b - 1} weights_j x_(t-j), of the x in a ring."""
+    ago = 1 + (t - 1 - jnp.arange(len(memory))) % len(memory)
+    return jnp.tensordot(weights[ago], memory, axes=1, precision=jax.lax.Precision.HIGHEST)
+
+
+def remembered(memory: jax.Array, x: jax.Array, t: jax.Array) -> jax.Array:
+    """The ring with x of round t in place of the oldest."""
+    return memory.at[t % len(memory)].set(x)
+
+
+def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
+    """C Toeplitz with so many bands, of norm 1, optimised for the mean squared error of prefix sums.
+
+    Sensitivity is sqrt(k) where units take part at most k times, `bands` or more rounds apart. Optimised by
+    `jax_privacy.matrix_factorization` in about 5 seconds. One band is `identity`.
+
+    Args:
+      rounds: T.
+      bands: b, at most T; memory is b - 1 vectors.
+
+    Raises:
+      ValueError: more bands than rounds, or a count below 1.
+    """
+    rounds, bands = _checked(rounds, bands)
+    if bands == 1:
+        return Identity()
+    return Banded("banded_toeplitz", rounds, (tuple(_toeplitz(rounds, bands)),))
+
+
+def banded(rounds: Count, bands: Count) -> Factorization:
+    """C with so many bands and columns of norm 1, optimised for the mean squared error of prefix sums.
+
+    As `banded_toeplitz` with an error that is a little smaller, below 1 % for 1,000 rounds. To optimise it takes
+    seconds for 100 rounds, and minutes for 1,000.
+
+    Args:
+      rounds: T, exactly: a shorter run has the noise and at most the sensitivity of the longer.
+      bands: b, at most T; memory is b - 1 vectors.
+
+    Raises:
+      ValueError: more bands than rounds, or a count below 1.
+    """
+    rounds, bands = _checked(rounds, bands)
+    if bands == 1:
+        return Identity()
+    return Banded("banded", rounds, _normalized(rounds, bands))
+
+
+def banded_inverse(rounds: Count, bands: Count) -> Factorization:
+    """C^-1 Toeplitz with so many bands: the first coefficients of (1 - x)^1/2, 1, -1/2, -1/8, -1/16, ...
+
+    The banded inverse square root (BISR), for units that take part several times. One band is `identity`.
+
+    Args:
+      rounds: T.
+      bands: b, at most T; memory is b - 1 vectors.
+
+    Raises:
+      ValueError: more bands than rounds, or a count below 1.
+    """
+    rounds, bands = _checked(rounds, bands)
+    if bands == 1:
+        return Identity()
+    j = np.arange(1, bands)
+    root = np.cumprod(np.append(1.0, (j - 1.5) / j))
+    return BandedInverse(rounds, tuple(root.tolist()))
+
+
+def _checked(rounds: Count, bands: Count) -> tuple[int, int]:
+    rounds, bands = checked("rounds", rounds, Count), checked("bands", bands, Count)
+    require(bands <= rounds, "bands", bands, f"give at most the {rounds} rounds of the run")
+    return rounds, bands
+
+
+@lru_cache(maxsize=64)
+def _toeplitz(rounds: int, bands: int) -> list[float]:
+    from jax_privacy.matrix_factorization import toeplitz as library
+
+    with jax.enable_x64():
+        found: list[float] = np.asarray(library.optimize_banded_toeplitz(rounds, bands)).tolist()
+    return found
+
+
+@lru_cache(maxsize=64)
+def _normalized(rounds: int, bands: int) -> Rows:
+    from jax_privacy.matrix_factorization import banded as library
+
+    with jax.enable_x64():
+        c = np.asarray(library.optimize(rounds, bands=bands).materialize())
+    back = np.arange(rounds)[:, None] - np.arange(bands)
+    rows = np.where(back >= 0, np.take_along_axis(c, np.maximum(back, 0), axis=1), 0.0)
+    return tuple(map(tuple, rows.tolist()))

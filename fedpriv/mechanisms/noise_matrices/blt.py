@@ -1,0 +1,104 @@
+"""Buffered linear Toeplitz matrices (BLT): C with coefficients 1, sum_i s_i, sum_i s_i q_i, sum_i s_i q_i^2, ...
+
+H. B. McMahan, Z. Xu, Y. Zhang, "A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree Aggregation,
+Use BLTs", arXiv:2408.08868.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.arguments import Count, checked
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization, toeplitz
+from fedpriv.privacy.curves import Floats
+
+
+@dataclass(frozen=True, repr=False)
+class BufferedToeplitz(Factorization):
+    """A few buffers, each of which decays and takes in the noise (Algorithm 3 of the paper).
+
+    Attributes:
+      rounds: T.
+      decays: q, f64[buffers], from 0 to 1.
+      scales: s, f64[buffers].
+    """
+
+    rounds: int
+    decays: tuple[float, ...]
+    scales: tuple[float, ...]
+
+    @property
+    def memory_size(self) -> int:
+        """The buffers."""
+        return len(self.decays)
+
+    def _strategy(self, rounds: int) -> Floats:
+        powers = np.array(self.decays) ** np.arange(rounds - 1)[:, None]
+        return toeplitz(np.append(1.0, powers @ np.array(self.scales)), rounds)
+
+    def _next(self, memory: jax.Array, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
+        decays = jnp.asarray(self.decays, memory.dtype).reshape(-1, *[1] * z.ndim)
+        scales = jnp.asarray(self.scales, memory.dtype)
+        past = jnp.tensordot(scales, memory, axes=1, precision=jax.lax.Precision.HIGHEST)
+        noise = z - past
+        return noise, decays * memory + noise
+
+    def __repr__(self) -> str:
+        return (
+            f"fp.noise_matrices.blt(rounds={self.rounds}, decays={self.decays}, "
+            f"scales={self.scales})"
+        )
+
+
+def blt(
+    rounds: Count, separation: Count = 1, participations: Count | None = None, buffers: Count = 3
+) -> Factorization:
+    """A BLT, optimised for the mean squared error of prefix sums.
+
+    `jax_privacy.matrix_factorization` finds it in half a minute.
+
+    Args:
+      rounds: T.
+      separation: fewest rounds from one participation of a unit to its next.
+      participations: most rounds that a unit takes part in; None is as many as fit.
+      buffers: memory in vectors; 2 to 5 do.
+
+    Raises:
+      ValueError: a count below 1, or buffers for which the optimisation fails.
+    """
+    rounds = checked("rounds", rounds, Count)
+    separation = checked("separation", separation, Count)
+    participations = checked("participations", participations, Count | None)
+    buffers = checked("buffers", buffers, Count)
+    decays, scales = _optimized(rounds, separation, participations, buffers)
+    return BufferedToeplitz(rounds, decays, scales)
+
+
+@lru_cache(maxsize=64)
+def _optimized(
+    rounds: int, separation: int, participations: int | None, buffers: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    from jax_privacy.matrix_factorization import buffered_toeplitz as library
+
+    with jax.enable_x64():
+        try:
+            found = library.optimize(
+                n=rounds,
+                min_sep=separation,
+                max_participations=participations,
+                error="mean",
+                min_buffers=buffers,
+                max_buffers=buffers,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"buffers: {buffers}; no matrix was found with those, give fewer"
+            ) from error
+        decays, scales = np.asarray(found.buf_decay), np.asarray(found.output_scale)
+    return tuple(decays.tolist()), tuple(scales.tolist())

@@ -1,0 +1,159 @@
+"""What every factorization has: its matrices, its noise in a stream, its sensitivity."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.types import PyTree
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.min_separation import most_participations, sensitivity
+
+
+class Factorization(ABC):
+    """A strategy matrix C, and the noise C^-1 z for z of independent N(0, 1): a value, equal if its numbers are.
+
+    Attributes:
+      rounds: the longest run that it is for; None is any.
+      bands: of C, where that is banded; None otherwise.
+    """
+
+    rounds: int | None
+    bands: int | None = None
+
+    @property
+    @abstractmethod
+    def memory_size(self) -> int:
+        """Numbers that are kept between rounds, for each coordinate of the sum."""
+
+    def init(self, like: PyTree) -> PyTree:
+        """The memory before the first round: f32[memory_size, ...] for each leaf, f64 where that is.
+
+        Args:
+          like: the sum that gets the noise, or its shapes and types.
+        """
+        return jax.tree.map(self._empty, like)
+
+    def next(self, memory: PyTree, z: PyTree, t: jax.Array) -> tuple[PyTree, PyTree]:
+        """The noise of round t and the memory for the next: row t of C^-1, applied to z of rounds 0 to t.
+
+        Args:
+          memory: of the round before, or `init`.
+          z: fresh noise N(0, 1) of this round, in the shapes of the sum.
+          t: i32[], the round.
+        """
+        leaves: list[jax.Array]
+        treedef: Any
+        leaves, treedef = jax.tree.flatten(z)
+        kept = treedef.flatten_up_to(memory)
+        both = [self._next(m, x.astype(m.dtype), t) for m, x in zip(kept, leaves, strict=True)]
+        noise, memory = zip(*both, strict=True) if both else ((), ())
+        return treedef.unflatten(noise), treedef.unflatten(memory)
+
+    def strategy(self, rounds: Count) -> Floats:
+        """C, f64[m, rounds]: what a run of so many rounds releases of the sums, each row with noise N(0, 1).
+
+        Raises:
+          ValueError: more rounds than it is for.
+        """
+        return self._strategy(self._checked(rounds))
+
+    def noising(self, rounds: Count) -> Floats:
+        """f64[rounds, rounds], lower triangular: the matrix that `next` applies to z.
+
+        Raises:
+          ValueError: more rounds than it is for.
+        """
+        return self._noising(self._checked(rounds))
+
+    def sensitivity(self, rounds: Count, separation: Count = 1, most: Count | None = None) -> float:
+        """The largest ||C u|| of a unit whose contributions have norm 1 or less.
+
+        With noise sigma z the whole run is one Gaussian release of multiplier sigma / sensitivity.
+
+        Args:
+          rounds: of the run.
+          separation: fewest rounds from one participation of a unit to its next.
+          most: most rounds that a unit takes part in; None is as many as fit.
+
+        Raises:
+          ValueError: more rounds than it is for, or a count below 1.
+        """
+        return sensitivity(self.strategy(rounds), separation, most)
+
+    @abstractmethod
+    def _strategy(self, rounds: int) -> Floats: ...
+
+    def _noising(self, rounds: int) -> Floats:
+        return inverse(self._strategy(rounds))
+
+    @abstractmethod
+    def _next(self, memory: Any, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]: ...
+
+    def _empty(self, leaf: Any) -> Any:
+        dtype = jnp.promote_types(leaf.dtype, jnp.float32)
+        return jnp.zeros((self.memory_size, *leaf.shape), dtype)
+
+    def _checked(self, rounds: Count) -> int:
+        rounds = checked("rounds", rounds, Count)
+        fits = self.rounds is None or rounds <= self.rounds
+        require(fits, "rounds", rounds, f"{self!r} is for {self.rounds} at most; make it for those")
+        return rounds
+
+
+@dataclass(frozen=True)
+class Identity(Factorization):
+    """C = 1: fresh noise in every round, to the bit, and no memory."""
+
+    rounds = None
+    bands = 1
+    memory_size = 0
+
+    def init(self, like: PyTree) -> PyTree:
+        """No memory."""
+        return ()
+
+    def next(self, memory: PyTree, z: PyTree, t: jax.Array) -> tuple[PyTree, PyTree]:
+        """The noise as it is."""
+        return z, memory
+
+    def sensitivity(self, rounds: Count, separation: Count = 1, most: Count | None = None) -> float:
+        """The square root of the number of participations."""
+        return math.sqrt(most_participations(rounds, separation, most))
+
+    def _strategy(self, rounds: int) -> Floats:
+        return np.eye(rounds)
+
+    def _next(self, memory: Any, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
+        return z, memory
+
+    def __repr__(self) -> str:
+        return "fp.noise_matrices.identity()"
+
+
+def identity() -> Factorization:
+    """Independent noise in every round: the Gaussian mechanism."""
+    return Identity()
+
+
+def inverse(lower: Floats) -> Floats:
+    """The inverse of a lower triangular matrix, f64[T, T]."""
+    from scipy.linalg import solve_triangular
+
+    return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
+
+
+def toeplitz(coefficients: Floats, rounds: int) -> Floats:
+    """The lower triangular f64[T, T] with these on the first column; zeros are added, what is too long is cut."""
+    from scipy.linalg import toeplitz as symmetric
+
+    column = np.zeros(rounds)
+    column[: len(coefficients)] = coefficients[:rounds]
+    return np.tril(symmetric(column))

@@ -1,0 +1,144 @@
+"""Binary trees of partial sums, and the best estimate of a prefix sum from the nodes that are complete.
+
+P. Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling", arXiv:2103.00039 (DP-FTRL);
+J. Honaker, "Efficient Use of Differentially Private Binary Trees", 2015 (estimates from below).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.arguments import Count, checked
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Identity
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.min_separation import most_participations, sensitivity
+from fedpriv.privacy.tree_sensitivity import roots, tree_sensitivity_squared
+
+_MOST_EXACT = 40  # participations, for which the sensitivity takes seconds
+
+
+class _Weights(NamedTuple):
+    """By height: of the children's estimates in a node's (0 for leaves), and of the round's own noise in it."""
+
+    children: Floats
+    fresh: Floats
+
+
+@dataclass(frozen=True, repr=False)
+class Tree(Factorization):
+    """Every node has noise N(0, 1) of its own; C is the 0/1 matrix of the nodes that are complete.
+
+    The estimate of a node's sum is the mean of its own noisy sum and the estimates of its two children, weighted by
+    their variances 1 and 2 v_(h-1), hence of variance v_h = 2 v_(h-1) / (1 + 2 v_(h-1)), v_0 = 1. A prefix sum is the
+    sum of the estimates of the largest complete nodes in it. A round adds the difference of two prefix sums' noise.
+
+    Formal guarantees: `next` draws one vector per round, not one per node, and has the same distribution. *Proof.* The
+    nodes that a round completes lie one above the other, and only the estimate of the highest is used from then on. So
+    the noise of all of them together enters by one weighted sum, normal with variance f_h^2 = (1 - c_h)^2 + c_h^2
+    f_(h-1)^2, where c_h = 1 - v_h is the weight of the children. What is released is a function of all nodes' noisy
+    sums and protects what they protect.
+
+    Attributes:
+      rounds: T.
+      restart_every: rounds of a tree, after which a new one begins.
+    """
+
+    rounds: int
+    restart_every: int
+
+    @property
+    def memory_size(self) -> int:
+        """The estimates' noise of left children: one for each height that has a parent."""
+        return self.restart_every.bit_length() - 1
+
+    def sensitivity(self, rounds: Count, separation: Count = 1, most: Count | None = None) -> float:
+        """As of every factorization: exact up to 40 participations, otherwise the general bound.
+
+        Raises:
+          ValueError: more rounds than it is for, or a count below 1.
+        """
+        rounds = self._checked(rounds)
+        if most_participations(rounds, separation, most) > _MOST_EXACT:
+            return sensitivity(self.strategy(rounds), separation, most)
+        squared = tree_sensitivity_squared(rounds, self.restart_every, separation, most)
+        return math.sqrt(squared)
+
+    @cached_property
+    def _weights(self) -> _Weights:
+        children, fresh, variance = [0.0], [1.0], 1.0
+        for _ in range(self.memory_size):
+            variance = 2 * variance / (1 + 2 * variance)
+            children.append(1 - variance)
+            fresh.append(math.hypot(variance, children[-1] * fresh[-1]))
+        return _Weights(np.array(children), np.array(fresh))
+
+    def _strategy(self, rounds: int) -> Floats:
+        nodes = []
+        for start, height in roots(rounds, self.restart_every):
+            for size in 2 ** np.arange(height + 1):
+                first = np.arange(start, start + 2**height, size)[:, None]
+                nodes.append((first <= np.arange(rounds)) & (np.arange(rounds) < first + size))
+        return np.concatenate(nodes).astype(np.float64)
+
+    def _noising(self, rounds: int) -> Floats:
+        children, fresh = self._weights
+        left, rows = np.zeros((self.memory_size + 1, rounds)), []
+        for t in range(rounds):
+            height = _height(t % self.restart_every)
+            node = np.zeros(rounds)
+            for h in range(height):
+                node = children[h + 1] * (left[h] + node)
+            node[t] = fresh[height]
+            rows.append(node - left[:height].sum(axis=0))
+            left[height] = node
+        return np.array(rows)
+
+    def _next(self, memory: jax.Array, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
+        children, fresh = (jnp.asarray(w, memory.dtype) for w in self._weights)
+        height = jax.lax.population_count(_last_ones(t % self.restart_every))
+
+        def joined(h: jax.Array, nodes: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            node, replaced = nodes
+            return children[h + 1] * (memory[h] + node), replaced + memory[h]
+
+        zero = jnp.zeros_like(z)
+        past, replaced = jax.lax.fori_loop(0, height, joined, (zero, zero))
+        node = past + fresh[height] * z
+        return node - replaced, memory.at[height].set(node, mode="drop")
+
+    def __repr__(self) -> str:
+        again = "" if self.restart_every == self.rounds else f", restart_every={self.restart_every}"
+        return f"fp.noise_matrices.tree(rounds={self.rounds}{again})"
+
+
+def tree(rounds: Count, restart_every: Count | None = None) -> Factorization:
+    """Binary tree aggregation with Honaker's online estimates.
+
+    Args:
+      rounds: T.
+      restart_every: rounds of a tree, at most T, after which a new one begins; None is one tree. Memory is the binary
+        logarithm of it, in vectors. Trees of one round are `identity`.
+
+    Raises:
+      ValueError: a count below 1.
+    """
+    rounds = checked("rounds", rounds, Count)
+    restart_every = checked("restart_every", restart_every, Count | None)
+    length = min(rounds, restart_every or rounds)
+    return Tree(rounds, length) if length > 1 else Identity()
+
+
+def _last_ones(t: Any) -> Any:
+    """The ones at the end of t's binary digits: as many as the height of the highest node that round t completes."""
+    return ~(t + 1) & t
+
+
+def _height(t: int) -> int:
+    return int(_last_ones(t)).bit_length()
