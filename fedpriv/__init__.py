@@ -36,6 +36,7 @@ from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 from fedpriv.mechanisms import clipping, noise, noise_matrices
 from fedpriv.mechanisms import haar as wavelet
+from fedpriv.mechanisms.correlated import correlated
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
     UNPROTECTED,
@@ -68,6 +69,12 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
+from fedpriv.rounds.scheduled_samplers import (
+    ScheduledSampler,
+    cyclic_poisson,
+    fixed_order,
+    shuffled_blocks,
+)
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
 
@@ -83,6 +90,7 @@ __all__ = [
     "Claim",
     "Codec",
     "Cohort",
+    "CyclicPoisson",
     "DivergedError",
     "Draw",
     "Dynamic",
@@ -93,12 +101,14 @@ __all__ = [
     "LocalSteps",
     "Mechanism",
     "MedianClipping",
+    "MinimumSeparation",
     "ModelState",
     "Opening",
     "PerExample",
     "PublicSizes",
     "Release",
     "Sampler",
+    "ScheduledSampler",
     "Sent",
     "Shard",
     "Strategy",
@@ -118,6 +128,8 @@ __all__ = [
     "check_algorithm",
     "clipping",
     "consensus",
+    "correlated",
+    "cyclic_poisson",
     "datasets",
     "dimension",
     "distributed",
@@ -139,6 +151,7 @@ __all__ = [
     "fed_sgd",
     "fed_smp",
     "fixed_interval",
+    "fixed_order",
     "fixed_size",
     "full_batch",
     "gaussian",
@@ -170,6 +183,7 @@ __all__ = [
     "save_model",
     "select_rand_k",
     "select_top_k",
+    "shuffled_blocks",
     "simulate",
     "split_cpu",
     "splitting",

@@ -29,7 +29,8 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
 from fedpriv.rounds.one_round import keys_of
 from fedpriv.rounds.optimizers import check_optimizer
-from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, parts_of
+from fedpriv.rounds.samplers import Draw, parts_of
+from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
 
 
 class View(NamedTuple):
@@ -71,7 +72,7 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
         )
     sampler = parts_of(algorithm.sampler, 1)[-1][1]
     draw_key, own_key = keys_of(key)
-    drawn = drawn_from(sampler, draw_key)
+    drawn = cohort_drawn(sampler, draw_key, key, state.round)
 
     def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
         cohort = Listening(added, state.round, federation, drawn, sampler)
@@ -95,7 +96,12 @@ class Listening(Cohort):
     """A cohort whose messages are heard, each with its share of the noise; its sums get the trees `added`."""
 
     def __init__(
-        self, added: list[PyTree], round: jax.Array, federation: Any, drawn: Draw, sampler: Sampler
+        self,
+        added: list[PyTree],
+        round: jax.Array,
+        federation: Any,
+        drawn: Draw,
+        sampler: AnySampler,
     ):
         super().__init__(round, federation, drawn, sampler)
         self._added = added

@@ -13,6 +13,12 @@ from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.assumed import assumed
 from fedpriv.certification.closed_over import ClosedOver, check_closed_over, closed_over
+from fedpriv.certification.correlated_releases import (
+    check_correlated,
+    check_rounds,
+    correlated_sums,
+    run_releases,
+)
 from fedpriv.certification.information_flow import Labels
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
 from fedpriv.certification.key_labels import of_constant
@@ -25,17 +31,19 @@ from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import check_arrays
-from fedpriv.core.types import Key, Params
+from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
+from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
 from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
 from fedpriv.rounds.samplers import Sampler, parts_of
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.weighting import ByPublicSizes
 
 _CLOSED_OVER = (
@@ -80,6 +88,9 @@ class TracedRound(NamedTuple):
             several = isinstance(declared, tuple | list)
             gives(several, "releases", declare, declared, "give back a tuple of fp.Release")
             return tuple(declared)
+        if correlated_sums(self.stages):
+            stage, sampler = self.stages[0], self.algorithm.sampler
+            return run_releases(stage, sampler, self.algorithm.unit, rounds)
         parts = parts_of(self.algorithm.sampler, rounds)
         releases, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
@@ -112,6 +123,16 @@ class TracedRound(NamedTuple):
         options: Any = {"honest": honest, "best_of": best_of}
         certificate = certify_releases(self.releases(rounds, size), delta, view, **options)
         return with_basis(certificate, [self])
+
+    def first_memory(self, rounds: int) -> tuple[PyTree, ...]:
+        """What correlated noise remembers before the first of so many rounds, for each call of the cohort.
+
+        Raises:
+          ValueError: a matrix is for fewer rounds.
+        """
+        sums = correlated_sums(self.stages)
+        check_rounds(sums, rounds)
+        return tuple(first_memory(each.mechanism, each.like) for each in sums)  # type: ignore[arg-type]
 
     @property
     def public_sizes(self) -> tuple[int, ...] | None:
@@ -183,6 +204,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     model = _model(params)
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)
+    check_correlated(stages)
     traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays))
     check_data(traced, federation)
     return traced
@@ -219,7 +241,7 @@ def check_data(traced: TracedRound, federation: Any) -> None:
 def _check_samplers(algorithm: Algorithm) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
         remedy = "give such as fp.poisson(clients, rate), or an fp.Opening of two of these"
-        require(isinstance(sampler, Sampler), "sampler", sampler, remedy)
+        require(isinstance(sampler, AnySampler), "sampler", sampler, remedy)
 
 
 def _stages(
@@ -254,7 +276,7 @@ def check_twice(traced: TracedRound) -> None:
     algorithm, shape, state = traced.algorithm, traced.shape, traced.before
     for stage, (_, sampler) in zip(traced.stages, parts_of(algorithm.sampler, 2), strict=True):
 
-        def again(sampler: Sampler = sampler) -> ClosedJaxpr:
+        def again(sampler: AnySampler = sampler) -> ClosedJaxpr:
             return traced_program(algorithm, sampler, shape, state).program
 
         check_same_again(stage.program, again, made_at(algorithm))

@@ -28,15 +28,18 @@ from fedpriv.certification.privacy_labels import TAKING_PART, Private
 from fedpriv.core.code_places import is_jax_file, place
 from fedpriv.core.generators import generator_of
 from fedpriv.core.types import Key, Metrics, Params, PyTree
+from fedpriv.core.user_functions import asked
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy.participation_schemas import CyclicPoisson
 from fedpriv.privacy.sampling import Poisson
 from fedpriv.rounds import client_shard, cohort
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
 from fedpriv.rounds.record_samplers import RecordSampler
-from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.weighting import ByPublicSizes, Weighting
 
 
@@ -58,7 +61,7 @@ class FederationShape(NamedTuple):
 class MarkedCohort(Cohort):
     """The cohort of a round that is traced, after `round` (i32[]) others; its `marks` are added to a list."""
 
-    def __init__(self, round: jax.Array, shape: FederationShape, sampler: Sampler, marks: Marks):
+    def __init__(self, round: jax.Array, shape: FederationShape, sampler: AnySampler, marks: Marks):
         drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
         super().__init__(round, shape, drawn, sampler)
         self._marks = marks
@@ -80,7 +83,7 @@ class MarkedCohort(Cohort):
     @property
     def size(self) -> jax.Array:
         """i32[], marked where it says who takes part."""
-        if not isinstance(self._sampler.accounting, Poisson):
+        if not isinstance(self._sampler.accounting, Poisson | CyclicPoisson):
             return jnp.int32(self._sampler.slots)
         source = Source(Private(TAKING_PART, -1, user_line()))
         return mark_tree(self._marks, source, jnp.int32(0))
@@ -114,6 +117,10 @@ class MarkedCohort(Cohort):
 
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         return mark_tree(self._marks, NoiseKey(user_line(), mechanism), key)
+
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree) -> PyTree:
+        """With noise of this round alone: what is traced has the shapes of the correlated one."""
+        return asked("perturb", used.perturb, "(key, total)", key, total)
 
     def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         how, like = options._asdict(), _shapes(total)

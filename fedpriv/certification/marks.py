@@ -11,6 +11,7 @@ from fedpriv.certification.information_flow import NONE, Labels, mark
 from fedpriv.certification.privacy_labels import Private
 from fedpriv.compression.codecs import Codec
 from fedpriv.core.types import PyTree
+from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
@@ -162,7 +163,8 @@ def mark_tree(marks: Marks, meaning: Mark, tree: PyTree) -> PyTree:
 def is_noisy(release: Sum | Mean | NoiseKey) -> bool:
     """Whether its mechanism adds noise in any round."""
     used: Any = release.mechanism
-    if type(used) not in (Mechanism, Dynamic, MedianClipping):
+    known = type(used) in (Mechanism, Dynamic, MedianClipping)
+    if not known or (type(used) is Mechanism and is_correlated(used)):
         return True
     multipliers = [multiplier for _, multiplier in used.multipliers(1)]
     return any(isinstance(m, jax.core.Tracer) or m > 0 for m in multipliers)

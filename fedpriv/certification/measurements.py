@@ -25,7 +25,8 @@ from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort, SumOptions
 from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, parts_of
+from fedpriv.rounds.samplers import Draw, Sampler, parts_of
+from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler, cohort_drawn
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
@@ -68,6 +69,27 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
         raise ValueError(
             f"sampler: {whom} is in {together[i, j] / _DRAWS:.3g} of the draws, but the accounting says "
             f"{rates[i, j]:.3g}; make draw and accounting together, as `fp.poisson` does"
+        )
+
+
+def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
+    """Raises ValueError: a schedule made by hand lets a client take part more often, or sooner, than it says."""
+    if constructed(sampler):
+        return
+    told, n = sampler.accounting, sampler.accounting.population
+    rounds = min(_MOST_ROUNDS, 20 * told.separation)
+    draw = jax.jit(jax.vmap(sampler.draw, in_axes=(None, 0)))
+    draws: Draw = draw(jax.random.key(seed), jnp.arange(rounds))
+    there = np.zeros((rounds, n + 1), int)
+    ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
+    np.add.at(there, (np.arange(rounds)[:, None], ids), 1)
+    there = there[:, :n]
+    window = np.cumsum(np.vstack([np.zeros((told.separation, n), int), there]), 0)
+    near = window[told.separation :] - window[: -told.separation]
+    if there.max() > 1 or near.max() > 1 or there.sum(0).max() > told.rounds_of_a_unit(rounds):
+        raise ValueError(
+            f"sampler: some client takes part sooner, or more often, than {told} says; make draw and accounting "
+            "together, as `fp.fixed_order` does"
         )
 
 
@@ -222,11 +244,11 @@ class _Pushed(Cohort):
 
 
 def _measure(
-    algorithm: Algorithm, sampler: Sampler, state: State, federation: Any, release: Release
+    algorithm: Algorithm, sampler: AnySampler, state: State, federation: Any, release: Release
 ) -> None:
     """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
     draw_key, own_key = keys_of(jax.random.key(0))
-    drawn = drawn_from(sampler, draw_key)
+    drawn = cohort_drawn(sampler, draw_key, draw_key, state.round)
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,16 +16,20 @@ import numpy as np
 from fedpriv.certification.marks import Mean, Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
+from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
+from fedpriv.privacy.participation_schemas import ParticipationSchema
 from fedpriv.privacy.release import Unit, View
+from fedpriv.privacy.sampling import Sampling
 from fedpriv.privacy.truncation import seen_in_a_cut
 from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
-_SELDOM = 1e-6  # in a round
+SELDOM = 1e-6
+"""In a round: how often a cut may show who made room for whom, and still be counted so."""
 
 
 def is_proved(release: Sum | Mean) -> bool:
@@ -33,7 +37,7 @@ def is_proved(release: Sum | Mean) -> bool:
     used: Any = release.mechanism
     start = used.start if type(used) is Dynamic else used
     if type(start) is MedianClipping or (
-        type(start) is Mechanism and start.certified_multiplier == 0
+        type(start) is Mechanism and start.certified_multiplier == 0 and not is_correlated(start)
     ):
         return True
     scheduled = type(used) is not Dynamic or constructed(used)
@@ -65,7 +69,7 @@ def _multiplier(release: Sum | Mean, t: int) -> float:
 
 
 def stage_releases(
-    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int, size: int | None = None
+    stage: Stage, sampler: AnySampler, unit: Unit, steps: int, first: int, size: int | None = None
 ) -> list[Release]:
     """What each view sees of rounds that are alike.
 
@@ -75,20 +79,50 @@ def stage_releases(
     Raises:
       ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
     """
+    cohorts = Cohorts.of(sampler.accounting, steps)
     sums = [release for release in stage.sums if release.mechanism is not ALREADY_PRIVATE]
     if sums and stage.means and any(_multiplier(release, first) > 0 for release in sums):
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
         )
     if sums:
-        return _of_clients(sums, sampler, unit, steps, first, stage.remembers)
+        return _of_clients(sums, cohorts, unit, first, stage.remembers)
     if stage.means:
-        return _of_records(stage, sampler, unit, steps, first, size)
-    return [Release(view, unit, math.inf, sampler.accounting, steps) for view in VIEWS]
+        return _of_records(stage, cohorts, unit, first, size)
+    return [Release(view, unit, math.inf, cohorts.drawn, cohorts.steps) for view in VIEWS]
+
+
+class Cohorts(NamedTuple):
+    """The cohorts of rounds that are alike.
+
+    Attributes:
+      drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is.
+      steps: how many rounds there are, or how many are a client's turn.
+      most: clients of the largest.
+      schedule: which rounds are a client's, in words, where a schedule decides.
+    """
+
+    drawn: Sampling
+    steps: int
+    most: int
+    schedule: str = ""
+
+    @classmethod
+    def of(cls, accounting: Sampling | ParticipationSchema, rounds: int) -> Cohorts:
+        """Those of so many rounds."""
+        if not isinstance(accounting, ParticipationSchema):
+            return cls(accounting, rounds, accounting.most)
+        turns, words = accounting.rounds_of_a_unit(rounds), accounting.in_words(rounds)
+        return cls(accounting.of_a_round, turns, accounting.most, words)
+
+    @property
+    def are_of_one_size(self) -> bool:
+        """Whether all cohorts have so many clients, `most`."""
+        return isinstance(self.drawn, FixedSize | Everyone) and not self.schedule
 
 
 def _of_clients(
-    sums: Sequence[Sum], sampler: Sampler, unit: Unit, steps: int, first: int, remembers: bool
+    sums: Sequence[Sum], cohorts: Cohorts, unit: Unit, first: int, remembers: bool
 ) -> list[Release]:
     """Perturbed sums of the messages of one cohort, all together one release.
 
@@ -104,9 +138,9 @@ def _of_clients(
     fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
     who takes part; also where Poisson cohorts are cut so often. Where that is rare, see `truncation.draw_cases`.
     """
-    drawn, reason = sampler.accounting, _reason(sums, first)
+    drawn, reason = cohorts.drawn, _reason(sums, first)
     by_all: dict[str, Any] = {}
-    if remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > _SELDOM):
+    if remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM):
         by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
     elif remembers and isinstance(drawn, Poisson):
         drawn = replace(drawn, neighbour="remembered")
@@ -125,16 +159,15 @@ def _of_clients(
 
     def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
         fields: dict[str, Any] = {"sampling": drawn, "noise_is_split": noise_is_split}
-        fields |= {"reason": reason} | common | by_all | more
-        return Release(view, unit, m, steps=steps, **fields)
+        fields |= {"reason": reason, "schedule": cohorts.schedule} | common | by_all | more
+        return Release(view, unit, m, steps=cohorts.steps, **fields)
 
     if sums[0].local and multiplier > 0:
-        full = isinstance(drawn, FixedSize | Everyone)
         hidden: dict[str, Any] = {}
         if isinstance(drawn, Poisson | WithReplacement):  # as if the view knew who takes part
             hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
-        summed = noise == "gaussian" and full and not lossy
-        loud = math.sqrt(drawn.most) if summed else 1.0
+        summed = noise == "gaussian" and cohorts.are_of_one_size and not lossy
+        loud = math.sqrt(cohorts.most) if summed else 1.0
         return [
             release(
                 view,
@@ -153,7 +186,7 @@ def _of_clients(
             "third_party", multiplier, False, reason, server_adds_noise=True
         )
         return [server_adds_noise, release("server", *bare), release("server_secagg", *bare)]
-    share = (multiplier / math.sqrt(drawn.most), False, reason)
+    share = (multiplier / math.sqrt(cohorts.most), False, reason)
     if noise == "laplace" and multiplier > 0:
         share = (0.0, False, "a client's share of Laplace noise is not Laplace")
     whole = (multiplier, True, reason)
@@ -178,7 +211,7 @@ def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
 
 
 def _of_records(
-    stage: Stage, sampler: Sampler, unit: Unit, steps: int, first: int, size: int | None
+    stage: Stage, cohorts: Cohorts, unit: Unit, first: int, size: int | None
 ) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
@@ -192,13 +225,12 @@ def _of_records(
         public = isinstance(mean.records, PublicSizes)
         drawn = mean.records if public else mean.records.accounting
         groups.setdefault((drawn, id(mean.mechanism)), []).append(mean)
-    if len(groups) > 1 and sampler.accounting.rate < 1:
+    if len(groups) > 1 and cohorts.drawn.rate < 1:
         raise ValueError(
             f"round: private means of two kinds in one round ({stage.means[0].line}, {stage.means[-1].line}); with "
             "sampled clients give one sampler of records and one mechanism"
         )
     releases = []
-    fixed = isinstance(sampler.accounting, FixedSize | Everyone)
     for means in groups.values():
         records = accounting_of(means[0].records, size)
         used: RecordMechanism = means[0].mechanism
@@ -209,7 +241,7 @@ def _of_records(
         for view in VIEWS:
             shared = (
                 stage.alone
-                and fixed
+                and cohorts.are_of_one_size
                 and equal_divisors
                 and not whole
                 and view != "server"
@@ -219,13 +251,14 @@ def _of_records(
                 Release(
                     view,
                     unit,
-                    own * math.sqrt(sampler.accounting.most) if shared else own,
+                    own * math.sqrt(cohorts.most) if shared else own,
                     Everyone(records.population) if whole else records,
-                    steps,
+                    cohorts.steps,
                     noise=used.noise,  # type: ignore[arg-type]
                     noise_is_split=shared,
                     local_steps=sum(mean.times for mean in means),
-                    participation=sampler.accounting,
+                    participation=cohorts.drawn,
+                    schedule=cohorts.schedule,
                     reason="" if own > 0 else used.reason,
                     mechanism=_drawable(means[:1], first),
                 )

@@ -32,9 +32,10 @@ from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
 from fedpriv.models.example_checks import ExampleError
+from fedpriv.privacy.participation_schemas import MinimumSeparation
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
 
 class TracedProgram(NamedTuple):
@@ -91,7 +92,7 @@ class Stage(NamedTuple):
 
 
 def traced_program(
-    algorithm: Algorithm, sampler: Sampler, shape: FederationShape, state: State
+    algorithm: Algorithm, sampler: AnySampler, shape: FederationShape, state: State
 ) -> TracedProgram:
     """Traces the round with cohorts of `sampler`.
 
@@ -176,10 +177,10 @@ _OF_CLIENTS = {
 }
 
 
-def _secret(marks: Marks, sampler: Sampler, unit: str) -> bool:
+def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     """Whether the certificate counts on nobody's knowing who takes part."""
     drawn = sampler.accounting
-    if unit == "record" or isinstance(drawn, Everyone | WithReplacement):
+    if unit == "record" or isinstance(drawn, Everyone | WithReplacement | MinimumSeparation):
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum) and is_noisy(mark)]
     return any(not (release.local and isinstance(drawn, Poisson)) for release in sums)

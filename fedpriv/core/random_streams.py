@@ -20,5 +20,7 @@ RECORDS = 0xF70A9C13
 """Likewise of a client's private means."""
 DROPOUT = 0x9D0D5EED
 """Of what a random loss draws."""
+SCHEDULE = 0xC8D3F06B
+"""Of who takes part when, once for a whole run."""
 PERSONAL = 0xB7A15E3F
 """Of the training of what a client keeps for itself, beside that of what it shares."""

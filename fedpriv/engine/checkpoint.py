@@ -16,11 +16,11 @@ import jax
 
 from fedpriv.core.arguments import Count, NonNegative, check_fields, check_path, require
 from fedpriv.core.files import replacing
-from fedpriv.core.types import State
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
 from fedpriv.engine.run_state import Snapshot
 from fedpriv.engine.serialization import packed, read, unpacked, write
+from fedpriv.rounds.one_round import Carried
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_CHOICE = {
@@ -113,8 +113,8 @@ class Keeper:
         files = self._folder.glob("*.npz")
         return sorted(((int(f.stem), f) for f in files if f.stem.isdecimal()), reverse=True)
 
-    def load(self, like: State) -> Snapshot | None:
-        """The last snapshot that can be read, if any; `like` is a state of the same shapes.
+    def load(self, like: Carried) -> Snapshot | None:
+        """The last snapshot that can be read, if any; `like` has the same shapes.
 
         Raises:
           OtherRunError: it is of another run; names all that differs.

@@ -11,14 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.core import random_streams
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
+from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.sent import check_diagnostics
 
 if TYPE_CHECKING:
@@ -74,13 +76,24 @@ def compiled_chunk(
         return compiler(spmd(make()), args, [0]), fitting
 
 
+@names_user_code
 def numbered_round(
-    algorithm: Algorithm, root: Key, t: jax.Array, state: State, federation: Any
-) -> tuple[State, tuple[Metrics, jax.Array]]:
-    """Round t + 1 (t: i32[]): the state, its metrics and whether the model is finite, bool[]."""
-    key = jax.random.fold_in(root, t + 1)
-    state, metrics = one_round(algorithm)(key, state, federation, t)
-    return state, (metrics, _finite(state))
+    algorithm: Algorithm, root: Key, t: jax.Array, carried: Carried, federation: Any
+) -> tuple[Carried, tuple[Metrics, jax.Array]]:
+    """Round t + 1 (t: i32[]): what is carried on, its metrics and whether the model is finite, bool[]."""
+    key, schedule = round_key(root, t), schedule_key(root)
+    carried, metrics = round_in_run(algorithm)(key, schedule, carried, federation, t)
+    return carried, (metrics, _finite(carried.state))
+
+
+def round_key(root: Key, t: jax.Array) -> Key:
+    """Of round t + 1."""
+    return jax.random.fold_in(root, t + 1)
+
+
+def schedule_key(root: Key) -> Key:
+    """Of who takes part when, for samplers that go by the round."""
+    return jax.random.fold_in(root, random_streams.SCHEDULE)
 
 
 def rounds_of_seeds(
@@ -89,32 +102,33 @@ def rounds_of_seeds(
     """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
 
     def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
-        state, tables, root = args
+        carried, tables, root = args
         federation = replace(tables, examples=examples)
 
-        def step(state: State, t: jax.Array) -> tuple:
-            def run(state: State) -> tuple:
-                return numbered_round(algorithm, root, t, state, federation.for_training)
+        def step(carried: Carried, t: jax.Array) -> tuple:
+            def run(carried: Carried) -> tuple:
+                return numbered_round(algorithm, root, t, carried, federation.for_training)
 
             if rounds % every == 0:
-                return run(state)
-            _, (metrics, _) = jax.eval_shape(run, state)
+                return run(carried)
+            _, (metrics, _) = jax.eval_shape(run, carried)
             idle = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), metrics)
             done = t >= rounds
-            return lax.cond(done, lambda s: (s, (idle, jnp.bool_(True))), run, state)
+            return lax.cond(done, lambda c: (c, (idle, jnp.bool_(True))), run, carried)
 
         metrics: Metrics
         finite: jax.Array
-        state, (metrics, finite) = lax.scan(step, state, start + jnp.arange(every))
+        carried, (metrics, finite) = lax.scan(step, carried, start + jnp.arange(every))
+        state = carried.state
         scores = evaluate(score, state.params, test)
-        return state, (metrics, finite, scores, measured(measure, state, federation))
+        return carried, (metrics, finite, scores, measured(measure, state, federation))
 
     def chunk(
-        state: State, federation: Federation, roots: Key, test: Example, start: jax.Array
+        carried: Carried, federation: Federation, roots: Key, test: Example, start: jax.Array
     ) -> tuple:
         tables = replace(federation, examples=())
         return lax.map(
-            lambda args: one_seed(args, federation.examples, test, start), (state, tables, roots)
+            lambda args: one_seed(args, federation.examples, test, start), (carried, tables, roots)
         )
 
     return chunk

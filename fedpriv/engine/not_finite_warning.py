@@ -16,13 +16,13 @@ from jax import lax
 from fedpriv.core.code_places import callers_frame
 from fedpriv.core.random_losses import Keyed, of_one, seen_losses, takes_key, with_keys
 from fedpriv.core.trees import is_finite
-from fedpriv.core.types import Example, LossFn, Params, State
+from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.engine.compiled_rounds import Training, of_seed
 from fedpriv.engine.history import SHARES
-from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.one_round import Carried, round_in_run
 
 WHAT = {"messages": "of the clients' messages", "records": "of the records' gradients"}
 LOOKED_AT = 1000
@@ -32,7 +32,7 @@ CAUSES = "Likely causes: a learning rate too high, or a log, root or division in
 
 def warn(
     training: Training,
-    state: State,
+    carried: Carried | list[Carried],
     shares_by_name: Mapping[str, np.ndarray],
     start: int,
     seeds: Any,
@@ -40,13 +40,13 @@ def warn(
     """Warns of the first round in which something was not finite.
 
     Args:
-      state: leaves [seeds, ...], or a list with the state of each seed, after these rounds.
+      carried: leaves [seeds, ...], or a list of what each seed carries, after these rounds.
       shares_by_name: name -> f32[seeds, every], shares above 0 in some of the rounds after round `start`.
     """
     name, shares = min(shares_by_name.items(), key=lambda item: int(np.argmax(np.any(item[1], 0))))
     t = int(np.argmax(np.any(shares, 0)))
     s = int(np.argmax(shares[:, t]))
-    own = state[s] if isinstance(state, list) else jax.tree.map(lambda x: x[s], state)
+    own = carried[s] if isinstance(carried, list) else jax.tree.map(lambda x: x[s], carried)
     try:
         cause = _cause(training, distributed.local(own), s)
     except Exception:  # it is a guess, for which no run may end
@@ -64,15 +64,19 @@ def warn(
     )
 
 
-def _cause(training: Training, state: State, s: int) -> str:
+def _cause(training: Training, carried: Carried, s: int) -> str:
     """What the losses of a round are for some records of seed `s`, at the model as it is after the round."""
     federation, records = _with_records(training.federations, s)
     with seen_losses() as losses:
-        jax.eval_shape(one_round(training.algorithm), jax.random.key(0), state, federation)
+        key = jax.random.key(0)
+        run = round_in_run(training.algorithm)
+        jax.eval_shape(run, key, key, carried, federation, carried.state.round)
     if not losses:
         return CAUSES
     count = len(jax.tree.leaves(records)[0])
-    fine = np.array([_fine(loss, state.params, records) for loss in losses])  # [losses, 2, records]
+    fine = np.array(
+        [_fine(loss, carried.state.params, records) for loss in losses]
+    )  # [losses, 2, records]
     of_values, of_gradients = (~fine.all(0)).sum(1)
     floats = [x for x in jax.tree.leaves(records) if jnp.issubdtype(x.dtype, jnp.floating)]
     largest = max((float(np.abs(x).max()) for x in floats), default=0.0)

@@ -13,17 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from fedpriv.core.types import Key, PyTree, State
+from fedpriv.core.types import Key, PyTree
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, use
 from fedpriv.devices.memory import fitted
-from fedpriv.rounds.one_round import keys_of
-from fedpriv.rounds.samplers import Opening, Sampler, drawn_from
+from fedpriv.engine.compiled_rounds import round_key, schedule_key
+from fedpriv.rounds.one_round import Carried, keys_of
+from fedpriv.rounds.samplers import Opening
+from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
 
-Step = Callable[[Key, jax.Array, State, CohortFederation], tuple[State, PyTree]]
-"""(root key, rounds done, state, federation) -> (state, what is to be known of the round)."""
+Step = Callable[[Key, jax.Array, Carried, CohortFederation], tuple[Carried, PyTree]]
+"""(root key, rounds done, carried, federation) -> (carried, what is to be known of the round)."""
 
 
 def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFederation]:
@@ -60,19 +62,19 @@ def _alike(federation: StreamedFederation) -> tuple[int, int, bool, PyTree]:
 @contextmanager
 def streamed_chunk(
     make: Callable[[], Step],
-    sampler: Sampler | Opening,
+    sampler: AnySampler | Opening,
     evaluation: tuple[Callable[..., dict[str, jax.Array]], Callable[..., dict[str, jax.Array]]],
     federations: Sequence[StreamedFederation],
     roots: Sequence[Key],
     plan: tuple[int, int, int],
     mesh: Mesh,
-) -> Iterator[tuple[Callable[..., tuple[list[State], tuple]], Callable[[], Strategy]]]:
+) -> Iterator[tuple[Callable[..., tuple[list[Carried], tuple]], Callable[[], Strategy]]]:
     """What `simulate` calls for `every` rounds and an evaluation of each seed, and fetches results once from.
 
     And what tells the layout of clients, once there was a round.
 
     Args:
-      make: makes a round, (root, rounds done, state, federation) -> (state, (metrics, finite)).
+      make: makes a round, (root, rounds done, carried, federation) -> (carried, (metrics, finite)).
       sampler: draws the cohorts.
       evaluation: (params, test) -> scores, and (state, federation) -> further numbers.
       federations, roots: of each seed.
@@ -92,17 +94,18 @@ def streamed_chunk(
     evaluate, measure = evaluation
     scores = jax.jit(spmd(evaluate))
 
-    def chunk(states: list[State], test: PyTree, start: int) -> tuple:
+    def chunk(carried: list[Carried], test: PyTree, start: int) -> tuple:
         seen: list[list] = [[] for _ in seeds]
         for s, of_seed in enumerate(seen):
             for _ in ends(start):
-                states[s], out = running.run(states[s])
+                carried[s], out = running.run(carried[s])
                 of_seed.append(out)
+        states = [each.state for each in carried]
         scored = [scores(state.params, test) for state in states]
         measured = [measure(*each) for each in zip(states, federations, strict=True)]
         seen, scored, measured = jax.device_get((seen, scored, measured))
         metrics, finite = _stacked([_stacked(of_seed) for of_seed in seen])
-        return states, (metrics, finite, _stacked(scored), _stacked(measured))
+        return carried, (metrics, finite, _stacked(scored), _stacked(measured))
 
     with StreamedRounds(make, sampler, federations, roots, order, mesh) as running:
         yield chunk, lambda: running.layout
@@ -130,7 +133,7 @@ class StreamedRounds:
     def __init__(
         self,
         make: Callable[[], Step],
-        sampler: Sampler | Opening,
+        sampler: AnySampler | Opening,
         federations: Sequence[StreamedFederation],
         roots: Sequence[Key],
         order: Iterable[tuple[int, int]],
@@ -162,20 +165,20 @@ class StreamedRounds:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, state: State) -> tuple[State, PyTree]:
-        """Starts the next round without waiting for it: (state, a tree of what is to be known of the round)."""
+    def run(self, carried: Carried) -> tuple[Carried, PyTree]:
+        """Starts the next round without waiting for it: (what is carried on, what is to be known of the round)."""
         assert self._next is not None
         seed, t, fetched = self._next
         federation = fetched.result()
         # Before the round is started: a device that does one thing after another would find its ids after the round.
         self._next = self._fetch()
-        arguments = self._roots[seed], t, state, federation
+        arguments = self._roots[seed], t, carried, federation
         if self._step is None:
             self._step = self._jitted(arguments)
         with use(self._strategy):
-            state, seen = self._step(*arguments)
+            carried, seen = self._step(*arguments)
         self._done = jax.tree.leaves(seen)[0]
-        return state, seen
+        return carried, seen
 
     def _jitted(self, arguments: tuple) -> Callable[..., tuple]:
         """The step, with as many clients side by side as fit beside the records of two rounds."""
@@ -202,17 +205,18 @@ class StreamedRounds:
         return replace(self._empty[seed], holders=holders, holder_records=holder_records)
 
 
-def _draws(sampler: Sampler | Opening) -> Callable[[Key, Any], jax.Array]:
+def _draws(sampler: AnySampler | Opening) -> Callable[[Key, Any], jax.Array]:
     """(root, rounds done) -> ids i32[slots] of those who will take part, the number of clients where nobody does."""
 
-    def drawing(sampler: Sampler) -> Callable[[Key, Any], jax.Array]:
+    def drawing(sampler: AnySampler) -> Callable[[Key, Any], jax.Array]:
         def ids(root: Key, t: jax.Array) -> jax.Array:
-            drawn = drawn_from(sampler, keys_of(jax.random.fold_in(root, t + 1))[0])
+            key = keys_of(round_key(root, t))[0]
+            drawn = cohort_drawn(sampler, key, schedule_key(root), t)
             return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population)
 
         return jax.jit(ids)
 
-    if isinstance(sampler, Sampler):
+    if not isinstance(sampler, Opening):
         return drawing(sampler)
     first, then, opened = drawing(sampler.first), drawing(sampler.then), sampler.rounds
     return lambda root, t: (first if t < opened else then)(root, t)

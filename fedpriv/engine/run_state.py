@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.core.types import Metrics, State
+from fedpriv.core.types import Metrics
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import (
     SHARES,
@@ -18,6 +18,7 @@ from fedpriv.engine.history import (
     divergence,
     means,
 )
+from fedpriv.rounds.one_round import Carried
 
 
 class Snapshot(NamedTuple):
@@ -25,7 +26,8 @@ class Snapshot(NamedTuple):
 
     Attributes:
       round: rounds done.
-      state: the algorithm's; NumPy leaves with a leading axis of seeds, typed keys as their data.
+      carried: the algorithm's state and the noise that is remembered; NumPy leaves with a leading axis of seeds, typed
+        keys as their data.
       sent, received: bits so far, for every seed.
       evaluations: so far, oldest first.
       layout: how the clients were laid out, which decides the order of sums.
@@ -33,7 +35,7 @@ class Snapshot(NamedTuple):
     """
 
     round: int
-    state: State
+    carried: Carried
     sent: list[int]
     received: list[int]
     evaluations: list[Evaluation]
@@ -95,10 +97,10 @@ class RunState:
         self.news, self.told = ({}, True) if self.told else (lost, bool(lost))
         return evaluation
 
-    def snapshot(self, state: State, layout: Strategy, stopped: bool) -> Snapshot:
-        """With the state after `self.round` rounds, on the host."""
+    def snapshot(self, carried: Carried, layout: Strategy, stopped: bool) -> Snapshot:
+        """With what is carried on after `self.round` rounds, on the host."""
         evaluations, sent, received = [*self.history.evaluations], [*self._sent], [*self._received]
-        return Snapshot(self.round, state, sent, received, evaluations, layout, stopped)
+        return Snapshot(self.round, carried, sent, received, evaluations, layout, stopped)
 
 
 def _shares(metrics: Metrics, rounds: int) -> dict[str, np.ndarray]:

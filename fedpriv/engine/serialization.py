@@ -11,41 +11,42 @@ from typing import Any, BinaryIO
 import jax
 import numpy as np
 
-from fedpriv.core.types import PyTree, State
+from fedpriv.core.types import PyTree
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation, above_zero
 from fedpriv.engine.run_state import Snapshot
+from fedpriv.rounds.one_round import Carried
 
 ARRAYS = ("uplink_mb", "downlink_mb", "seconds")
 NAMED = ("metrics", "diagnostics", "measures")
 
 
-def to_host(state: State) -> State:
-    """Copies of the leaves as NumPy arrays, of typed keys their data; the state itself may be donated afterwards."""
+def to_host(tree: PyTree) -> PyTree:
+    """Copies of the leaves as NumPy arrays, of typed keys their data; the tree itself may be donated afterwards."""
 
     def copied(leaf: jax.Array) -> np.ndarray:
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         return np.array(leaf)
 
-    return jax.tree.map(copied, state)
+    return jax.tree.map(copied, tree)
 
 
-def to_device(state: State, like: State) -> State:
-    """The inverse, for a state of the structure, shapes, types and kinds of keys of `like`."""
+def to_device(tree: PyTree, like: PyTree) -> PyTree:
+    """The inverse, for a tree of the structure, shapes, types and kinds of keys of `like`."""
 
     def restored(leaf: np.ndarray, like: jax.Array) -> jax.Array:
         if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(jax.numpy.asarray(leaf), impl=jax.random.key_impl(like))
         return jax.numpy.asarray(leaf)
 
-    return jax.tree.map(restored, state, like)
+    return jax.tree.map(restored, tree, like)
 
 
 def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays [...] of any data type by name, and the rest as JSON."""
     done = snapshot.evaluations
-    named = _named(snapshot.state)
+    named = _named(snapshot.carried)
     none = np.zeros(len(snapshot.sent), np.float32)  # of what was not finite
     named |= {f"evaluations.{n}": np.array([getattr(e, n) for e in done]) for n in ARRAYS}
     of_each = {
@@ -66,19 +67,19 @@ def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def unpacked(
-    named: Mapping[str, np.ndarray], about: Mapping[str, Any], like: State, layout: Strategy
+    named: Mapping[str, np.ndarray], about: Mapping[str, Any], like: Carried, layout: Strategy
 ) -> Snapshot:
     """The inverse of `packed`, which leaves out the layout.
 
     Args:
       named, about: as `packed` gives them.
-      like: a state of the same structure, with its leading axis of seeds.
+      like: what is carried, of the same structure, with its leading axis of seeds.
 
     Raises:
       ValueError: the state has other leaves, shapes or types than `like`; names the first.
     """
     wanted = _named(to_host(like))
-    there = {name: array for name, array in named.items() if name.startswith("state")}
+    there = {name: array for name, array in named.items() if name.startswith(("state", "memory"))}
     for name in dict.fromkeys([*wanted, *there]):
         a, b = _kind(there.get(name)), _kind(wanted.get(name))
         if a != b:
@@ -126,9 +127,9 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return named, about
 
 
-def _named(state: PyTree) -> dict[str, np.ndarray]:
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return {f"state{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves}
+def _named(carried: Carried) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(carried)
+    return {jax.tree_util.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
 
 
 def _kind(array: np.ndarray | None) -> str:

@@ -17,7 +17,7 @@ from fedpriv.certification.checks import check_launch
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.generators import check_default_generator
-from fedpriv.core.types import Example, Key, Params, State
+from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation, stack
@@ -47,19 +47,20 @@ from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.one_round import Carried
 
 
 class Chunks(NamedTuple):
     """Training in pieces, from one evaluation to the next.
 
     Attributes:
-      state: leaves [seeds, ...], or a list with the state of each seed; the first call's.
-      run: (state, rounds done) -> (state, (metrics, finite, scores, measures)); it donates the state.
+      carried: leaves [seeds, ...], or a list of what each seed carries; the first call's.
+      run: (carried, rounds done) -> (carried, (metrics, finite, scores, measures)); it donates what is carried.
       layout: the strategy, with the number of clients that fit; called after the first chunk.
     """
 
-    state: State
-    run: Callable[[State, int], tuple[State, tuple]]
+    carried: Any
+    run: Callable[[Any, int], tuple[Any, tuple]]
     layout: Callable[[], Strategy]
 
 
@@ -132,6 +133,7 @@ def simulate(
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
+        carried = Carried(state, _of_each_seed(traced.first_memory(rounds), len(seeds)))
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations)
@@ -142,14 +144,14 @@ def simulate(
         if checkpoints:
             run_identity = identity(training, traced, seeds, strategy)
             keeper = cleanup.enter_context(checkpoints.opened(run_identity))
-            saved = _begun(keeper, state)
+            saved = _begun(keeper, carried)
         run = RunState(seeds, first.num_clients, saved)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
-                run.history.state = to_device(saved.state, state)
+                run.history.state = to_device(saved.carried, carried).state
                 return run.history
-        chunks = cleanup.enter_context(_chunks(training, state, strategy, run, saved, compiler))
+        chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
         _train(training, chunks, run, keeper, on_evaluation)
     return run.history
 
@@ -168,20 +170,20 @@ def _train(
     on_evaluation: Callable[[Evaluation], object] | None,
 ) -> None:
     """The rounds that are left, from evaluation to evaluation."""
-    state, rounds, every = chunks.state, training.rounds, training.every
+    carried, rounds, every = chunks.carried, training.rounds, training.every
 
     def snapshot() -> Snapshot:
-        return run.snapshot(to_host(_whole(state)), chunks.layout(), stopped)
+        return run.snapshot(to_host(_whole(carried)), chunks.layout(), stopped)
 
     stopped = False
     while run.round < rounds and not stopped:
         began, start = time.perf_counter(), run.round
-        state, seen = chunks.run(state, start)
+        carried, seen = chunks.run(carried, start)
         seen = jax.device_get(seen)
         end = min(start + every, rounds)
         evaluation = run.add(seen, end, time.perf_counter() - began)
         if run.news:
-            not_finite_warning.warn(training, state, run.news, start, run.history.seeds)
+            not_finite_warning.warn(training, carried, run.news, start, run.history.seeds)
         try:
             answer = None
             if on_evaluation:
@@ -193,7 +195,7 @@ def _train(
             raise
         if keeper:
             keeper.offer(end, snapshot, now=stopped)
-    run.history.state = _whole(state)
+    run.history.state = _whole(carried).state
 
 
 def _in_any_process(answer: object, layout: Strategy) -> bool:
@@ -203,42 +205,49 @@ def _in_any_process(answer: object, layout: Strategy) -> bool:
     return bool(distributed.gather(np.array(enough)).any()) if together else enough
 
 
-def _whole(state: State) -> State:
+def _whole(carried: Any) -> Carried:
     """This process's own, with a leading axis of seeds."""
-    return distributed.local(_stacked(state) if isinstance(state, list) else state)
+    return distributed.local(_stacked(carried) if isinstance(carried, list) else carried)
+
+
+def _of_each_seed(tree: PyTree, seeds: int) -> PyTree:
+    """The same for each, leaves [seeds, ...]."""
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), tree)
 
 
 @contextmanager
 def _chunks(
     training: Training,
-    state: State,
+    carried: Carried,
     strategy: Strategy,
     run: RunState,
     saved: Snapshot | None,
     compiler: Compiler,
 ) -> Iterator[Chunks]:
-    """Compiled for the initial state, which the saved one then replaces: so the programs are the same."""
+    """Compiled for what is carried first, which the saved then replaces: so the programs are the same."""
     began = time.perf_counter()
     algorithm, federations, roots, test, score, measure, rounds, every = training
     measure = measure or (lambda state, federation: {})
-    state, roots, test = distributed.replicate((state, roots, test), strategy.mesh)
-    first = state
+    carried, roots, test = distributed.replicate((carried, roots, test), strategy.mesh)
+    first = carried
     if saved:
-        first = distributed.replicate(to_device(saved.state, state), strategy.mesh)
+        first = distributed.replicate(to_device(saved.carried, carried), strategy.mesh)
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
         make = partial(rounds_of_seeds, algorithm, score, measure, rounds, every)
         chunk, layout = compiled_chunk(
-            make, (state, federation, roots, test, 0), strategy, compiler
+            make, (carried, federation, roots, test, 0), strategy, compiler
         )
         run.history.compile_seconds = time.perf_counter() - began
         yield Chunks(
-            first, lambda state, start: chunk(state, federation, roots, test, start), lambda: layout
+            first,
+            lambda carried, start: chunk(carried, federation, roots, test, start),
+            lambda: layout,
         )
         return
-    states = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
+    each = [jax.tree.map(lambda leaf, s=s: leaf[s], first) for s in range(len(roots))]
     # Before training: one that needs what a streamed federation cannot give is refused.
-    jax.eval_shape(lambda state: measured(measure, state, federations[0]), states[0])
+    jax.eval_shape(lambda state: measured(measure, state, federations[0]), each[0].state)
     ends = run.round, rounds, every
     with streamed_chunk(
         lambda: partial(numbered_round, algorithm),
@@ -249,18 +258,18 @@ def _chunks(
         ends,
         strategy.mesh,
     ) as (chunk, fitted):
-        yield Chunks(states, lambda state, start: chunk(state, test, start), fitted)
+        yield Chunks(each, lambda carried, start: chunk(carried, test, start), fitted)
 
 
-def _begun(keeper: Keeper, state: State) -> Snapshot | None:
+def _begun(keeper: Keeper, carried: Carried) -> Snapshot | None:
     """The snapshot to go on from, if any: the same one in all processes.
 
     Raises:
       ValueError: it is of another run, or not the same everywhere.
     """
-    saved = keeper.load(state)
+    saved = keeper.load(carried)
     if jax.process_count() > 1:
-        checkpoint = (saved.round, saved.state) if saved else (0, ())
+        checkpoint = (saved.round, saved.carried) if saved else (0, ())
         distributed.check_equal(checkpoint=checkpoint)
     keeper.begin(saved)
     return saved
@@ -289,5 +298,5 @@ def _initial(
 
 
 @jax.jit
-def _stacked(states: list[State]) -> State:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+def _stacked(trees: list[PyTree]) -> PyTree:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

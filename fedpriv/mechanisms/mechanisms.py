@@ -64,6 +64,7 @@ class Mechanism(NamedTuple):
       tensors: least number of them: one for each tensor that is clipped by itself.
       at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
       parts: of a `joint` mechanism.
+      correlation: of a `correlated` one, its `Correlation`.
       seal: see `fedpriv.core.provenance`; whoever makes a mechanism by hand leaves it out.
     """
 
@@ -82,6 +83,7 @@ class Mechanism(NamedTuple):
     tensors: Count = 1
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
     parts: tuple[Mechanism, ...] = ()
+    correlation: Any = None
     seal: tuple = ()
 
     def in_round(self, t: jax.Array | CountOrZero) -> Mechanism:

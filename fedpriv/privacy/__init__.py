@@ -17,6 +17,7 @@ from fedpriv.privacy.claims import (
     t_epsilon,
     wavelet_claim,
 )
+from fedpriv.privacy.participation_schemas import CyclicPoisson, MinimumSeparation
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Certificate, Claim, Release
 from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
@@ -27,8 +28,10 @@ __all__ = [
     "VIEWS",
     "Certificate",
     "Claim",
+    "CyclicPoisson",
     "Everyone",
     "FixedSize",
+    "MinimumSeparation",
     "Poisson",
     "Release",
     "Sampling",

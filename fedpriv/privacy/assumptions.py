@@ -70,6 +70,9 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
 def _of_shown(releases: Sequence[Release]) -> list[str]:
     """Where the view knows who takes part."""
     fresh = "the noise is fresh in every round, and what hides the unit is unknown to the view"
+    if schedules := list(dict.fromkeys(r.schedule for r in releases if r.schedule)):
+        pattern = "who takes part is visible, and is decided without looking at the data: "
+        return [pattern + "; ".join(schedules), fresh]
     if all(takes_all(r.participation or r.sampling) for r in releases):
         return ["every unit takes part in every round", fresh]
     pattern = "who takes part is visible, and is drawn without looking at the data"
@@ -80,7 +83,11 @@ def _of_shown(releases: Sequence[Release]) -> list[str]:
 def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
     """What is assumed of those who add the noise."""
     texts = []
-    if any(release.server_adds_noise for release in active):
+    if any(release.server_adds_noise and release.view == "server_secagg" for release in active):
+        texts.append(
+            "an enclave that the server cannot look into sums the messages, adds all of the noise, and shows no more"
+        )
+    elif any(release.server_adds_noise for release in active):
         texts.append(
             "the server adds all of the noise to the sum in every round, also in one that nobody joins, and shows "
             "nothing else"

@@ -85,6 +85,8 @@ class Release:
         own_noise: whether each member of a cohort adds noise of its own, as much whoever else takes part, so that the
             noise of a member that is removed is gone with it.
         server_adds_noise: whether whoever sums adds the noise, to the sum, instead of those who hold the units.
+        schedule: where the sampler decides by the round who takes part: which rounds are a client's, in words. Then
+            `steps` counts those of a client, or is 1 where noise is correlated over the whole run.
         reason: where `multiplier` is 0: why, in words.
         mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 
@@ -104,6 +106,7 @@ class Release:
     reason: str = ""
     server_adds_noise: bool = False
     own_noise: bool = False
+    schedule: str = ""
     mechanism: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +126,9 @@ class Release:
             f"{self.steps} x" if self.local_steps == 1 else f"{self.steps} x {self.local_steps} x"
         )
         text = f"{times} {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
-        return text if self.participation is None else f"{text} of a client in {self.participation}"
+        if self.participation is not None:
+            text = f"{text} of a client in {self.participation}"
+        return f"{text} ({self.schedule})" if self.schedule else text
 
     def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.

@@ -20,7 +20,8 @@ from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.release import Claim, Release, Unit
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.samplers import Opening, Sampler
+from fedpriv.rounds.samplers import Opening
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import check_diagnostics
 
 
@@ -66,7 +67,7 @@ class Algorithm(NamedTuple):
 
     init: Callable[[Params, Federation], State]
     round: Callable[[Key, State, Cohort], tuple[State, Metrics]]
-    sampler: Sampler | Opening
+    sampler: AnySampler | Opening
     unit: Unit = "client"
     claim: Callable[[int, float], Claim | None] = unclaimed
     releases: Callable[[int], tuple[Release, ...]] | None = None

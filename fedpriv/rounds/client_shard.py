@@ -70,6 +70,9 @@ class Shard:
             divided by.
         """
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
+        fresh = getattr(mechanism, "correlation", None) is None
+        remedy = "its noise is correlated over rounds; give fp.gaussian, as nobody remembers that of a client's steps"
+        require(fresh, "mechanism", mechanism, remedy)
         check_key("key", key, "give a random key, before the gradients")
         of_call = self._of_call(key)
         draw_key, noise_key = jax.random.split(of_call)

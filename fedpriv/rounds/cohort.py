@@ -18,12 +18,15 @@ from fedpriv.core.types import Key, Metrics, PyTree
 from fedpriv.core.user_functions import asked, both
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
+from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
+from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Client, sent_by
 from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
 
@@ -77,7 +80,8 @@ class Cohort:
     round: jax.Array
     _federation: Any
     _drawn: Draw
-    _sampler: Sampler
+    _sampler: AnySampler
+    _memory: NoiseMemory = field(default_factory=lambda: NoiseMemory(None), repr=False)
     _calls: int = 0
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
@@ -138,6 +142,10 @@ class Cohort:
         local = checked("local", local, bool)
         clients_key, noise_key = self._keys(key, own)
         used = mechanism.in_round(self.round)
+        if is_correlated(used):
+            remedy = "leave it out, as one client's noise cannot take back that of earlier rounds"
+            require(not local, "local", local, remedy)
+            self._memory.check()
         carry_noise = local or mechanism is ALREADY_PRIVATE
         public = isinstance(weighting, ByPublicSizes)
         if carry_noise and weighting != EQUALLY and not public:
@@ -174,7 +182,7 @@ class Cohort:
         self._count(*counts)
         total = weighting.bounded(total, weights, self.expected_size)
         if not local:
-            total = _perturbed(used, self._noise_key(noise_key, mechanism), total)
+            total = self._noisy(used, self._noise_key(noise_key, mechanism), total)
         options = SumOptions(mechanism, codec, local, weighting)
         wire = codec.wire(dimension(total))
         if options.by_server:
@@ -251,6 +259,12 @@ class Cohort:
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         """The key, where noise of `mechanism` is drawn from it."""
         return key
+
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree) -> PyTree:
+        """The sum of this round, perturbed."""
+        if is_correlated(used):
+            return self._memory.perturb(used, key, total, self.round)
+        return _perturbed(used, key, total)
 
     def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         """What the round gets of a noisy sum, whose noise is drawn from the key."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,43 +11,71 @@ from jax import lax
 
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.trees import dimension
-from fedpriv.core.types import Key, Metrics, State
+from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.core.user_code import names_user_code
+from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.rounds.algorithm import Algorithm, after_round, require_algorithm
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.samplers import Draw, Opening, Sampler, drawn_from
+from fedpriv.rounds.samplers import Draw, Opening
+from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
 
 
 def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     """(key, state, federation) -> (state, metrics), to be jitted: a round with a cohort of its own.
 
+    For rounds by themselves: where noise is correlated over rounds, `fp.simulate` remembers it. A sampler that goes by
+    the round takes the key for that of the run.
+
     `metrics` also has `cohort_size` (i32[], clients that took part), `downlink`, and `not_finite`, see
     `Cohort.not_finite`. A fourth argument is the number of rounds done, i32[], by default the state's.
 
     Raises:
-      ValueError: no algorithm.
+      ValueError: no algorithm; noise that is correlated over rounds.
     """
     require_algorithm(algorithm)
 
     @names_user_code
     def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
         t = state.round if t is None else t
+        (state, _), metrics = round_in_run(algorithm)(key, key, Carried(state, None), federation, t)
+        return state, metrics
 
-        def with_cohort(sampler: Sampler) -> Callable[[Key, State], tuple[State, Metrics]]:
-            def once(key: Key, state: State) -> tuple[State, Metrics]:
+    return run
+
+
+class Carried(NamedTuple):
+    """What a run carries from round to round.
+
+    Attributes:
+      state: the algorithm's.
+      memory: of the noise of its correlated mechanisms, see `NoiseMemory`; no round sees it, and no model holds it.
+    """
+
+    state: State
+    memory: tuple[PyTree, ...] | None
+
+
+def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]:
+    """(key, key of the run's schedule, carried, federation, rounds done: i32[]) -> (carried, metrics)."""
+
+    def run(key: Key, schedule: Key, carried: Carried, federation: Any, t: Any) -> tuple:
+        def with_cohort(sampler: AnySampler) -> Callable[[Key, Carried], tuple[Carried, Metrics]]:
+            def once(key: Key, carried: Carried) -> tuple[Carried, Metrics]:
                 draw_key, own_key = keys_of(key)
-                drawn = drawn_from(sampler, draw_key)
-                cohort = Cohort(t, federation, drawn, sampler)
-                state, metrics = after_round(algorithm, own_key, state, cohort)
-                return state, _counted(metrics, drawn, state) | {"not_finite": cohort.not_finite}
+                drawn = cohort_drawn(sampler, draw_key, schedule, t)
+                memory = NoiseMemory(carried.memory)
+                cohort = Cohort(t, federation, drawn, sampler, memory)
+                state, metrics = after_round(algorithm, own_key, carried.state, cohort)
+                metrics = _counted(metrics, drawn, state) | {"not_finite": cohort.not_finite}
+                return Carried(state, memory.after), metrics
 
             return once
 
         used = algorithm.sampler
         if isinstance(used, Opening):
             opening, usual = with_cohort(used.first), with_cohort(used.then)
-            return lax.cond(t < used.rounds, opening, usual, key, state)
-        return with_cohort(used)(key, state)
+            return lax.cond(t < used.rounds, opening, usual, key, carried)
+        return with_cohort(used)(key, carried)
 
     return run
 

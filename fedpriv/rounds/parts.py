@@ -15,6 +15,7 @@ from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.local_training import epochs, full_batch, steps
 from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import Opening, Sampler
+from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
 
 
@@ -30,7 +31,7 @@ def _is_schedule(value: Any) -> bool:
 
 _SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "sampler": (_of_type(Sampler, Opening), "such as fp.poisson(1000, rate=0.1)"),
+    "sampler": (_of_type(Sampler, Opening, ScheduledSampler), "such as fp.poisson(1000, rate=0.1)"),
     "records": (
         lambda given: isinstance(given, Sampler) or type(given) is PublicSizes,
         "such as fp.poisson(100, rate=0.1), of a client's records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,12 @@ def drawn_from(sampler: Sampler, key: Key) -> Draw:
       ValueError: the sampler's `draw` is no function of a key, or gives back something else.
     """
     drawn = asked("draw", sampler.draw, "(key)", key)
+    check_draw(sampler, drawn)
+    return drawn
+
+
+def check_draw(sampler: Any, drawn: object) -> None:
+    """Raises ValueError: what a sampler's `draw` gave back is no draw of its slots."""
     slots = (sampler.slots,)
     known = isinstance(drawn, Draw) and jnp.shape(drawn.ids) == jnp.shape(drawn.mask) == slots
     gives(
@@ -82,7 +88,6 @@ def drawn_from(sampler: Sampler, key: Key) -> Draw:
         drawn,
         f"give fp.Draw(ids, mask), each of {sampler.slots} slots",
     )
-    return drawn
 
 
 @checking_fields
@@ -110,10 +115,10 @@ class Opening(NamedTuple):
         return self.then.expected_size
 
 
-def parts_of(sampler: Sampler | Opening, rounds: int) -> tuple[tuple[int, Sampler], ...]:
+def parts_of(sampler: Any, rounds: int) -> tuple[tuple[int, Any], ...]:
     """(number of rounds, sampler) of each part of a run: what the engine draws by, whatever a subclass says."""
     if type(sampler) is not Opening:
-        return ((rounds, sampler),)  # type: ignore[return-value]
+        return ((rounds, sampler),)
     opened = min(rounds, sampler.rounds)
     return ((opened, sampler.first), (rounds - opened, sampler.then))
 

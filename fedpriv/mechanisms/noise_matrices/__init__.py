@@ -5,13 +5,27 @@ arXiv:2202.08312. Round t adds row t of C^-1 z to its sum; all rounds together a
 earlier rounds showed. Later noise takes back part of earlier noise, so that their sum stays small.
 """
 
-from fedpriv.mechanisms.noise_matrices.banded import banded, banded_inverse, banded_toeplitz
-from fedpriv.mechanisms.noise_matrices.blt import blt
+from fedpriv.mechanisms.noise_matrices.banded import (
+    Banded,
+    BandedInverse,
+    banded,
+    banded_inverse,
+    banded_toeplitz,
+)
+from fedpriv.mechanisms.noise_matrices.blt import BufferedToeplitz, blt
 from fedpriv.mechanisms.noise_matrices.errors import Error, error
-from fedpriv.mechanisms.noise_matrices.factorization import Factorization, identity
-from fedpriv.mechanisms.noise_matrices.tree import tree
+from fedpriv.mechanisms.noise_matrices.factorization import (
+    Factorization,
+    Identity,
+    identity,
+)
+from fedpriv.mechanisms.noise_matrices.tree import Tree, tree
+
+PROVED = (Identity, Banded, BandedInverse, BufferedToeplitz, Tree)
+"""Classes whose noise has the matrix that their sensitivity is of; of any other it is somebody's word."""
 
 __all__ = [
+    "PROVED",
     "Error",
     "Factorization",
     "banded",

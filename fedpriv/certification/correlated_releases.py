@@ -1,0 +1,204 @@
+"""What each view sees of a run whose noise is correlated over its rounds: one release of the whole run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from fedpriv.certification.marks import Sum
+from fedpriv.certification.releases import SELDOM
+from fedpriv.certification.trace import Stage
+from fedpriv.mechanisms.correlated import is_correlated
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
+from fedpriv.mechanisms.noise_matrices import Factorization, identity
+from fedpriv.privacy import VIEWS, Everyone, Release
+from fedpriv.privacy.participation_schemas import (
+    CyclicPoisson,
+    MinimumSeparation,
+    ParticipationSchema,
+)
+from fedpriv.privacy.release import Unit
+from fedpriv.privacy.truncation import seen_in_a_cut
+
+ADDED_BY_SERVER = (
+    "the server adds the noise, as clients cannot add shares of noise that takes back that of earlier rounds; see "
+    "`enclave` of fp.correlated"
+)
+
+
+def correlated_sums(stages: Sequence[Stage]) -> tuple[Sum, ...]:
+    """Those of the first stage, in the order of the cohort's calls; there is no other stage, see `check_correlated`."""
+    sums = stages[0].sums if stages else ()
+    return tuple(each for each in sums if _is_correlated(each))
+
+
+def check_correlated(stages: Sequence[Stage]) -> None:
+    """Raises ValueError: noise is correlated over rounds that are not alike, or a call makes several releases."""
+    sums = [each for stage in stages for each in stage.sums if _is_correlated(each)]
+    if not sums:
+        return
+    if len(stages) > 1:
+        raise ValueError(
+            f"sampler: an fp.Opening, but noise is correlated over all rounds ({sums[0].line}); draw all cohorts in "
+            "one way"
+        )
+    for each in sums:
+        if each.times != 1:
+            raise ValueError(
+                f"round: {each.line} releases {each.times} times a round, with one memory of its noise; call "
+                "cohort.sum once for each"
+            )
+
+
+def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
+    """Raises ValueError: a matrix is for fewer rounds than the run has."""
+    for each in sums:
+        for factorization in _factorizations(each.mechanism):
+            if factorization.rounds is not None and rounds > factorization.rounds:
+                raise ValueError(
+                    f"rounds: {rounds}; {factorization!r} is for {factorization.rounds} at most ({each.line}); make "
+                    "it for those"
+                )
+
+
+def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[Release, ...]:
+    """What each view sees of so many rounds.
+
+    A third party sees the noisy sums; of cyclic Poisson cohorts it does not know who joined. A server adds the noise
+    and so sees the bare sums; where an enclave does, a server with secure aggregation knows who takes part.
+
+    Formal guarantees: see `fp.correlated`. For cyclic Poisson cohorts C has no more bands than there are groups, so
+    that the columns of a client's turns have no row in common: each turn is a release of its own, of sensitivity
+    max_t ||C e_t||, amplified by its draw (Choquette-Choo et al. 2023, Theorem 4).
+
+    Raises:
+      ValueError: a sampler whose cohorts are not bound to a schedule; private means of records beside the sums; more
+        bands than groups; more rounds than a matrix is for.
+    """
+    sums = [each for each in stage.sums if each.mechanism is not ALREADY_PRIVATE]
+    schema = _schema(sampler.accounting, sums[0].line)
+    if stage.means:
+        raise ValueError(
+            f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
+        )
+    if rounds == 0:
+        return tuple(
+            Release(view, unit, math.inf, Everyone(schema.population), 0) for view in VIEWS
+        )
+    known = Release(
+        "third_party",
+        unit,
+        _multiplier(sums, rounds, schema.separation, schema.participations),
+        Everyone(schema.population),
+        1,
+        server_adds_noise=True,
+        noise_is_split=False,
+        schedule=_words(sums, schema, rounds),
+        reason="; ".join(dict.fromkeys(each.mechanism.reason for each in sums)),
+    )
+    bare = replace(known, multiplier=0.0, reason=ADDED_BY_SERVER)
+    by_enclave = all(map(_in_enclave, sums))
+    third_party = known
+    if isinstance(schema, CyclicPoisson):
+        third_party = _amplified(known, sums, schema, stage.remembers, rounds)
+    return (
+        third_party,
+        replace(bare, view="server"),
+        replace(known if by_enclave else bare, view="server_secagg"),
+    )
+
+
+def _amplified(
+    known: Release, sums: Sequence[Sum], schema: CyclicPoisson, remembers: bool, rounds: int
+) -> Release:
+    for each in sums:
+        for factorization in _factorizations(each.mechanism):
+            bands = factorization.bands
+            if bands is None or bands > schema.groups:
+                raise ValueError(
+                    f"factorization: {factorization!r} has {bands or 'no'} bands, but a client's turn comes every "
+                    f"{schema.groups} rounds ({each.line}); give at most so many bands, or fp.shuffled_blocks"
+                )
+    drawn = schema.of_a_round
+    if remembers and seen_in_a_cut(drawn) > SELDOM:
+        return known
+    if remembers:
+        drawn = replace(drawn, neighbour="remembered")
+    once = _multiplier(sums, rounds, rounds, 1)
+    turns = schema.rounds_of_a_unit(rounds)
+    return replace(known, multiplier=once, sampling=drawn, steps=turns)
+
+
+def _is_correlated(release: Sum) -> bool:
+    return type(release.mechanism) is Mechanism and is_correlated(release.mechanism)
+
+
+def _schema(drawn: Any, line: str) -> ParticipationSchema:
+    if isinstance(drawn, Everyone):
+        return MinimumSeparation(drawn.population, drawn.population, 1)
+    if isinstance(drawn, ParticipationSchema):
+        return drawn
+    raise ValueError(
+        f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give one "
+        "with a schedule, such as fp.shuffled_blocks(clients, size)"
+    )
+
+
+def _multiplier(sums: Sequence[Sum], rounds: int, separation: int, most: int | None) -> float:
+    """Of all sums of a run together, for a client with such rounds."""
+    squared = 0.0
+    for each in sums:
+        try:
+            squared += each.times * _squared(each.mechanism, rounds, separation, most)
+        except jax.errors.ConcretizationTypeError:
+            raise ValueError(
+                f"mechanism: its multiplier is computed in the round ({each.line}), so that nothing can be certified; "
+                "give a number"
+            ) from None
+    return squared**-0.5
+
+
+def _squared(used: Any, rounds: int, separation: int, most: int | None) -> float:
+    """How far a client moves the sums of a run at most, in deviations of their noise, squared."""
+    if type(used) is Mechanism and used.parts:
+        return sum(_squared(part, rounds, separation, most) for part in used.parts)
+    factorization, multiplier = identity(), 0.0
+    if type(used) is Mechanism and used.noise == "gaussian":
+        factorization, multiplier = _factorization(used), _plain_multiplier(used)
+    if not multiplier > 0:
+        return math.inf
+    return (factorization.sensitivity(rounds, separation, most) / multiplier) ** 2
+
+
+def _factorization(used: Mechanism) -> Factorization:
+    return identity() if used.correlation is None else used.correlation.factorization
+
+
+def _plain_multiplier(used: Mechanism) -> float:
+    plain = used if used.correlation is None else used.correlation.mechanism
+    return float(plain.certified_multiplier)
+
+
+def _factorizations(used: Any) -> list[Factorization]:
+    if type(used) is Mechanism and used.parts:
+        return [each for part in used.parts for each in _factorizations(part)]
+    return [_factorization(used)] if type(used) is Mechanism else []
+
+
+def _in_enclave(release: Sum) -> bool:
+    used: Any = release.mechanism
+    parts = used.parts if type(used) is Mechanism and used.parts else (used,)
+    return all(
+        type(part) is Mechanism and part.correlation is not None and part.correlation.enclave
+        for part in parts
+    )
+
+
+def _words(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> str:
+    """The rounds of a client, and the noise."""
+    each = dict.fromkeys(repr(f) for one in sums for f in _factorizations(one.mechanism))
+    return f"{schema.in_words(rounds)}, noise by {' and '.join(each)}"

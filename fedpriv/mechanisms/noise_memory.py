@@ -1,0 +1,52 @@
+"""What the correlated mechanisms of a run remember from round to round."""
+
+from __future__ import annotations
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.correlated import perturbed_in_run
+from fedpriv.mechanisms.mechanisms import Mechanism
+
+
+class NoiseMemory:
+    """The memory of one round: an entry for each correlated call of the cohort, in their order.
+
+    Args:
+      before: what is remembered of the rounds before; None where a round stands alone.
+    """
+
+    def __init__(self, before: tuple[PyTree, ...] | None):
+        self._before = before
+        self._after: list[PyTree] = []
+        self._trace = get_opaque_trace_state(convention="flax")
+
+    @property
+    def after(self) -> tuple[PyTree, ...]:
+        """What is remembered after the round."""
+        return tuple(self._after)
+
+    def check(self) -> None:
+        """Raises ValueError: the call is in a loop, a branch or a jitted function, where nothing can be remembered."""
+        if get_opaque_trace_state(convention="flax") != self._trace:
+            raise ValueError(
+                "mechanism: its noise is correlated over rounds, and the call is in a loop, a branch or a jitted "
+                "function of the round; call cohort.sum in the round itself"
+            )
+
+    def perturb(self, used: Mechanism, key: Key, total: PyTree, t: jax.Array) -> PyTree:
+        """The noisy sum of round t.
+
+        Raises:
+          ValueError: as `check`; the round stands alone.
+        """
+        self.check()
+        if self._before is None:
+            raise ValueError(
+                "mechanism: its noise is correlated over rounds, and this round stands alone; train with fp.simulate"
+            )
+        before = self._before[len(self._after)]
+        noisy, after = perturbed_in_run(used, key, total, before, t)
+        self._after.append(after)
+        return noisy

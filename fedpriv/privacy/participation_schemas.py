@@ -1,0 +1,113 @@
+"""Which rounds a client may take part in, where the sampler decides that by the round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
+from fedpriv.privacy.sampling import Everyone, Poisson, Sampling
+
+
+@dataclass(frozen=True)
+class MinimumSeparation:
+    """Rounds of a client are at least `separation` apart, and at most `participations` in all; they are no secret.
+
+    Attributes:
+        population: number of clients.
+        most: clients of the largest cohort.
+        separation: b; 1 where a client may take part in consecutive rounds.
+        participations: k; None: as many as the separation allows.
+
+    Raises:
+        ValueError: a number below 1; more clients in a round than there are.
+    """
+
+    population: LargeCount
+    most: LargeCount
+    separation: Count
+    participations: Count | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        remedy = f"give at most the population, {self.population}"
+        require(self.most <= self.population, "most", self.most, remedy)
+
+    @property
+    def rate(self) -> float:
+        """Share of the clients that the largest cohort holds."""
+        return self.most / self.population
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """In how many of `rounds` rounds a client takes part, at most."""
+        fit = -(-rounds // self.separation)
+        return fit if self.participations is None else min(fit, self.participations)
+
+    @property
+    def of_a_round(self) -> Sampling:
+        """The draw of those whose turn it is: all of them."""
+        return Everyone(self.population)
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a client's."""
+        most = self.rounds_of_a_unit(rounds)
+        return f"at most {most} of {rounds} rounds of a client, at least {self.separation} apart"
+
+
+@dataclass(frozen=True)
+class CyclicPoisson:
+    """Clients are in `groups` of one size, which take turns; members of a group join at `rate`, as `Poisson`.
+
+    C. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", NeurIPS 2023, Algorithm 2.
+
+    Attributes:
+        population: number of clients.
+        groups: b; a client's turn comes every b rounds.
+        rate: probability that a client joins when it is its turn.
+        capacity: as `Poisson`, of the group.
+
+    Raises:
+        ValueError: a number below 1, a rate outside (0, 1], or groups that do not divide the population.
+    """
+
+    population: LargeCount
+    groups: Count
+    rate: Rate
+    capacity: LargeCount | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        equal = self.population % self.groups == 0
+        remedy = f"give a number that divides the population, {self.population}"
+        require(equal, "groups", self.groups, remedy)
+
+    @property
+    def separation(self) -> int:
+        """Rounds from one turn to the next."""
+        return self.groups
+
+    @property
+    def most(self) -> int:
+        """Clients of the largest cohort."""
+        return self.of_a_round.most
+
+    @property
+    def participations(self) -> None:
+        """As many as there are turns."""
+        return None
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """How many of `rounds` rounds are a client's turn, at most."""
+        return -(-rounds // self.groups)
+
+    @property
+    def of_a_round(self) -> Poisson:
+        """The draw of those whose turn it is."""
+        return Poisson(self.population // self.groups, self.rate, self.capacity)
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a client's."""
+        turns = self.rounds_of_a_unit(rounds)
+        return f"{turns} turns of a client in {rounds} rounds, {self.groups} apart"
+
+
+ParticipationSchema = MinimumSeparation | CyclicPoisson

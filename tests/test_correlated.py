@@ -1,0 +1,483 @@
+"""Noise that is correlated over rounds: the engine remembers it, and a run is certified as a whole."""
+
+from functools import partial
+from itertools import chain, combinations, pairwise
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize, stats
+from small import (
+    FALSE_ALARM,
+    assert_close,
+    assert_identical,
+    refused,
+    regression,
+    sgd,
+    squared,
+    start,
+    vector,
+)
+
+import fedpriv as fp
+
+N, SIZE, ROUNDS, CLIP, SIGMA = 12, 4, 9, 0.5, 0.8
+FEDERATION = regression([3] * N)
+MATRICES = {
+    "tree": fp.noise_matrices.tree(ROUNDS),
+    "banded": fp.noise_matrices.banded(ROUNDS, 3),
+    "banded_toeplitz": fp.noise_matrices.banded_toeplitz(ROUNDS, 3),
+    "banded_inverse": fp.noise_matrices.banded_inverse(ROUNDS, 3),
+    "blt": fp.noise_matrices.blt(ROUNDS, separation=3),
+}
+
+
+def silent(key, shard):
+    """A client that sends nothing, so that the noise alone moves the model."""
+    return jax.tree.map(jnp.zeros_like, start())
+
+
+def gradient_of(params, key, shard):
+    return fp.mean_grad(squared)(params, shard.examples, shard.mask)
+
+
+def descent(mechanism, sampler, client=None):
+    """theta <- theta - (noisy sum) / (expected size): as short as an algorithm can be."""
+
+    def round(key, state, cohort):
+        send = client or partial(gradient_of, state.params)
+        total, metrics, _ = cohort.sum(send, key, mechanism=mechanism)
+        step = jax.tree.map(lambda s: s / cohort.expected_size, total)
+        params = jax.tree.map(jnp.subtract, state.params, step)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, sampler)
+
+
+def correlated(matrix, clip=CLIP, sigma=SIGMA):
+    return fp.correlated(fp.gaussian(clip, sigma), matrix)
+
+
+def run(algorithm, **options):
+    given = {"rounds": ROUNDS, "every": 1, "score": lambda p, e: {"loss": squared(p, e)}}
+    test = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
+    federation = options.pop("federation", FEDERATION)
+    return fp.simulate(algorithm, start(), federation, test, **given | options)
+
+
+def models(algorithm, rounds=ROUNDS, **options):
+    """f64[rounds + 1, d], after each round."""
+    seen = [vector(start())]
+    run(
+        algorithm,
+        measure=lambda state, _: {f"p{i}": x for i, x in enumerate(_flat(state.params))},
+        on_evaluation=lambda e: seen.append(np.array([e.measures[f"p{i}"][0] for i in range(4)])),
+        rounds=rounds,
+        **options,
+    )
+    return np.array(seen, np.float64)
+
+
+def _flat(params):
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestNoise:
+    @pytest.mark.parametrize("name", MATRICES)
+    def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
+        """Against the run whose noise is fresh: the same keys, so the same z."""
+        sampler = fp.fixed_order(N, SIZE)
+        plain = models(descent(fp.gaussian(CLIP, SIGMA), sampler, silent))
+        with_memory = models(descent(correlated(MATRICES[name]), sampler, silent))
+        z, noise = np.diff(plain, axis=0), np.diff(with_memory, axis=0)
+        np.testing.assert_allclose(noise, MATRICES[name].noising(ROUNDS) @ z, atol=2e-6)
+
+    def test_messages_are_as_without(self):
+        """With so little noise that the sums show."""
+        sampler = fp.fixed_order(N, SIZE)
+        quiet = models(descent(correlated(MATRICES["blt"], sigma=1e-6), sampler))
+        bare = models(descent(fp.gaussian(CLIP, 0), sampler))
+        np.testing.assert_allclose(quiet, bare, atol=1e-5)
+
+    def test_identity_is_plain_noise_to_the_bit(self):
+        sampler = fp.shuffled_blocks(N, SIZE)
+        plain = run(descent(fp.gaussian(CLIP, SIGMA), sampler)).params()
+        same = run(descent(correlated(fp.noise_matrices.identity()), sampler)).params()
+        assert all(map(np.array_equal, jax.tree.leaves(plain), jax.tree.leaves(same)))
+
+    def test_noise_follows_a_clip_norm_that_changes(self):
+        """In units of the clip norm: doubled in round 4, so is all of that round's noise."""
+        matrix, sampler = MATRICES["banded_inverse"], fp.fixed_order(N, SIZE)
+        base = correlated(matrix)
+
+        def round(key, state, cohort):
+            bound = jnp.where(state.round < 4, CLIP, 2 * CLIP)
+            total, metrics, _ = cohort.sum(silent, key, mechanism=base.at(bound, SIGMA))
+            params = jax.tree.map(jnp.add, state.params, total)
+            return fp.ModelState(params, state.round + 1), metrics
+
+        changing = np.diff(models(fp.Algorithm(fp.start, round, sampler)), axis=0)
+        steady = -SIZE * np.diff(models(descent(base, sampler, silent)), axis=0)
+        np.testing.assert_allclose(
+            changing, steady * np.where(np.arange(9) < 4, 1, 2)[:, None], atol=5e-6
+        )
+
+    def test_two_calls_remember_apart(self):
+        sampler = fp.fixed_order(N, SIZE)
+        one, other = (correlated(MATRICES[name]) for name in ("blt", "tree"))
+
+        def round(key, state, cohort):
+            a, metrics, _ = cohort.sum(silent, key, mechanism=one)
+            b, _, _ = cohort.sum(lambda key, shard: jnp.zeros(4), key, mechanism=other)
+            params = jax.tree.map(jnp.add, state.params, a)
+            return state._replace(
+                params=params, round=state.round + 1, other=state.other + b
+            ), metrics
+
+        both = fp.Algorithm(_with_another, round, sampler)
+        alone = models(descent(one, sampler, silent))
+        together = models(both)
+        np.testing.assert_allclose(
+            together[1:] - together[0], -SIZE * (alone[1:] - alone[0]), atol=1e-5
+        )
+
+    def test_a_part_of_a_joint_mechanism(self):
+        sampler = fp.fixed_order(N, SIZE)
+        used = fp.joint(correlated(MATRICES["banded"]), fp.gaussian(1.0, 1.0))
+        plain = fp.joint(fp.gaussian(CLIP, SIGMA), fp.gaussian(1.0, 1.0))
+        both = [np.diff(models(_of_parts(each, sampler)), axis=0) for each in (plain, used)]
+        np.testing.assert_allclose(both[1], MATRICES["banded"].noising(ROUNDS) @ both[0], atol=5e-6)
+
+    def test_the_covariance_is_that_of_the_matrix(self):
+        """Of the sum of all rounds, over 400 seeds; false alarm 1e-6 by the chi-square law of its variance."""
+        matrix, seeds = MATRICES["banded_inverse"], range(400)
+        ends = run(
+            descent(correlated(matrix), fp.fixed_order(N, SIZE), silent), seeds=seeds, every=ROUNDS
+        )
+        moved = np.asarray(ends.state.params["w"]) - np.asarray(start()["w"])
+        told = (matrix.noising(ROUNDS).sum(0) ** 2).sum() * (CLIP * SIGMA / SIZE) ** 2
+        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], moved.size)
+        assert low < (moved**2).sum() / told < high
+
+
+def _with_another(params, federation):
+    return Two(params, jnp.int32(0), jnp.zeros(4))
+
+
+class Two(NamedTuple):
+    """With another sum of noise."""
+
+    params: dict
+    round: jax.Array
+    other: jax.Array
+
+
+def _of_parts(mechanism, sampler):
+    def round(key, state, cohort):
+        def send(key, shard):
+            return silent(key, shard), jnp.zeros(2)
+
+        (total, _), metrics, _ = cohort.sum(send, key, mechanism=mechanism)
+        params = jax.tree.map(jnp.add, state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, sampler)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestMemory:
+    """Is carried to the bit through whatever a run goes through, and seen by nobody."""
+
+    ALGORITHM = descent(correlated(MATRICES["blt"]), fp.shuffled_blocks(N, SIZE))
+
+    def test_stopped_and_resumed(self, tmp_path):
+        options = {"seeds": (3, 8), "every": 2}
+        whole = run(self.ALGORITHM, **options)
+        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+
+        def kill(e):
+            if e.round == 4:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(self.ALGORITHM, checkpoints=checkpoints, on_evaluation=kill, **options)
+        resumed = run(self.ALGORITHM, checkpoints=checkpoints, **options)
+        assert_identical(whole.state, resumed.state)
+
+    def test_streamed_as_in_memory(self):
+        examples = jax.tree.map(np.asarray, FEDERATION.examples)
+        rows = list(np.asarray(FEDERATION.rows))
+        streamed = fp.StreamedFederation.from_arrays(examples, rows)
+        there = run(self.ALGORITHM, federation=streamed, seeds=(3, 8), every=2)
+        assert_close(vectors(there), vectors(run(self.ALGORITHM, seeds=(3, 8), every=2)))
+
+    def test_on_two_devices(self):
+        from fedpriv.devices.layout import default
+
+        split = run(self.ALGORITHM, strategy=default())
+        one = run(self.ALGORITHM, strategy=fp.Strategy())
+        assert_close(vectors(split), vectors(one))
+
+    def test_no_state_holds_it(self):
+        assert run(self.ALGORITHM).state._fields == ("params", "round")
+
+    def test_a_chunk_longer_than_the_run(self):
+        assert_identical(run(self.ALGORITHM, every=4).params(), run(self.ALGORITHM).params())
+
+
+def vectors(history):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(history.state.params)])
+
+
+class TestSchedules:
+    """Draws against the schedule that they declare."""
+
+    def cohorts(self, sampler, rounds, seed=0):
+        draws = jax.vmap(sampler.draw, (None, 0))(jax.random.key(seed), jnp.arange(rounds))
+        each = zip(np.asarray(draws.ids), np.asarray(draws.mask), strict=True)
+        return [ids[mask].tolist() for ids, mask in each]
+
+    @pytest.mark.parametrize("make", [fp.fixed_order, fp.shuffled_blocks])
+    @pytest.mark.parametrize(("n", "size"), [(12, 4), (13, 4), (5, 5), (7, 1)])
+    def test_everyone_once_in_a_block(self, make, n, size):
+        sampler = make(n, size)
+        block = sampler.accounting.separation
+        cohorts = self.cohorts(sampler, 3 * block)
+        assert block == -(-n // size)
+        assert sampler.expected_size == n / block
+        for begin in range(0, 3 * block, block):
+            assert sorted(chain(*cohorts[begin : begin + block])) == list(range(n))
+        assert cohorts[:block] * 3 == cohorts
+        assert {len(cohort) for cohort in cohorts} <= {sampler.slots, sampler.slots - 1}
+
+    def test_after_its_last_participation_a_client_rests(self):
+        cohorts = self.cohorts(fp.fixed_order(12, 4, participations=2), 9)
+        assert [len(cohort) for cohort in cohorts] == [4] * 6 + [0] * 3
+
+    def test_the_order_is_the_runs_own(self):
+        sampler = fp.shuffled_blocks(30, 10)
+        assert self.cohorts(sampler, 3, seed=1) != self.cohorts(sampler, 3, seed=2)
+
+    def test_groups_take_turns(self):
+        """And each member joins at the rate; false alarm 1e-6 by the binomial law."""
+        n, groups, rate, rounds = 12, 3, 0.3, 3000
+        cohorts = self.cohorts(fp.cyclic_poisson(n, groups, rate, 4), rounds)
+        assert all(i % groups == t % groups for t, cohort in enumerate(cohorts) for i in cohort)
+        joined = np.bincount([*chain(*cohorts)], minlength=n)
+        bounds = stats.binom.ppf([1e-6 / n / 2, 1 - 1e-6 / n / 2], rounds // groups, rate)
+        assert bounds[0] <= joined.min() <= joined.max() <= bounds[1]
+
+    def test_a_group_of_one_that_always_joins_is_a_fixed_order(self):
+        cyclic = self.cohorts(fp.cyclic_poisson(6, 3, 1.0), 9)
+        assert [*map(sorted, cyclic)] == [[t % 3, t % 3 + 3] for t in range(9)]
+
+    def test_what_is_not_possible(self):
+        with refused("size: 13; give at most the population, 12"):
+            fp.fixed_order(12, 13)
+        with refused("groups: 5; give a number that divides"):
+            fp.cyclic_poisson(12, 5, 0.3)
+
+    def test_a_schedule_made_by_hand_is_checked(self):
+        sooner = fp.fixed_order(N, SIZE)
+        sooner = sooner._replace(draw=lambda key, t: fp.fixed_order(N, SIZE).draw(key, t // 2))
+        algorithm = descent(fp.gaussian(CLIP, SIGMA), sooner)
+        with refused("some client takes part sooner"):
+            fp.check_algorithm(algorithm, start(), FEDERATION)
+
+
+def gaussian_epsilon(mu, delta):
+    """Of N(0, 1) against N(mu, 1), by the exact curve (Balle and Wang 2018, Theorem 8)."""
+
+    def excess(epsilon):
+        a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+        return stats.norm.cdf(a) - np.exp(epsilon) * stats.norm.cdf(b) - delta
+
+    return optimize.brentq(excess, 0, 200)
+
+
+def by_all_patterns(c, separation):
+    """The largest sum of |C^T C| over every set of rounds that are so far apart."""
+    gram, rounds = np.abs(c.T @ c), range(c.shape[1])
+    some = (p for k in rounds for p in combinations(rounds, k + 1))
+    apart = (p for p in some if all(b - a >= separation for a, b in pairwise(p)))
+    return max(gram[np.ix_(p, p)].sum() for p in apart) ** 0.5
+
+
+def certificate(algorithm, rounds=ROUNDS, **options):
+    return fp.certify(algorithm, start(), FEDERATION, rounds, 1e-5, **options)
+
+
+class TestCertificates:
+    @pytest.mark.parametrize("name", MATRICES)
+    @pytest.mark.parametrize("rounds", [1, 5, ROUNDS])
+    def test_a_run_is_one_gaussian(self, name, rounds):
+        found = certificate(descent(correlated(MATRICES[name]), fp.fixed_order(N, SIZE)), rounds)
+        mu = by_all_patterns(MATRICES[name].strategy(rounds), 3) / SIGMA
+        assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+        assert (found.relation, found.basis, found.unit) == ("zero_out", "constructed", "client")
+
+    def test_every_round_is_a_clients(self):
+        found = certificate(descent(correlated(MATRICES["blt"]), fp.everyone(N)))
+        mu = by_all_patterns(MATRICES["blt"].strategy(ROUNDS), 1) / SIGMA
+        assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+
+    def test_fewer_participations_than_fit(self):
+        sampler = fp.fixed_order(N, SIZE, participations=2)
+        found = certificate(descent(correlated(MATRICES["tree"]), sampler))
+        mu = MATRICES["tree"].sensitivity(ROUNDS, 3, 2) / SIGMA
+        assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+
+    def test_plain_noise_is_the_identity(self):
+        """Three of nine rounds are a client's."""
+        sampler = fp.shuffled_blocks(N, SIZE)
+        plain = certificate(descent(fp.gaussian(CLIP, SIGMA), sampler))
+        same = certificate(descent(correlated(fp.noise_matrices.identity()), sampler))
+        assert_close(plain.epsilon, gaussian_epsilon(3**0.5 / SIGMA, 1e-5), 1e-6)
+        assert_close(same.epsilon, plain.epsilon, 1e-9)
+
+    def test_plain_noise_towards_servers(self):
+        """Its shares are those of the members: a server sees each of four."""
+        plain = descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE))
+        for view, share in {"server": 4, "server_secagg": 1}.items():
+            told = gaussian_epsilon((3 * share) ** 0.5 / SIGMA, 1e-5)
+            assert_close(certificate(plain, view=view).epsilon, told, 1e-6)
+
+    def test_parts_add_up(self):
+        used = fp.joint(correlated(MATRICES["banded"]), fp.gaussian(1.0, 2.0))
+        found = certificate(_of_parts(used, fp.fixed_order(N, SIZE)))
+        squared = (MATRICES["banded"].sensitivity(ROUNDS, 3) / SIGMA) ** 2 + 3 / 2.0**2
+        assert_close(found.epsilon, gaussian_epsilon(squared**0.5, 1e-5), 1e-6)
+
+    def test_a_server_sees_what_it_adds_the_noise_to(self):
+        algorithm = descent(correlated(MATRICES["tree"]), fp.fixed_order(N, SIZE))
+        for view in ("server", "server_secagg"):
+            found = certificate(algorithm, view=view)
+            assert found.epsilon == np.inf
+            assert "the server adds the noise" in str(found)
+
+    def test_an_enclave_is_assumed_where_it_is_declared(self):
+        used = fp.correlated(fp.gaussian(CLIP, SIGMA), MATRICES["tree"], enclave=True)
+        algorithm = descent(used, fp.fixed_order(N, SIZE))
+        known, third = (certificate(algorithm, view=v) for v in ("server_secagg", "third_party"))
+        assert known.epsilon == third.epsilon < np.inf
+        assert any("enclave" in text for text in known.assumptions)
+        assert not any("enclave" in text for text in third.assumptions)
+        assert certificate(algorithm, view="server").epsilon == np.inf
+
+    def test_amplified_turns(self):
+        """As the plain Poisson cohorts of one group, with noise over the norm of the longest column."""
+        matrix, group = MATRICES["banded"], 4
+        found = certificate(descent(correlated(matrix), fp.cyclic_poisson(N, 3, 0.25, group)))
+        longest = np.linalg.norm(matrix.strategy(ROUNDS), axis=0).max()
+        of_group = descent(fp.gaussian(CLIP, SIGMA / longest), fp.poisson(group, 0.25, group))
+        alone = fp.certify(of_group, start(), regression([3] * group), 3, 1e-5)
+        assert_close(found.epsilon, alone.epsilon, 1e-6)
+        assert found.relation == alone.relation == "add_or_remove"
+        known = certificate(descent(correlated(matrix), fp.fixed_order(N, SIZE)))
+        assert found.epsilon < known.epsilon
+
+    def test_nothing_is_nothing(self):
+        algorithm = descent(correlated(MATRICES["tree"]), fp.fixed_order(N, SIZE))
+        assert certificate(algorithm, 0).epsilon == 0
+
+    def test_a_class_of_ones_own_is_declared(self):
+        class Silent(type(MATRICES["banded_inverse"])):
+            pass
+
+        matrix = MATRICES["banded_inverse"]
+        fields = {name: getattr(matrix, name) for name in matrix.__dataclass_fields__}
+        algorithm = descent(correlated(Silent(**fields)), fp.fixed_order(N, SIZE))
+        assert certificate(algorithm).basis == "declared"
+
+    def test_all_checks(self):
+        algorithm = descent(correlated(MATRICES["blt"]), fp.fixed_order(N, SIZE))
+        fp.check_algorithm(algorithm, start(), FEDERATION)
+
+    def test_noise_for_a_target(self):
+        sigma = fp.calibrate_noise(
+            lambda s: descent(correlated(MATRICES["blt"], sigma=s), fp.fixed_order(N, SIZE)),
+            *(start(), FEDERATION),
+            **{"epsilon": 2.0, "rounds": ROUNDS, "delta": 1e-5},
+        )
+        mu = MATRICES["blt"].sensitivity(ROUNDS, 3) / sigma
+        assert_close(gaussian_epsilon(mu, 1e-5), 2.0, 1e-3)
+
+
+class TestRefusals:
+    USED = correlated(MATRICES["banded"])
+    SAMPLER = fp.fixed_order(N, SIZE)
+
+    @pytest.mark.parametrize("sampler", [fp.poisson(N, 0.3), fp.fixed_size(N, SIZE)])
+    def test_cohorts_without_a_schedule(self, sampler):
+        with refused("noise is correlated over rounds .*give one with a schedule"):
+            certificate(descent(self.USED, sampler))
+
+    def test_an_opening(self):
+        opening = fp.Opening(fp.everyone(N), 1, fp.everyone(N))
+        with refused("sampler: an fp.Opening"):
+            run(descent(self.USED, opening))
+
+    def test_more_rounds_than_the_matrix_has(self):
+        with refused("rounds: 10; .* is for 9 at most"):
+            certificate(descent(self.USED, self.SAMPLER), 10)
+        with refused("rounds: 10; .* is for 9 at most"):
+            run(descent(self.USED, self.SAMPLER), rounds=10)
+
+    def test_more_bands_than_groups(self):
+        with refused("has 3 bands, but a client's turn comes every 2 rounds"):
+            certificate(descent(self.USED, fp.cyclic_poisson(N, 2, 0.5)))
+        with refused("has no bands"):
+            certificate(descent(correlated(MATRICES["tree"]), fp.cyclic_poisson(N, 2, 0.5)))
+
+    def test_where_nothing_can_be_remembered(self):
+        def round(wrap):
+            def run(key, state, cohort):
+                def once(key):
+                    return cohort.sum(silent, key, mechanism=self.USED)
+
+                total, metrics, _ = wrap(once, key)
+                return fp.ModelState(total, state.round + 1), metrics
+
+            return fp.Algorithm(fp.start, run, self.SAMPLER)
+
+        for wrap in (
+            lambda once, key: jax.jit(once)(key),
+            lambda once, key: jax.lax.cond(True, once, once, key),
+            lambda once, key: jax.lax.map(once, key[None]),
+        ):
+            with refused("in a loop, a branch or a jitted function"):
+                certificate(round(wrap))
+
+    def test_a_clients_own_noise(self):
+        def round(key, state, cohort):
+            total, metrics, _ = cohort.sum(silent, key, mechanism=self.USED, local=True)
+            return fp.ModelState(total, state.round + 1), metrics
+
+        with refused("local: True; leave it out"):
+            certificate(fp.Algorithm(fp.start, round, self.SAMPLER))
+
+    def test_a_round_alone(self):
+        run_alone = fp.one_round(descent(self.USED, self.SAMPLER))
+        state = fp.ModelState(start(), jnp.int32(0))
+        with refused("this round stands alone; train with fp.simulate"):
+            run_alone(jax.random.key(0), state, FEDERATION)
+
+    def test_mechanisms_that_cannot_be(self):
+        plain = fp.gaussian(1.0, 1.0)
+        for wrong in (fp.laplace(1.0, 1.0), fp.unprotected(), fp.joint(plain, plain), self.USED):
+            with refused("mechanism: .*give one with Gaussian noise"):
+                fp.correlated(wrong, MATRICES["tree"])
+        with refused("factorization: .*give such as fp.noise_matrices"):
+            fp.correlated(plain, np.eye(3))
+        with refused("start: it has no Gaussian noise that could change"):
+            fp.dynamic(self.USED, rounds=9, noise_decay=2.0)
+
+    def test_records_means(self):
+        local = fp.LocalSteps(
+            fp.per_example(squared), fp.poisson(3, 0.5), 2, sgd, mechanism=self.USED
+        )
+        with refused("mechanism: .*correlated over rounds; give fp.gaussian"):
+            certificate(fp.dp_sgd(local, sampler=self.SAMPLER))
