@@ -12,6 +12,7 @@ from small import assert_close, assert_identical, classification, filled, refuse
 import fedpriv as fp
 from fedpriv.certification.closed_over import closed_over
 from fedpriv.core.trees import dimension
+from fedpriv.models.named_leaves import named_leaves
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -107,6 +108,32 @@ def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
     inputs = np.stack([one["x"], 2 * one["x"]])
     assert_close(adapted.predict(params, inputs), model.predict(whole, inputs))
     assert not np.allclose(adapted.loss(params, one), model.loss(base, one))
+
+
+def of_lists():
+    init = lambda key: [jnp.zeros((5, 3)), (jnp.zeros(3), jnp.ones(()))]  # noqa: E731
+    apply = lambda p, x: x @ p[0] + p[1][0] * p[1][1]  # noqa: E731
+    return fp.models.from_apply(init, apply, inputs="x")
+
+
+@pytest.mark.parametrize("name", [*MODELS, "lists"])
+def test_a_base_is_known_by_its_paths_whatever_holds_it(name):
+    """Such as the nested dicts in which a kept model of a network of one's own comes back."""
+    model = of_lists() if name == "lists" else MODELS[name]()
+    base, shape = moved(model.init(KEY)), INPUTS.get(name, (5,))
+    nested = {}
+    for path, leaf in reversed(named_leaves(base).items()):
+        *outer, last = path.split(".")
+        inside = nested
+        for part in outer:
+            inside = inside.setdefault(part, {})
+        inside[last] = leaf
+    tuned = fp.models.adapters(model, nested if path else base, rank=1)
+    whole = tuned.merged(tuned.init(KEY))
+    assert_identical(whole, base)  # B is 0
+    assert jax.tree.structure(whole) == jax.tree.structure(base)
+    example_x = example(shape)["x"]
+    assert_identical(tuned.apply(tuned.init(KEY), example_x), model.apply(base, example_x))
 
 
 def test_dropout_gets_its_key():
