@@ -17,8 +17,8 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
     """One split of a data set of Hugging Face, or any table whose columns are `dataset[name]`.
 
     Pictures become u8[N, height, width, channels], lists and arrays [N, ...], strings an array of strings: an id of a
-    client, or a text for `encode_text`. 64-bit numbers become 32-bit where they fit; whole ones, such as ids, where they
-    stay the same.
+    client, or a text for `encode_text`. 64-bit numbers become 32-bit where they fit; whole ones, such as ids, where
+    they stay the same.
 
     Args:
         dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`.
