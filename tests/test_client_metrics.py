@@ -89,7 +89,8 @@ def test_several_measures_are_evaluated_together_in_a_run():
 @pytest.mark.parametrize(("metric", "higher"), [("accuracy", True), ("loss", False)])
 def test_a_client_without_weight_does_not_count(metric, higher):
     values = np.array([0.1, np.nan, 0.9, 0.4], np.float32)
-    found = _spread(f"held_out_{metric}", jnp.asarray(values), jnp.float32(0.3), higher, 0.5)
+    counts, pooled = jnp.asarray(~np.isnan(values)), jnp.float32(0.3)
+    found = _spread(f"held_out_{metric}", jnp.asarray(values), counts, pooled, higher, 0.5)
     there = values[~np.isnan(values)]
     worst, beyond = (0.1, 2 / 3) if higher else (0.9, 1 / 3)
     expected = [there.mean(), 0.3, np.median(there), worst, beyond]

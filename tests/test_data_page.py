@@ -4,6 +4,7 @@ import json
 import sys
 import types
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -144,6 +145,11 @@ def test_training_and_test_part_of_each_user(of_leaf, quick_to_compile, capsys):
 
 
 def test_a_share_of_each_user_is_held_out(of_leaf):
-    names = run("hold_out(", {"fp": fp, "np": np})
-    np.testing.assert_array_equal(names["federation"].size, [32, 20, 3])
-    np.testing.assert_array_equal(names["of_each"].size, [8, 5])
+    example = np.zeros(10, np.float32)
+    model = fp.models.classifier(fp.models.LogisticRegression(10), example, inputs="features")
+    names = run("hold_out(", {"fp": fp, "np": np, "model": model})
+    federation = names["federation"]
+    np.testing.assert_array_equal(federation.size, [32, 20, 2])
+    np.testing.assert_array_equal(federation.held_out_size, [8, 5, 1])
+    state = fp.start(model.init(jax.random.key(0)), federation)
+    assert "held_out_accuracy_worst_decile" in names["measure"](state, federation)

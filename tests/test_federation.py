@@ -147,6 +147,16 @@ def test_repartition_shares_the_examples():
         first.repartition([[1], [1]])
 
 
+def test_repartition_does_not_forget_what_is_held_out():
+    """Another partition says by whom, or begins with a federation that holds nothing out."""
+    first = Federation.from_arrays(examples(), [[4, 0, 2], [5]], held_out=[[1], []])
+    with refused("held_out: 1 records are held out, and this partition does not say by whom; give"):
+        first.repartition([[1], [0]])
+    again = first.repartition([[1], [0]], held_out=[[4], [2]])
+    np.testing.assert_array_equal(again.held_out_rows, [[4], [2]])
+    assert first.for_training.repartition([[1], [0]]).held_out_rows is None
+
+
 def test_stack():
     first = Federation.from_arrays(examples(), CLIENTS, public=[3])
     other = first.repartition([[1], [0, 2, 3, 4]], public=[5])

@@ -7,11 +7,14 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from small import assert_close, assert_identical, classification, filled, refused
 
 import fedpriv as fp
 from fedpriv.certification.closed_over import closed_over
 from fedpriv.core.trees import dimension
+from fedpriv.models.fine_tuning import PUBLIC_BASE
+from fedpriv.models.named_leaves import named_leaves
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -107,6 +110,32 @@ def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
     inputs = np.stack([one["x"], 2 * one["x"]])
     assert_close(adapted.predict(params, inputs), model.predict(whole, inputs))
     assert not np.allclose(adapted.loss(params, one), model.loss(base, one))
+
+
+def of_lists():
+    init = lambda key: [jnp.zeros((5, 3)), (jnp.zeros(3), jnp.ones(()))]  # noqa: E731
+    apply = lambda p, x: x @ p[0] + p[1][0] * p[1][1]  # noqa: E731
+    return fp.models.from_apply(init, apply, inputs="x")
+
+
+@pytest.mark.parametrize("name", [*MODELS, "lists"])
+def test_a_base_is_known_by_its_paths_whatever_holds_it(name):
+    """Such as the nested dicts in which a kept model of a network of one's own comes back."""
+    model = of_lists() if name == "lists" else MODELS[name]()
+    base, shape = moved(model.init(KEY)), INPUTS.get(name, (5,))
+    nested = {}
+    for path, leaf in reversed(named_leaves(base).items()):
+        *outer, last = path.split(".")
+        inside = nested
+        for part in outer:
+            inside = inside.setdefault(part, {})
+        inside[last] = leaf
+    tuned = fp.models.adapters(model, nested if path else base, rank=1)
+    whole = tuned.merged(tuned.init(KEY))
+    assert_identical(whole, base)  # B is 0
+    assert jax.tree.structure(whole) == jax.tree.structure(base)
+    example_x = example(shape)["x"]
+    assert_identical(tuned.apply(tuned.init(KEY), example_x), model.apply(base, example_x))
 
 
 def test_dropout_gets_its_key():
@@ -344,3 +373,20 @@ def test_other_arguments_that_do_not_fit_are_refused_in_a_line():
     adapted = fp.models.adapters(LOGISTIC, BASE, rank=1)
     with refused("^params: .*; give its own parameters"):
         adapted.merged(BASE)
+
+
+@pytest.mark.parametrize("base_in_condition", [True, False])
+@pytest.mark.parametrize("leaves", [1, 3])
+def test_an_array_beside_the_base_in_a_loop_is_not_taken_for_it(base_in_condition, leaves):
+    """A loop's condition and its body have arrays of their own, whose places are counted apart."""
+    base, other = [jnp.ones(2 + i) for i in range(leaves)], jnp.linspace(0.0, 1.0, 7)
+    of_base = lambda: sum(checkpoint_name(leaf, PUBLIC_BASE).sum() for leaf in base) > 0  # noqa: E731
+    of_other = lambda: other.sum() > 0  # noqa: E731
+    condition, body = (of_base, of_other) if base_in_condition else (of_other, of_base)
+
+    def program(x):
+        more = lambda turns: (turns < 3) & condition()  # noqa: E731
+        return x * jax.lax.while_loop(more, lambda turns: turns + 1 + body(), 0)
+
+    found = {each.array.shape: each.is_base for each in closed_over(jax.make_jaxpr(program)(1.0))}
+    assert found == {leaf.shape: True for leaf in base} | {other.shape: False}

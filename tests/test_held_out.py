@@ -9,6 +9,7 @@ from small import assert_close, assert_identical, refused, regression, squared, 
 
 import fedpriv as fp
 from fedpriv.data.partition import hold_out
+from fedpriv.engine.client_metrics import parsed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -270,3 +271,29 @@ def test_a_row_of_the_server_cannot_be_held_out():
     out[[PARTS[0][0], PUBLIC[0]]] = True
     with refused(f"held_out: row {PUBLIC[0]} is the server's"):
         fp.Federation.from_arrays(EXAMPLES | {"out": out}, PARTS, public=PUBLIC, held_out="out")
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_model_that_gives_no_number_is_worse_than_all_others(higher):
+    """It is not left out, as a client without records is: the third of four that have some."""
+    held = [[0], [1], [2], [], [3]]
+    rest = [[4], [5], [6], [7], [8]]
+    federation = fp.Federation.from_arrays({"y": np.arange(9.0)}, rest, held_out=held)
+    values = jnp.array([0.1, 0.6, np.nan, 0.9])
+    of_record = lambda params, example: {"gain": values[example["y"].astype(int)]}  # noqa: E731
+    each = fp.models.Score(of_record, higher=["gain"] if higher else [])
+    measure = fp.measures.per_client(each, bound=0.5, on="held_out")
+    found = measure(fp.start({"w": jnp.zeros(())}, federation), federation)
+    assert np.isnan([found["held_out_gain_mean"], found["held_out_gain_pooled"]]).all()
+    worst = -np.inf if higher else np.inf
+    ranked = sorted([0.1, 0.6, 0.9, worst])
+    assert found["held_out_gain_median"] == pytest.approx((ranked[1] + ranked[2]) / 2)
+    assert found["held_out_gain_worst_decile"] == worst
+    share = found[f"held_out_gain_{'below' if higher else 'above'}_0.5"]
+    assert share == pytest.approx(0.5 if higher else 0.75)
+
+
+@pytest.mark.parametrize("metric", ["loss", "mean_error", "error_below_x", "top_5_accuracy"])
+@pytest.mark.parametrize("end", ["mean", "worst_decile", "below_0.7", "above_-1e-05", "above_80"])
+def test_names_of_numbers_are_read_as_they_were_made(metric, end):
+    assert parsed(f"personal_per_client_{metric}_{end}") == ("personal_per_client", metric, end)

@@ -79,7 +79,7 @@ def test_files_are_resized_and_jpeg_is_read(tmp_path):
         read_images(files)
 
 
-@pytest.mark.parametrize(("mode", "channels"), [("1", 1), ("P", 3), ("RGBA", 3), ("LA", 3)])
+@pytest.mark.parametrize(("mode", "channels"), [("1", 1), ("P", 3), ("RGBA", 3), ("LA", 1)])
 def test_other_modes(mode, channels, tmp_path):
     file = save(tmp_path / "a.png", GRAY if mode in ("1", "LA") else COLOUR, mode)
     assert read_images([file]).shape == (1, 4, 5, channels)
@@ -102,6 +102,13 @@ def test_files_that_cannot_be_read(pets):
         (pets / "ada" / "cat" / "1.png").write_bytes(damaged)
         with refused(r"cat/1\.png: it cannot be read .*; replace it", CorruptDataError):
             from_image_folder(pets, ("client", "label"))
+
+
+def test_an_image_of_too_many_pixels(tmp_path, monkeypatch):
+    file = save(tmp_path / "a.png", COLOUR, "RGB")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 9)
+    with refused(r"a\.png: it cannot be read .*exceeds limit", CorruptDataError):
+        read_images([file])
 
 
 def test_folders_that_say_something_else(pets):

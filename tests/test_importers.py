@@ -6,7 +6,9 @@ Stand-ins follow the two protocols; where the packages are installed, the real o
 import numpy as np
 import pytest
 from PIL import Image
+from small import refused
 
+import fedpriv as fp
 from fedpriv.data.datasets import encode_text, from_huggingface, from_torch
 
 RNG = np.random.default_rng(0)
@@ -136,3 +138,33 @@ def test_torch_itself():
     pairs = torch.utils.data.TensorDataset(torch.zeros(4, 3, 5, 6), torch.tensor(KIND))
     equal(from_torch(pairs)["label"], KIND, np.int32)
     assert from_torch(pairs)["image"].shape == (4, 5, 6, 3)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [2.0**24, 2.0**24 + 1, 3.0],
+        [1_700_000_001.0, 1_700_000_002.0, 1.0],
+        [2**53, 2**53 + 1, 1],
+        [2**40, 2**40 + 1, -1],
+        [2**64 - 1, 2**64 - 2, 2**63],
+        ["a", "a ", "A"],
+    ],
+)
+def test_ids_that_differ_stay_different(ids):
+    """However a library holds them: two users never become one client."""
+    data = from_huggingface({"user": ids, "x": [0.5] * 3}, client="user", x="x")
+    assert data["client"].tolist() == ids
+    assert fp.Federation.from_arrays(data, "client").num_clients == 3
+
+
+def test_numbers_that_no_type_holds_together():
+    with refused("client: whole numbers that no 64 bits hold together; give them as strings"):
+        from_huggingface({"client": [2**64 - 1, 2**64 - 2, -1]}, client="client")
+
+
+def test_items_of_other_entries():
+    items = [{"image": 1, "label": 0}, {"image": 2, "label": 1, "user": 7}]
+    for several in (items, items[::-1]):
+        with refused(r"dataset\[1\]: its entries are image, label.*; give all"):
+            from_torch(several)

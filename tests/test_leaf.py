@@ -131,7 +131,12 @@ def test_what_is_wrong_is_named(whole, said, tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     file = tmp_path / "a.json"
     twin = '{"users": ["a"], "user_data": {"a": {"x": [1], "y": [1]}, "a": {"x": [2], "y": [2]}}}'
-    for text, said in (('{"users": [', "Expecting value"), (twin, "'a' is there twice in one")):
+    faults = {
+        '{"users": [': "Expecting value",
+        twin: "'a' is there twice in one",
+        "[" * 10**5: "recursion",
+    }
+    for text, said in faults.items():
         file.write_text(text)
         with refused(f"{file}: it cannot be read .*{said}", CorruptDataError):
             from_leaf(file)
@@ -153,4 +158,40 @@ def test_what_is_given_for_files_and_columns(tmp_path):
         from_leaf(file, image="image")
     write(tmp_path / "a.json.gz", content())
     with refused(r"a\.json: it is there as a\.json\.gz, too; remove one"):
+        from_leaf(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.JSON", "A.json.GZ", "a.Json"])
+def test_files_of_any_case_and_nothing_else(name, tmp_path):
+    """Hidden files, such as those of macOS, and folders are left out; a byte-order mark is read over."""
+    write(tmp_path / "all.json", content())
+    (tmp_path / "all.json").rename(tmp_path / "other")
+    marked = b"\xef\xbb\xbf" + (tmp_path / "other").read_bytes()
+    zipped = name.lower().endswith(".gz")
+    (tmp_path / name).write_bytes(gzip.compress(marked) if zipped else marked)
+    (tmp_path / "._all.json").write_bytes(b"\0\1")
+    (tmp_path / "more.json").mkdir()
+    assert sorted(set(from_leaf(tmp_path)["client"])) == ["ada", "ben", "cem"]
+
+
+@pytest.mark.parametrize("name", ["", "ada\0"])
+def test_a_name_that_numpy_does_not_keep(name, tmp_path):
+    """NumPy drops a zero at the end, so that two users would become one client."""
+    own = {"x": [[1.0]], "y": [0]}
+    write(tmp_path / "a.json", {"users": ["ada", name], "user_data": {"ada": own, name: own}})
+    with refused("users: .*; give names, which are strings"):
+        from_leaf(tmp_path)
+
+
+def test_names_in_any_script_are_kept_apart(tmp_path):
+    users = ["\u00e9", "e\u0301", "\u7528\u6237", "a", "a "]
+    data = {user: {"x": [[1.0]], "y": [0]} for user in users}
+    write(tmp_path / "a.json", {"users": users, "user_data": data})
+    assert from_leaf(tmp_path)["client"].tolist() == users
+
+
+def test_numbers_beyond_32_bits_are_refused_without_a_warning(tmp_path):
+    own = {"x": [[1e300, 0.5]], "y": [0]}
+    write(tmp_path / "a.json", {"users": ["ada"], "user_data": {"ada": own}})
+    with refused("user 'ada': features: row 0 is not finite"):
         from_leaf(tmp_path)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from small import FALSE_ALARM, assert_uniform, refused
+from small import FALSE_ALARM, assert_identical, assert_uniform, refused
 
 from fedpriv import capacity_for, everyone, fixed_size, poisson, with_replacement
 from fedpriv.privacy import Everyone, FixedSize, Poisson
@@ -232,3 +232,21 @@ def test_a_poisson_cohort_has_room_by_default(population, rate):
     """No less than `capacity_for` says, and for nobody who does not exist."""
     room = min(population, capacity_for(population * rate, rate))
     assert poisson(population, rate).accounting == poisson(population, rate, room).accounting
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: everyone(6),
+        lambda: fixed_size(6, 3),
+        lambda: fixed_size(300, 3),
+        lambda: poisson(6, 0.5),
+        lambda: poisson(6, 0.5, capacity=2),
+        lambda: with_replacement([1, 2, 3], 4),
+    ],
+)
+def test_a_sampler_made_in_a_traced_round_is_the_same(make):
+    """A certificate reads its tables when the trace has ended."""
+    made = []
+    jax.jit(lambda: made.append(make()))()
+    assert_identical(draws(made[0], 20), draws(make(), 20))

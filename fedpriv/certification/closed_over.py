@@ -55,10 +55,23 @@ def _uses(jaxpr: Jaxpr, var: Any) -> Iterator[JaxprEqn]:
     """The equations that use a variable: those of a program that an equation calls, then the equation itself."""
     for eqn in (eqn for eqn in jaxpr.eqns if var in eqn.invars):
         for inner in (program.jaxpr for program in programs(eqn)):
-            place = eqn.invars.index(var) - (len(eqn.invars) - len(inner.invars))
-            if place >= 0:
+            place = _place(eqn, inner, eqn.invars.index(var))
+            if place is not None:
                 yield from _uses(inner, inner.invars[place])
         yield eqn
+
+
+def _place(eqn: JaxprEqn, inner: Jaxpr, place: int) -> int | None:
+    """Of an equation's input among those of a program that it calls; None where this does not get it.
+
+    A program gets the last inputs of its equation; the condition of a loop also the first, without the body's own.
+    """
+    is_condition = eqn.primitive.name == "while" and inner is eqn.params["cond_jaxpr"].jaxpr
+    first = eqn.params["cond_nconsts"] if is_condition else 0
+    others = len(eqn.invars) - len(inner.invars)
+    if place < first:
+        return place
+    return place - others if place - others >= first else None
 
 
 def check_closed_over(arrays: Sequence[ClosedOver], federation: Any, otherwise: str) -> None:

@@ -26,7 +26,8 @@ from fedpriv.core.types import Key, PyTree
 class Wire(NamedTuple):
     """Size of one message: `values` numbers of `bits_per_value` bits each, plus `overhead` bits.
 
-    Integers (or i32[] arrays), to be multiplied on the host, where they do not overflow.
+    Integers (or i32[] arrays), to be multiplied on the host, where they do not overflow. Values that no codec shortens
+    count 32 bits each, whatever their type.
     """
 
     values: CountOrZero | jax.Array
@@ -68,7 +69,7 @@ class Codec(NamedTuple):
 
 
 UNCODED = sealed(Codec(lambda key, message: Coded(message, {}), Wire, False))
-"""32 bits per value, exactly what was sent."""
+"""What was sent; 32 bits per value."""
 
 
 def fixed_interval(bits: Levels, bound: FloatBound) -> Codec:

@@ -163,8 +163,14 @@ class Federation:
             clients, public, held_out: as `from_arrays`, row numbers all.
 
         Raises:
-            ValueError: an empty client; a row out of range, or given twice.
+            ValueError: an empty client; a row out of range, or given twice; records are held out, and the partition
+                does not say which.
         """
+        if held_out is None and self.held_out_size is not None:
+            raise ValueError(
+                f"held_out: {int(self.held_out_size.sum())} records are held out, and this partition does not say by "
+                "whom; give held_out=[rows of each client], or repartition federation.for_training"
+            )
         total = len(jax.tree.leaves(self.examples)[0])
         return _assign(self.examples, total, clients, public, held_out)
 

@@ -22,7 +22,14 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, sum_over
 from fedpriv.engine.compiled_rounds import ScoreFn
 from fedpriv.engine.simulate import Measure
-from fedpriv.models.score import OVER_CLIENTS, Score, better_higher, is_fraction, main_metric
+from fedpriv.models.score import (
+    OVER_CLIENTS,
+    WEIGHT,
+    Score,
+    better_higher,
+    is_fraction,
+    main_metric,
+)
 
 Personal: TypeAlias = Callable[[State, jax.Array], Params]
 """(state, client i: i32[]) -> the model of this client."""
@@ -33,7 +40,8 @@ STREAMED = 1_000  # likewise, of those that are read at once
 PER_CLIENT, HELD_OUT, PERSONAL = "per_client", "held_out", "personal"
 PERSONAL_PER_CLIENT = f"{PERSONAL}_{PER_CLIENT}"
 KINDS = (PER_CLIENT, HELD_OUT, PERSONAL_PER_CLIENT, PERSONAL)
-_NAME = re.compile(rf"({'|'.join(KINDS)})_(.+?)_({'|'.join(OVER_CLIENTS)}|(?:below|above)_.+)")
+_BOUND = r"(?:below|above)_-?[0-9][0-9.e+-]*"
+_NAME = re.compile(rf"({'|'.join(KINDS)})_(.+?)_({'|'.join(OVER_CLIENTS)}|{_BOUND})")
 
 
 class ClientMetric(NamedTuple):
@@ -75,8 +83,10 @@ def per_client(
     together, each record counting equally; `_median`; `_worst_decile`, the mean over the tenth of the clients (rounded
     up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020); and `_below_0.5`,
     the fraction of clients worse than the bound (`_above_` where lower is better). A client whose records have no
-    weight does not count. The names begin with `held_out_` where the records are held out. Where the models are the
-    clients' own they begin with `personal_` on held-out records, else with `personal_per_client_`.
+    weight does not count; one whose metric is NaN is worse than all others, and makes the mean NaN.
+
+    The names begin with `held_out_` where the records are held out. Where the models are the clients' own they begin
+    with `personal_` on held-out records, else with `personal_per_client_`.
 
     Args:
       score: as `simulate`'s.
@@ -132,7 +142,8 @@ def per_client(
         _check_bound(bound, name)
         pooled = scored.metrics(jax.tree.map(jnp.sum, of_clients))[name]
         higher = better_higher(name, scored.higher)
-        return _spread(f"{kind}_{name}", metrics[name], pooled, higher, bound)
+        there = of_clients[WEIGHT] != 0
+        return _spread(f"{kind}_{name}", metrics[name], there, pooled, higher, bound)
 
     return measure
 
@@ -190,23 +201,30 @@ def _streamed(
 
 
 def _spread(
-    stem: str, values: jax.Array, pooled: jax.Array, higher: bool, bound: float | None
+    stem: str,
+    values: jax.Array,
+    counts: jax.Array,
+    pooled: jax.Array,
+    higher: bool,
+    bound: float | None,
 ) -> dict[str, jax.Array]:
+    """Args: counts: bool[clients], who has records."""
     sign = 1 if higher else -1
-    worst = -(-jnp.sum(~jnp.isnan(values)) // 10)
-    ordered = jnp.sort(sign * values)  # NaN is last
-    tenth = jnp.where(jnp.arange(len(values)) < worst, ordered, jnp.nan)
+    ranked = jnp.where(jnp.isnan(values), -jnp.inf, sign * values)
+    ranked = jnp.where(counts, ranked, jnp.nan)  # NaN is left out, and last in order
+    worst = -(-jnp.sum(counts) // 10)
+    tenth = jnp.where(jnp.arange(len(values)) < worst, jnp.sort(ranked), jnp.nan)
     statistics = {
-        f"{stem}_mean": jnp.nanmean(values),
+        f"{stem}_mean": jnp.mean(values, where=counts),
         f"{stem}_pooled": pooled,
-        f"{stem}_median": jnp.nanmedian(values),
+        f"{stem}_median": sign * jnp.nanmedian(ranked),
         f"{stem}_worst_decile": sign * jnp.nanmean(tenth),
     }
     if bound is None and stem.endswith("_accuracy"):
         bound = 0.5
     if bound is not None:
-        beyond = jnp.where(jnp.isnan(values), jnp.nan, sign * values < sign * bound)
-        statistics[f"{stem}_{'below' if higher else 'above'}_{bound:g}"] = jnp.nanmean(beyond)
+        worse = jnp.mean(ranked < sign * bound, where=counts)
+        statistics[f"{stem}_{'below' if higher else 'above'}_{bound:g}"] = worse
     return statistics
 
 

@@ -73,8 +73,8 @@ def adapters(
     smaller is what travels, is clipped, and gets noise.
 
     Args:
-      base: parameters of `model`, such as a kept model's. They have to be public, that is, not depend on what the
-        clients hold. Nothing here can check that; the certificate lists it among its assumptions.
+      base: parameters of `model`, such as a kept model's, by its paths. They have to be public, that is, not depend
+        on what the clients hold. Nothing here can check that; the certificate lists it among its assumptions.
       rank: of A B, at most min(n, m).
       where: regular expression, searched in each leaf's path, such as params.Dense_0.kernel; by default all match.
       alpha: by default `rank`.
@@ -152,11 +152,13 @@ def _base(model: Model, base: Params) -> _Base:
     fits = isinstance(model, Model) and callable(model.init)
     require(fits, "model", model, "give what fp.models.classifier makes")
     check_leaves("base", base)
-    check_shapes("base", base, jax.eval_shape(model.init, jax.random.key(0)))
+    wanted = jax.eval_shape(model.init, jax.random.key(0))
+    check_shapes("base", base, wanted)
     shapes_alone = any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(base))
     require(not shapes_alone, "base", base, "give arrays; to certify alone, zeros will do")
-    leaves = {path: jnp.asarray(leaf) for path, leaf in named_leaves(base).items()}
-    return _Base(leaves, jax.tree.structure(base))
+    given = named_leaves(base)  # perhaps in dicts, where the model has lists or objects
+    leaves = {path: jnp.asarray(given[path]) for path in named_leaves(wanted)}
+    return _Base(leaves, jax.tree.structure(wanted))
 
 
 def _is_real(leaf: jax.Array) -> bool:

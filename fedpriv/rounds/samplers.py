@@ -131,8 +131,11 @@ def everyone(population: Count) -> Sampler:
     """
     population = checked("population", population, Count)
     accounting = Everyone(population)
-    drawn = Draw(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
-    return sealed(Sampler(lambda key: drawn, population, float(population), accounting))
+
+    def draw(key: Key) -> Draw:
+        return Draw(jnp.arange(population, dtype=jnp.int32), jnp.ones(population, bool))
+
+    return sealed(Sampler(draw, population, float(population), accounting))
 
 
 def fixed_size(population: Count, size: Count) -> Sampler:
@@ -199,7 +202,13 @@ def _sizes(population: int, rate: float, slots: int) -> tuple[jax.Array, jax.Arr
             below += one
     edges = np.array(reached, np.uint64)
     high, low = (part.astype(np.uint32) for part in (edges >> 32, edges & 0xFFFFFFFF))
-    return jnp.asarray(high), jnp.asarray(low)
+    return _table(high), _table(low)
+
+
+def _table(numbers: np.ndarray) -> jax.Array:
+    """u32[n], no part of a round that is traced, in which a sampler may be made."""
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(numbers, jnp.uint32)
 
 
 def capacity_for(size: Positive, rate: Rate, deviations: NonNegative = 6.0) -> int:
@@ -237,7 +246,7 @@ def with_replacement(sizes: Sequence[Positive], size: Count) -> Sampler:
     edges = np.round(np.cumsum(weights / weights.sum()) * 2**31).astype(np.int64)
     largest = float(np.diff(edges, prepend=0).max()) / 2**31
     accounting = WithReplacement(len(weights), size, largest)
-    inner = jnp.asarray(edges[:-1], jnp.uint32)
+    inner = _table(edges[:-1])
 
     def draw(key: Key) -> Draw:
         drawn = jax.random.bits(key, (size,), jnp.uint32) >> 1

@@ -105,7 +105,7 @@ def mode_of(name: str, picture: Any) -> str:
         raise ValueError(
             f"{name}: its mode is {picture.mode}, more than 8 bits for each pixel; convert it to 8 bits"
         )
-    return "L" if picture.mode in ("1", "L") else "RGB"
+    return "L" if picture.mode in ("1", "L", "La", "LA") else "RGB"
 
 
 def _images(root: Path) -> Iterator[Path]:
@@ -162,7 +162,7 @@ def _read(path: Path, image_size: tuple[int, int] | None) -> np.ndarray:
     try:
         with Image.open(path) as opened:
             picture = opened.copy()
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise CorruptDataError(f"{path}: it cannot be read ({error}); replace it") from None
     picture = picture.convert(mode_of(str(path), picture))
     if image_size is not None:

@@ -17,7 +17,8 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
     """One split of a data set of Hugging Face, or any table whose columns are `dataset[name]`.
 
     Pictures become u8[N, height, width, channels], lists and arrays [N, ...], strings an array of strings: an id of a
-    client, or a text for `encode_text`. 64-bit numbers become 32-bit where they fit.
+    client, or a text for `encode_text`. 64-bit numbers become 32-bit where they fit; whole ones, such as ids, where
+    they stay the same.
 
     Args:
         dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`.
@@ -37,8 +38,8 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
     for leaf, column in columns.items():
         if column not in there:
             raise ValueError(
-                f"{leaf}: there is no column {column!r}, only {', '.join(map(str, there))}; give such as "
-                f"{leaf}={there[0]!r}"
+                f"{leaf}: there is no column {column!r}, only {', '.join(map(str, there)) or 'none'}; name one that is "
+                f"there, as {leaf}="
             )
     return {leaf: stacked(leaf, list(dataset[column])) for leaf, column in columns.items()}
 
@@ -68,6 +69,12 @@ def from_torch(
     items = [_named(dataset[i], names, i) for i in range(len(dataset))]
     if not items:
         raise ValueError("dataset: it is empty; give one with items")
+    for i, item in enumerate(items):
+        if item.keys() != items[0].keys():
+            raise ValueError(
+                f"dataset[{i}]: its entries are {', '.join(item)}, those of dataset[0] {', '.join(items[0])}; give all "
+                "items the same"
+            )
     return {
         name: stacked(name, [item[name] for item in items], channels_first) for name in items[0]
     }
@@ -101,7 +108,9 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
     rows = [_array(name, value, mode, channels_first) for value in values]
     for i, row in enumerate(rows):
         if row.dtype == object:
-            raise ValueError(f"{name}: row {i} is {values[i]!r:.40}; leave out such rows")
+            raise ValueError(
+                f"{name}: row {i} is {values[i]!r:.40}; leave out such rows, or make numbers of them"
+            )
         if is_text(row) != is_text(rows[0]):
             raise ValueError(
                 f"{name}: row {i} is {values[i]!r:.40}, row 0 is {values[0]!r:.40}; give all numbers or all strings"
@@ -111,16 +120,23 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
                 f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; bring all to one, "
                 "pictures by resizing them"
             )
-    return narrowed(np.stack(rows) if rows else np.zeros(0))
+    whole = np.stack(rows) if rows else np.zeros(0)
+    if whole.dtype.kind == "f" and all(row.dtype.kind in "iu" for row in rows) and rows:
+        raise ValueError(
+            f"{name}: whole numbers that no 64 bits hold together; give them as strings"
+        )
+    return narrowed(whole)
 
 
 def narrowed(whole: np.ndarray) -> np.ndarray:
-    """The same, 64-bit numbers in 32 bits where they fit."""
-    limits = np.iinfo(np.int32)
-    fits = not whole.size or whole.dtype != np.int64
-    fits = fits or (whole.min() >= limits.min and whole.max() <= limits.max)
+    """The same, 64-bit numbers in 32 bits; not whole numbers that would become others, such as ids."""
     narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
-    return whole.astype(narrow.get(whole.dtype, whole.dtype)) if fits else whole
+    if whole.dtype not in narrow:
+        return whole
+    with np.errstate(over="ignore"):  # infinity, which is refused where it matters
+        short = whole.astype(narrow[whole.dtype])
+    changed = (whole == np.round(whole)).all() and (short != whole).any()
+    return whole if changed else short
 
 
 def is_picture(value: Any) -> bool:

@@ -27,7 +27,7 @@ def from_leaf(path: str | os.PathLike[str], **columns: str) -> Arrays:
     """A file in LEAF's format, or all of a folder: its columns, and `client`, the user of each record.
 
     Users come in the order of the files' names and of their `users`; one who is in several files has the records of
-    all. Numbers, lists of them and strings become arrays as in `from_huggingface`.
+    all. Hidden files are left out. Numbers, lists of them and strings become arrays as in `from_huggingface`.
 
     Args:
         path: FILE.json, FILE.json.gz, or a folder of such files, as LEAF's `data/train`.
@@ -59,7 +59,8 @@ def _files(path: str | os.PathLike[str]) -> list[Path]:
     place = Path(path).expanduser()
     if place.is_file():
         return [place]
-    files = sorted([*place.glob("*.json"), *place.glob("*.json.gz")])
+    inside = sorted(place.iterdir()) if place.is_dir() else []
+    files = [file for file in inside if _is_json(file)]
     if not files:
         raise ValueError(
             f"path: {place} is no file, and no folder of .json or .json.gz files; correct it"
@@ -68,6 +69,11 @@ def _files(path: str | os.PathLike[str]) -> list[Path]:
         if file.with_name(f"{file.name}.gz") in files:
             raise ValueError(f"{file}: it is there as {file.name}.gz, too; remove one of them")
     return files
+
+
+def _is_json(file: Path) -> bool:
+    ends = file.name.lower().endswith((".json", ".json.gz"))
+    return ends and file.is_file() and not file.name.startswith(".")
 
 
 def _users_of(file: Path, columns: list[str]) -> Iterator[tuple[str, int, Mapping[str, list]]]:
@@ -80,7 +86,7 @@ def _users_of(file: Path, columns: list[str]) -> Iterator[tuple[str, int, Mappin
             f"{file}: it has no users or no user_data; give a file in LEAF's format, an object with both"
         )
     for user in users:
-        if not isinstance(user, str):
+        if not isinstance(user, str) or not user or user.endswith("\0"):  # NumPy would lose this
             raise ValueError(f"{file}: users: {shown(user)}; give names, which are strings")
     if twice := _twice(users):
         raise ValueError(f"{file}: user {twice!r} is there twice; give each user one name")
@@ -143,11 +149,11 @@ def _words(array: np.ndarray) -> str:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    opened = gzip.open if file.suffix == ".gz" else open
+    opened = gzip.open if file.suffix.lower() == ".gz" else open
     try:
-        with opened(file, "rt", encoding="utf-8") as text:
+        with opened(file, "rt", encoding="utf-8-sig") as text:
             content = json.load(text, object_pairs_hook=_once)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise CorruptDataError(f"{file}: it cannot be read ({error}); repair it") from None
     return content if isinstance(content, dict) else {}
 
