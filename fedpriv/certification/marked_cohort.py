@@ -31,7 +31,7 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds import client_shard, cohort
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
@@ -80,10 +80,14 @@ class MarkedCohort(Cohort):
     @property
     def size(self) -> jax.Array:
         """i32[], marked where it says who takes part."""
-        if not isinstance(self._sampler.accounting, Poisson):
+        if not isinstance(self._sampler.accounting, Poisson | Dropping):
             return jnp.int32(self._sampler.slots)
         source = Source(Private(TAKING_PART, -1, user_line()))
         return mark_tree(self._marks, source, jnp.int32(0))
+
+    def _noise_left(self) -> jax.Array:
+        """Not marked: the release's sampling says it."""
+        return jnp.float32(1)
 
     @property
     def public(self) -> Shard:

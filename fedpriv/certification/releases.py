@@ -19,8 +19,18 @@ from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
+from fedpriv.privacy import (
+    VIEWS,
+    Dropping,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    Sampling,
+    WithReplacement,
+)
 from fedpriv.privacy.release import Unit, View
+from fedpriv.privacy.sampling import loses_noise
 from fedpriv.privacy.truncation import seen_in_a_cut
 from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
 from fedpriv.rounds.samplers import Sampler
@@ -103,10 +113,19 @@ def _of_clients(
     Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
     fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
     who takes part; also where Poisson cohorts are cut so often. Where that is rare, see `truncation.draw_cases`.
+
+    So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
+    those who are known to stay costs less than one replaced.
+
+    The server hides a member by its own share, whether others vanish or not. Those who stay and make up for lost shares
+    only add to it.
     """
-    drawn, reason = sampler.accounting, _reason(sums, first)
+    drawn, reason = _who_stays(sampler.accounting, sums, first), _reason(sums, first)
     by_all: dict[str, Any] = {}
-    if remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > _SELDOM):
+    all_drawn = loses_noise(drawn) and drawn.most == drawn.population
+    if all_drawn or (
+        remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > _SELDOM)
+    ):
         by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
     elif remembers and isinstance(drawn, Poisson):
         drawn = replace(drawn, neighbour="remembered")
@@ -126,6 +145,8 @@ def _of_clients(
     def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
         fields: dict[str, Any] = {"sampling": drawn, "noise_is_split": noise_is_split}
         fields |= {"reason": reason} | common | by_all | more
+        if view == "server":
+            fields |= {name: _whole(fields.get(name)) for name in ("sampling", "participation")}
         return Release(view, unit, m, steps=steps, **fields)
 
     if sums[0].local and multiplier > 0:
@@ -167,6 +188,33 @@ def _of_clients(
     ]
 
 
+def _who_stays(drawn: Sampling, sums: Sequence[Sum], first: int) -> Sampling:
+    """How members vanish, for those who add the noise of these sums.
+
+    What the server adds is whole. Noise of their own goes with those who vanish; where none but its own is counted for
+    a member, an exact subset of any size hides no less than one that is complete.
+    """
+    if not isinstance(drawn, Dropping):
+        return drawn
+    if not sums[0].local:
+        lost = drawn.noise_is_lost and not any(map(_server_adds, sums))
+        return replace(drawn, noise_is_lost=lost)
+    gaussian = all(each.mechanism.noise == "gaussian" for each in sums)
+    if gaussian and not any(each.codec.lossy for each in sums):
+        return replace(drawn, noise_is_lost=True)
+    everyone = drawn.size == drawn.population
+    return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
+
+
+def _server_adds(release: Sum) -> bool:
+    return release.codec.lossy or release.weighting.by_server
+
+
+def _whole(drawn: Sampling | None) -> Sampling | None:
+    """The same cohorts, for whom the noise that others add does not count."""
+    return replace(drawn, noise_is_lost=False) if isinstance(drawn, Dropping) else drawn
+
+
 def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     """Of releases of one cohort, each so many times: sensitivities add up in l2 (power 2), or l1."""
     each = [(m, times) for m, times in multipliers if times]
@@ -184,8 +232,8 @@ def _of_records(
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
     keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of
-    all its members towards a third party, or a server that sees sums, if all divide by the same number. No sampling of
-    records hides a whole client.
+    all its members towards a third party, or a server that sees sums, if all divide by the same number and none
+    vanishes. No sampling of records hides a whole client.
     """
     groups: dict[Any, list[Mean]] = {}
     for mean in stage.means:
@@ -198,7 +246,8 @@ def _of_records(
             "sampled clients give one sampler of records and one mechanism"
         )
     releases = []
-    fixed = isinstance(sampler.accounting, FixedSize | Everyone)
+    clients = _whole(sampler.accounting)
+    fixed = isinstance(clients, FixedSize | Everyone) and not isinstance(clients, Dropping)
     for means in groups.values():
         records = accounting_of(means[0].records, size)
         used: RecordMechanism = means[0].mechanism
@@ -225,7 +274,7 @@ def _of_records(
                     noise=used.noise,  # type: ignore[arg-type]
                     noise_is_split=shared,
                     local_steps=sum(mean.times for mean in means),
-                    participation=sampler.accounting,
+                    participation=clients,
                     reason="" if own > 0 else used.reason,
                     mechanism=_drawable(means[:1], first),
                 )

@@ -22,3 +22,7 @@ DROPOUT = 0x9D0D5EED
 """Of what a random loss draws."""
 PERSONAL = 0xB7A15E3F
 """Of the training of what a client keeps for itself, beside that of what it shares."""
+VANISHING = 0xFA21E0D5
+"""Of who vanishes after it was drawn, beside the draw."""
+STRAGGLING = 0xE57A6612
+"""Of how many of its steps a client takes."""

@@ -18,7 +18,14 @@ from fedpriv.privacy.claims import (
     wavelet_claim,
 )
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Certificate, Claim, Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
+from fedpriv.privacy.sampling import (
+    Dropping,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Sampling,
+    WithReplacement,
+)
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
 __all__ = [
@@ -27,6 +34,7 @@ __all__ = [
     "VIEWS",
     "Certificate",
     "Claim",
+    "Dropping",
     "Everyone",
     "FixedSize",
     "Poisson",

@@ -13,7 +13,7 @@ from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Sampling, most_often, times_drawn
+from fedpriv.privacy.sampling import Sampling, loses_noise, most_often, times_drawn
 from fedpriv.privacy.tilted import Composed, Rounds
 from fedpriv.privacy.truncation import draw_cases
 
@@ -45,9 +45,12 @@ def compose(releases: Sequence[Release], relation: str, interval: float) -> tupl
     each = []
     for release in releases:
         multiplier = multiplier_for(release, relation)
-        pair = _round(release.sampling, release.noise, multiplier, relation, interval)
-        known = release.participation
-        rate = 1.0 if known is None else known.rate
+        known, drawn, rate = release.participation, release.sampling, 1.0
+        if known is not None and loses_noise(known):  # how much noise is left is known, too
+            pair = _round(known, release.noise, multiplier, "zero_out", interval)
+        else:
+            pair = _round(drawn, release.noise, multiplier, relation, interval)
+            rate = 1.0 if known is None else known.rate
         each.append([Rounds(one, release.local_steps, rate, release.steps) for one in pair])
     directions = list(zip(*each, strict=True))
     kept = directions if relation == "add_or_remove" else directions[:1]
@@ -63,9 +66,11 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
     once = spread = 0.0
     for release in releases:
         multiplier = multiplier_for(release, relation)
-        n, chances = times_drawn(release.sampling)
+        known = release.participation
+        drawn = known if known is not None and loses_noise(known) else release.sampling
+        n, chances = times_drawn(drawn)
         spread += release.steps * release.local_steps * float(chances @ n**2) / multiplier**2
-        once = max(once, _largest_loss(release.sampling, release.noise, multiplier, 10.0))
+        once = max(once, _largest_loss(drawn, release.noise, multiplier, 10.0))
     composed = spread / 2 + 10 * math.sqrt(spread)
     width = max(once / _CELLS, composed / _COMPOSED_CELLS) / _FINEST
     return float(_FINEST * 2.0 ** max(0, math.ceil(math.log2(width))))

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
+from fedpriv.core.arguments import Decay, LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
 
 
@@ -61,6 +61,28 @@ class FixedSize:
     def rate(self) -> float:
         """Probability that a given client takes part in a round: size / population."""
         return self.size / self.population
+
+
+@dataclass(frozen=True)
+class Dropping(FixedSize):
+    """A cohort of fixed size whose members vanish after they were drawn, independently of one another and of data.
+
+    Attributes:
+        dropout: p, the probability that a member vanishes.
+        noise_is_lost: whether each of the s = `size` members adds 1 / s of the noise's variance, and the shares of
+            those that vanish are missing; else the noise is whole, whoever vanishes.
+
+    Raises:
+        ValueError: as `FixedSize`, or a probability outside [0, 1).
+    """
+
+    dropout: Decay = 0.0
+    noise_is_lost: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a round and stays: (1 - p) size / population."""
+        return (1 - self.dropout) * self.size / self.population
 
 
 Neighbour: TypeAlias = Literal["removed", "remembered", "emptied", "replaced"]
@@ -141,14 +163,33 @@ class WithReplacement:
 Sampling = Everyone | FixedSize | Poisson | WithReplacement
 
 
+def loses_noise(sampling: Sampling | None) -> bool:
+    """Whether shares of the noise are lost with members of a cohort that vanish."""
+    return isinstance(sampling, Dropping) and sampling.noise_is_lost
+
+
 def times_drawn(sampling: Sampling) -> tuple[Floats, Floats]:
-    """(n, their probabilities, f64[k] both): how often one draw holds a unit, the likeliest one."""
+    """(n, their probabilities, f64[k] both, n rising): how often one draw holds a unit, the likeliest one.
+
+    Where noise is lost: how far the unit moves the sum over its noise, in what that is when nobody vanishes. It stays
+    with k - 1 ~ Bin(s - 1, 1 - p) others of s, and the noise's deviation is sqrt(k / s) of the whole.
+    """
+    if isinstance(sampling, Dropping) and sampling.noise_is_lost:
+        return _distances(sampling)
     if not isinstance(sampling, WithReplacement):
         return np.arange(2.0), np.array([1 - sampling.rate, sampling.rate])
     from scipy.stats import binom
 
     n = np.arange(sampling.size + 1)
     return n.astype(float), binom.pmf(n, sampling.size, sampling.largest)
+
+
+def _distances(sampling: Dropping) -> tuple[Floats, Floats]:
+    from scipy.stats import binom
+
+    k = np.arange(sampling.size, 0, -1)
+    chances = sampling.rate * binom.pmf(k - 1, sampling.size - 1, 1 - sampling.dropout)
+    return np.append(0.0, np.sqrt(sampling.size / k)), np.append(1 - sampling.rate, chances)
 
 
 def most_often(sampling: Sampling) -> int:
