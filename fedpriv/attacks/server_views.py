@@ -55,9 +55,9 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
     """The view of a round of `algorithm` (`fedpriv.one_round` with this key); to be jitted as a whole.
 
     A message counts as the update that it alone would make of the model, times the cohort's expected size. Where the
-    clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients; where
-    the server adds it, and of Laplace noise, the message stays bare. With model splitting the update is by the first
-    visible submodel, see `by_models` for others.
+    clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients, those
+    who vanished with their shares included; where the server adds it, and of Laplace noise, the message stays bare.
+    With model splitting the update is by the first visible submodel, see `by_models` for others.
 
     Args:
       state: of the algorithm, with the model in `params`; after the first rounds of an `Opening`.

@@ -122,8 +122,13 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
             "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)"
         )
     else:
+        left = (
+            " that is not lost"
+            if any(loses_noise(r.participation or r.sampling) for r in active)
+            else ""
+        )
         texts.append(
-            f"{honest:.4g} of the noise's variance is added and unknown to the view; how much more there is "
+            f"{honest:.4g} of the noise's variance{left} is added and unknown to the view; how much more there is "
             "depends neither on the unit nor on who takes part"
         )
     if relation != "zero_out":

@@ -16,7 +16,7 @@ from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import BEST_RUN, ONE_RUN, Certificate, Release, View
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
-from fedpriv.privacy.sampling import WithReplacement, loses_noise, most_often, takes_all
+from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
 from fedpriv.privacy.truncation import is_cut
 
 # dp-accounting fails where sigma^-2 underflows or e^(1 / b) overflows.
@@ -194,9 +194,6 @@ def epsilons_of(
     m times is a release of whitened norm m / multiplier, so it counts m^2. Units that are drawn less often than the
     likeliest have stochastically smaller m, and the curve rises with the separation.
 
-    Where k of s members stay and the noise of the others is lost, k is part of the pattern, and a participation counts
-    s / k; a sum of these is rounded up on a grid.
-
     A cohort cut to a capacity is counted at the rate before the cut: the true count is stochastically smaller.
 
     Args:
@@ -230,7 +227,7 @@ def _of_mixture(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the exact Gaussian number lies on."""
     drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
     exact = all(r.noise_is_split for r in releases) and not any(
-        is_cut(d) or isinstance(d, WithReplacement) or loses_noise(d) for d in drawn
+        is_cut(d) or isinstance(d, WithReplacement) for d in drawn
     )
     if view == "third_party":  # which need not know who takes part
         exact &= all(map(takes_all, drawn))

@@ -27,7 +27,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts,
     `curves.remove_delta` and `curves.add_delta`; replace-one: `curves.replace_delta`; with a capacity, its cases, see
-    `truncation.draw_cases`. Zero-out: `curves.shown_delta`.
+    `truncation.draw_cases`. Zero-out: `curves.shown_delta`, where noise is lost in each case.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -90,6 +90,8 @@ def _round(
     """Losses of one release, in both directions; `multiplier` is relative to `relation`'s distance."""
 
     def forward(epsilon: Floats) -> Floats:
+        if relation == "zero_out" and loses_noise(sampling):
+            return of_cases(_told_delta, epsilon)
         if relation == "zero_out":
             return curves.shown_delta(epsilon, multiplier, times_drawn(sampling), noise)
         if relation == "replace_one":
@@ -117,3 +119,9 @@ def _round(
 
     last = math.ceil(_largest_loss(sampling, noise, multiplier, _FAR) / interval)
     return connect_the_dots(forward, backward, last, interval)
+
+
+def _told_delta(epsilon: Floats, multiplier: float, rate: float, noise: str) -> Floats:
+    """`curves.shown_delta` of a unit that is drawn once, at `rate`."""
+    drawn = np.arange(2.0), np.array([1 - rate, rate])
+    return curves.shown_delta(epsilon, multiplier, drawn, noise)

@@ -10,12 +10,9 @@ from fedpriv.privacy import counts
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import WithReplacement, loses_noise, times_drawn
+from fedpriv.privacy.sampling import WithReplacement, times_drawn
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
-_PARTS = (
-    4096  # of the precision of a release with all of its noise, up to one of which it is rounded
-)
 _MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
 _MOST_PAIRS = 10**7  # of values side by side
 
@@ -26,8 +23,7 @@ def participations(
     """Distribution of the summed precision sum_k n_k / multiplier_k^2 over the draw of the cohorts.
 
     n_k counts the releases that the unit is in, each with the square of how often it is drawn for it: a round's draw of
-    `participation` is one for all its local steps, each of which has a draw of `sampling` of its own. Where k of s
-    members stay and the shares of the others are lost, it is s / k in place of 1.
+    `participation` is one for all its local steps, each of which has a draw of `sampling` of its own.
 
     Returns:
         The possible values, their probabilities, and the probability of the values left out (below 1e-29).
@@ -48,11 +44,6 @@ def participations(
 def _count(release: Release) -> tuple[Floats, Floats, float]:
     """(n, their probabilities, that of those left out)."""
     drawn, known = release.sampling, release.participation
-    if loses_noise(known or drawn):
-        distances, chances = times_drawn(known or drawn)
-        of_round = counts.of(np.ceil(_PARTS * distances**2), chances)
-        whole_run = counts.total(of_round, release.steps * release.local_steps)
-        return whole_run.values / _PARTS, whole_run.chances, whole_run.missing
     once = not isinstance(drawn, WithReplacement) or drawn.size == 1
     if known is None and once:
         return _binomial(release.steps * release.local_steps, drawn.rate)

@@ -169,27 +169,13 @@ def loses_noise(sampling: Sampling | None) -> bool:
 
 
 def times_drawn(sampling: Sampling) -> tuple[Floats, Floats]:
-    """(n, their probabilities, f64[k] both, n rising): how often one draw holds a unit, the likeliest one.
-
-    Where noise is lost: how far the unit moves the sum over its noise, in what that is when nobody vanishes. It stays
-    with k - 1 ~ Bin(s - 1, 1 - p) others of s, and the noise's deviation is sqrt(k / s) of the whole.
-    """
-    if isinstance(sampling, Dropping) and sampling.noise_is_lost:
-        return _distances(sampling)
+    """(n, their probabilities, f64[k] both): how often one draw holds a unit, the likeliest one."""
     if not isinstance(sampling, WithReplacement):
         return np.arange(2.0), np.array([1 - sampling.rate, sampling.rate])
     from scipy.stats import binom
 
     n = np.arange(sampling.size + 1)
     return n.astype(float), binom.pmf(n, sampling.size, sampling.largest)
-
-
-def _distances(sampling: Dropping) -> tuple[Floats, Floats]:
-    from scipy.stats import binom
-
-    k = np.arange(sampling.size, 0, -1)
-    chances = sampling.rate * binom.pmf(k - 1, sampling.size - 1, 1 - sampling.dropout)
-    return np.append(0.0, np.sqrt(sampling.size / k)), np.append(1 - sampling.rate, chances)
 
 
 def most_often(sampling: Sampling) -> int:

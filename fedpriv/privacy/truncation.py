@@ -112,9 +112,11 @@ def _of_those_who_stay(sampling: Dropping) -> tuple[DrawCase, ...]:
     *Proof.* k ~ Bin(s, 1 - p) members stay, whatever the data. Given k, they are a uniform subset of k of the N units,
     as every subset is equally likely by symmetry, and the noise has variance k / s of the whole: a cohort of fixed size
     k in which a replaced unit moves the sum sqrt(s / k) as far, in units of the noise. Divergences are jointly convex,
-    so the mixture is a bound. Given k = 0 nobody adds noise, and nothing is released. Neighbouring k are taken together
-    where there are more than 128, at the largest rate and distance of them, in both of which the curve rises. The
-    smallest k, of probability 1e-30 altogether, count as if the unit were seen.
+    so the mixture is a bound. To a view that is told who stays, so is that of `curves.shown_delta` at rate k / N: a
+    unit that sends zeros is drawn as often as one that does not. Given k = 0 nobody adds noise: nothing is released.
+
+    Neighbouring k are taken together where there are more than 128, at the largest rate and distance of them, in both
+    of which the curves rise. The smallest k, of probability 1e-30 altogether, count as if the unit were seen.
     """
     from scipy.stats import binom
 

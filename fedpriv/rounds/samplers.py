@@ -255,12 +255,12 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
     """The members that `sampler` draws, each of whom vanishes with probability `rate` before it sends anything.
 
     They vanish independently of one another and of data. What vanishes is not waited for: its slot is empty, what it
-    keeps for itself stays as it was, and a mean divides by the expected number of those who stay. A Poisson cohort is
-    cut to its capacity after members vanished.
+    keeps for itself stays as it was, it is not counted as traffic, and a mean divides by the expected number of those
+    who stay. A Poisson cohort is cut to its capacity after members vanished.
 
-    Formal guarantees: those of the certificate, as it knows who stays; see `fedpriv.privacy.truncation`. Towards a third
-    party, who vanishes has to stay secret as much as who is drawn. Members who vanish for reasons of their data, or
-    together, are not covered; a fraction `honest` bounds what any number of them takes along.
+    Formal guarantees: those of the certificate; proofs are in `fedpriv.privacy.truncation`. Towards a third party, who
+    vanishes has to stay as secret as who is drawn. Members who vanish together, or for reasons of their data, are not
+    covered; a fraction `honest` of the noise bounds what they take along.
 
     Args:
       sampler: `everyone`, `fixed_size` or `poisson`.
