@@ -27,6 +27,7 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.attacks.server_views import server_view
 from fedpriv.privacy import Dropping, Poisson
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -37,6 +38,7 @@ FEDERATION = regression([3] * CLIENTS)
 KEY = jax.random.key(2)
 FIXED = fp.fixed_size(CLIENTS, SIZE)
 WHOLE, LOST = fp.dropping(FIXED, RATE), fp.dropping(FIXED, RATE, "lost")
+OPENING = fp.Opening(fp.dropping(fp.everyone(CLIENTS), 0.5, "lost"), 1, WHOLE)
 PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
 STILL = {"optimizer": lambda t: optax.sgd(0.0), "batches": fp.full_batch()}  # noise alone moves it
 
@@ -210,6 +212,37 @@ def test_what_a_vanished_member_keeps_stays_as_it_was(sampler):
     assert 0 < expected.sum() < 5 * SIZE
 
 
+def test_how_many_stay_is_private():
+    """It says something of who takes part, which the certificate counts on to be secret."""
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(
+            lambda key, shard: state.params, key, mechanism=fp.gaussian(1.0, 1.0)
+        )
+        params = jax.tree.map(lambda s: s / (1 + cohort.size), total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    for sampler in (WHOLE, LOST):
+        with pytest.raises(fp.LeakError, match="who takes part"):
+            fp.certify(fp.Algorithm(fp.start, round, sampler), start(), FEDERATION, 3, 1e-3)
+    assert fp.certify(fp.Algorithm(fp.start, round, FIXED), start(), FEDERATION, 3, 1e-3)
+
+
+def test_a_sampler_made_by_hand_is_refused():
+    """What it draws could be measured, but not how seldom few stay."""
+    by_hand = noisy(LOST._replace(draw=lambda key: LOST.draw(key)))
+    with refused("sampler: made by hand, .*; let members vanish by fp.dropping"):
+        fp.check_algorithm(by_hand, start(), FEDERATION)
+
+
+def test_a_server_sees_each_message_with_its_share_of_what_was_drawn():
+    keys = jax.random.split(KEY, 500)
+    algorithm = noisy(LOST)
+    state = algorithm.init(start(), FEDERATION)
+    view = jax.jit(jax.vmap(lambda key: server_view(algorithm, key, state, FEDERATION)))(keys)
+    assert_normal(np.asarray(view.update)[np.asarray(view.cohort.mask)], 2.0 / np.sqrt(SIZE))
+
+
 def run(algorithm, federation=FEDERATION, **more):
     test = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
     score = lambda params, example: {"accuracy": 0.0, "loss": squared(params, example)}  # noqa: E731
@@ -227,7 +260,7 @@ def test_uplink_is_of_the_messages_that_arrive():
 
 
 @pytest.mark.parametrize(
-    "sampler", [LOST, fp.Opening(fp.dropping(fp.everyone(CLIENTS), 0.5, "lost"), 1, WHOLE)]
+    "sampler", [LOST, pytest.param(OPENING, marks=pytest.mark.slow, id="opening")]
 )
 def test_streamed_and_on_several_devices(sampler):
     """The same bits as in memory, on one device."""
