@@ -28,7 +28,7 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
-from fedpriv.privacy import Dropping, Poisson
+from fedpriv.privacy import Dropping
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -97,9 +97,9 @@ def test_those_who_stay_are_of_those_who_would_be_drawn(sampler):
     assert 0 < drawn.mask.mean() < 1
 
 
-def test_everyone_on_its_own_is_a_poisson_cohort():
+def test_of_everyone_each_stays_on_its_own():
     sampler = fp.dropping(fp.everyone(3), RATE)
-    assert sampler.accounting == Poisson(3, 1 - RATE, 3)
+    assert sampler.accounting == Dropping(3, 3, RATE)
     stayed = draws(sampler).mask @ 2 ** np.arange(3)
     for subset in range(8):
         k = subset.bit_count()

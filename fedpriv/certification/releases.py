@@ -117,10 +117,10 @@ def _of_clients(
     So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
     those who are known to stay costs less than one replaced.
 
-    The server hides a member by its own share, whether others vanish or not. Those who stay and make up for lost shares
-    only add to it.
+    Towards the server a member is hidden by its own share, whether others vanish or not; making up for lost shares only
+    adds to it.
     """
-    drawn, reason = _who_stays(sampler.accounting, sums, first), _reason(sums, first)
+    drawn, reason = _who_stays(sampler.accounting, sums), _reason(sums, first)
     by_all: dict[str, Any] = {}
     all_drawn = loses_noise(drawn) and drawn.most == drawn.population
     if all_drawn or (
@@ -188,21 +188,23 @@ def _of_clients(
     ]
 
 
-def _who_stays(drawn: Sampling, sums: Sequence[Sum], first: int) -> Sampling:
+def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
     """How members vanish, for those who add the noise of these sums.
 
-    What the server adds is whole. Noise of their own goes with those who vanish; where none but its own is counted for
-    a member, an exact subset of any size hides no less than one that is complete.
+    What the server adds is whole. With whole noise, each of everyone stays on its own: a Poisson cohort. Noise of their
+    own goes with those who vanish; where none but its own is counted for a member, a subset of any size hides no less
+    than one that is complete.
     """
     if not isinstance(drawn, Dropping):
         return drawn
+    everyone = drawn.size == drawn.population
     if not sums[0].local:
-        lost = drawn.noise_is_lost and not any(map(_server_adds, sums))
-        return replace(drawn, noise_is_lost=lost)
+        if drawn.noise_is_lost and not any(map(_server_adds, sums)):
+            return drawn
+        return Poisson(drawn.population, 1 - drawn.dropout) if everyone else _whole(drawn)
     gaussian = all(each.mechanism.noise == "gaussian" for each in sums)
     if gaussian and not any(each.codec.lossy for each in sums):
         return replace(drawn, noise_is_lost=True)
-    everyone = drawn.size == drawn.population
     return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
 
 
@@ -210,7 +212,7 @@ def _server_adds(release: Sum) -> bool:
     return release.codec.lossy or release.weighting.by_server
 
 
-def _whole(drawn: Sampling | None) -> Sampling | None:
+def _whole(drawn: Any) -> Any:
     """The same cohorts, for whom the noise that others add does not count."""
     return replace(drawn, noise_is_lost=False) if isinstance(drawn, Dropping) else drawn
 

@@ -120,7 +120,7 @@ class Cohort:
 
         Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
         the noise's variance; here it is drawn once. Messages of a lossy codec carry none: the server adds it. Where
-        members vanish and take their shares along (`fp.dropping`), k of s shares are left, the noise's k-th part of s.
+        members vanish and take their shares along (`fp.dropping`), the noise is that of the k that are left.
 
         Args:
           client: what a member does. Its key depends on `key` and its id alone.

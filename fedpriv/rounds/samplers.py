@@ -293,9 +293,7 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
         remedy = "nobody knows its share of a Poisson cohort's secret size; give 'whole', or draw fixed_size"
         require(noise == "whole", "noise", noise, remedy)
         return poisson(drawn.population, drawn.rate * (1 - rate), drawn.capacity)
-    accounting: Sampling = Dropping(drawn.population, drawn.most, rate, noise == "lost")
-    if isinstance(drawn, Everyone) and noise == "whole":  # each joins on its own
-        accounting = Poisson(drawn.population, 1 - rate, drawn.population)
+    accounting = Dropping(drawn.population, drawn.most, rate, noise == "lost")
     vanishes = jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
 
     def draw(key: Key) -> Draw:

@@ -261,7 +261,18 @@ def test_clients_that_remember_whether_they_stayed(noise):
     known = found(fp.dropping(FIXED, P, noise), "server_secagg")
     assert certificate.epsilon == pytest.approx(known.epsilon, rel=1e-9)
     on_their_own = released(heads(fp.dropping(ALL, P)), 3)["third_party"][0]
-    assert on_their_own.sampling == Poisson(N, 1 - P, N, "remembered")
+    assert on_their_own.sampling == Poisson(N, 1 - P, None, "remembered")
+
+
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_everyones_own_noise(noise):
+    """Known to stay, beside the noise of the others who do."""
+    algorithm = fp.ldp_fed_avg(
+        squared, sampler=fp.dropping(ALL, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
+    )
+    seen = released(algorithm, 3)["third_party"][0]
+    assert (seen.sampling, seen.participation) == (Everyone(N), Dropping(N, N, P, True))
+    assert seen.multiplier == pytest.approx(SIGMA * math.sqrt(N))
 
 
 @pytest.mark.parametrize("noise", ["whole", "lost"])
