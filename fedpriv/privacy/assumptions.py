@@ -44,14 +44,13 @@ def _of_vanishing(active: Sequence[Release]) -> list[str]:
     texts = [f"members vanish with probability {rates}, independently of one another and of data"]
     if any(map(loses_noise, vanishing)):
         texts.append(
-            "shares of the noise that are lost with members who vanish are counted as lost; `honest` is beside it: the "
-            "fraction of those who stay that adds its share, or a bound on all that is lost where nobody vanishes at "
-            "random"
+            "shares of the noise that are lost with members who vanish are counted as lost; `honest` is beside it, the "
+            "fraction of those who stay that adds its share; alone, it bounds dropouts of any kind"
         )
     elif any(release.noise_is_split for release in active):
         texts.append(
             "whoever vanishes, the noise is whole: those who stay make up for lost shares, or whoever sums adds them; "
-            "`honest` is beside it: the fraction of the noise that is added and stays unknown to the view"
+            "`honest` is beside it, the fraction of the noise that is added and unknown to the view"
         )
     return texts
 
