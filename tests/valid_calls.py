@@ -123,6 +123,7 @@ FUNCTIONS = {
         "optimizer": optimizer,
         "mechanism": GAUSSIAN,
         "unit": "record",
+        "stragglers": 0.5,
     },
     "Mechanism": {
         "clip": GAUSSIAN.clip,
@@ -376,6 +377,7 @@ FUNCTIONS = {
         "clip_norm": 0.5,
         "noise_multiplier": 2.0,
     },
+    "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
     "fixed_interval": {"bits": 8, "bound": 0.5},
     "fixed_size": {"population": 5, "size": 2},
     "gaussian": {"clip_norm": 0.5, "noise_multiplier": 2.0},
@@ -481,6 +483,7 @@ FUNCTIONS = {
     "splitting.per_submodel": {"least": 0.5},
     "splitting.uniform": {"factor": 0.5},
     "steps": {"count": 2, "batch_size": 2},
+    "straggling": {"work": BATCHES, "rate": 0.5},
     "top_k": {"k": 2},
     "wavelet.haar": {"x": jnp.ones(4), "form": "orthonormal"},
     "wavelet.inverse_haar": {"coefficients": jnp.ones(4), "length": 3, "form": "orthonormal"},

@@ -35,7 +35,7 @@ from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
-from fedpriv.privacy import Poisson, mspdq_claim
+from fedpriv.privacy import Dropping, Poisson, mspdq_claim
 from fedpriv.rounds.algorithm import Algorithm, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -130,7 +130,10 @@ def msp_fl(
     require(low <= high, "submodels", submodels, "give the least number first")
     secret = checked("secret", secret, Seed)
     unstable = checked("unstable", unstable, bool)
-    if isinstance(sampler.accounting, Poisson) or sampler.slots != sampler.accounting.most:
+    if (
+        isinstance(sampler.accounting, Poisson | Dropping)
+        or sampler.slots != sampler.accounting.most
+    ):
         raise ValueError(
             "sampler: cohorts vary in size or have empty slots; draw fixed_size or with_replacement"
         )
