@@ -54,6 +54,7 @@ TRAINED = {"sampler": SAMPLER, "optimizer": optimizer, "batches": BATCHES}
 ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
 STEPS = fp.LocalSteps(GRADIENTS, fp.fixed_size(4, 2), 2, optimizer, GAUSSIAN)
 DYNAMIC = fp.dynamic(GAUSSIAN, rounds=4)
+TREE = fp.noise_matrices.tree(4)
 RELEASE = fp.Release("server", "client", multiplier=2.0, steps=3, sampling=SAMPLER.accounting)
 SPLIT = {
     "sampler": fp.fixed_size(3, 2),
@@ -432,6 +433,19 @@ FUNCTIONS = {
         "whiten": fp.noise.isotropic().whiten,
         "dimension": 4,
     },
+    "noise_matrices.banded": {"rounds": 4, "bands": 2},
+    "noise_matrices.banded_inverse": {"rounds": 4, "bands": 2},
+    "noise_matrices.banded_toeplitz": {"rounds": 4, "bands": 2},
+    "noise_matrices.blt": {"rounds": 4, "separation": 2, "participations": 2, "buffers": 1},
+    "noise_matrices.error": {
+        "factorization": TREE,
+        "rounds": 4,
+        "separation": 2,
+        "most": 2,
+        "of": "momentum",
+        "momentum": 0.5,
+    },
+    "noise_matrices.tree": {"rounds": 4, "restart_every": 2},
     "noise.haar_noise": {"d": 4, "form": "orthonormal"},
     "partition.dirichlet": {"labels": LABELS, "clients": 2, "alpha": 64.0, "min_size": 1},
     "partition.dirichlet_mixtures": {"labels": LABELS, "clients": 2, "alpha": 0.5},
@@ -508,6 +522,9 @@ METHODS = {
     ),
     "Dynamic.in_round": (DYNAMIC, {"t": 1}),
     "Dynamic.multipliers": (DYNAMIC, {"rounds": 2}),
+    "noise_matrices.Factorization.noising": (TREE, {"rounds": 4}),
+    "noise_matrices.Factorization.sensitivity": (TREE, {"rounds": 4, "separation": 2, "most": 2}),
+    "noise_matrices.Factorization.strategy": (TREE, {"rounds": 4}),
     "Mechanism.in_round": (GAUSSIAN, {"t": 1}),
     "Mechanism.multipliers": (GAUSSIAN, {"rounds": 2}),
     "MedianClipping.in_round": (fp.MedianClipping(1.0), {"t": 1}),
@@ -530,7 +547,12 @@ GENERATORS = (
 )
 """They draw from a generator, which is a new one for every call."""
 
-NOT_RUN = {"split_cpu": "it would change the environment of all later processes"}
+NOT_RUN = {
+    "noise_matrices.banded": "it optimises for seconds",
+    "noise_matrices.banded_toeplitz": "it optimises for seconds",
+    "noise_matrices.blt": "it optimises for half a minute",
+    "split_cpu": "it would change the environment of all later processes",
+}
 NOT_COMPARED = NOT_RUN | {
     "check_algorithm": "it gives nothing back",
     "simulate": "its history has times",
@@ -553,4 +575,5 @@ LEFT_OUT = {
     "attacks.Membership": "what fedpriv gives back",
     "attacks.Scores": "what fedpriv gives back",
     "datasets.Dataset": "what fedpriv gives back",
+    "noise_matrices.Error": "what fedpriv gives back",
 }

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpriv.core.arguments import Count, checked
 from fedpriv.privacy.min_separation import most_participations
 
 NEVER = 2**40
@@ -26,7 +27,7 @@ Table = dict[int, list[Entry]]
 
 
 def tree_sensitivity_squared(
-    rounds: int, restart_every: int, separation: int, most: int | None
+    rounds: int, restart_every: int, separation: Count, most: Count | None
 ) -> int:
     """max over patterns of at most `most` rounds, `separation` apart, of sum over complete nodes of squares.
 
@@ -39,6 +40,7 @@ def tree_sensitivity_squared(
       restart_every: rounds of a tree, after which a new one begins.
       separation, most: as for `min_separation.sensitivity`.
     """
+    separation = checked("separation", separation, Count)
     k = most_participations(rounds, separation, most)
     full = [_leaf()]
     for height in range(1, min(rounds, restart_every).bit_length()):
@@ -77,7 +79,7 @@ def _parent(child: Table, half: int, separation: int, k: int) -> Table:
 
 def _followed(before: Table, node: Table, start: int, separation: int, k: int) -> Table:
     """Patterns of the rounds before `start`, continued into the node that begins there, or not."""
-    found = {n: list(entries) for n, entries in before.items()}
+    found: Table = {n: list(entries) for n, entries in before.items()}
     for n, entries in before.items():
         for more, of_node in node.items():
             if n + more > k:

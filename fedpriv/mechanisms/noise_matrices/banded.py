@@ -20,6 +20,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.mechanisms.noise_matrices.factorization import (
     Factorization,
     Identity,
+    Rounds,
     inverse,
     toeplitz,
 )
@@ -114,7 +115,7 @@ def remembered(memory: jax.Array, x: jax.Array, t: jax.Array) -> jax.Array:
     return memory.at[t % len(memory)].set(x)
 
 
-def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
+def banded_toeplitz(rounds: Rounds, bands: Count) -> Factorization:
     """C Toeplitz with so many bands, of norm 1, optimised for the mean squared error of prefix sums.
 
     Sensitivity is sqrt(k) where units take part at most k times, `bands` or more rounds apart. Optimised by
@@ -125,7 +126,7 @@ def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
       bands: b, at most T; memory is b - 1 vectors.
 
     Raises:
-      ValueError: more bands than rounds, or a count below 1.
+      ValueError: more bands than rounds, more than 10,000 rounds, or a count below 1.
     """
     rounds, bands = _checked(rounds, bands)
     if bands == 1:
@@ -133,7 +134,7 @@ def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
     return Banded("banded_toeplitz", rounds, (tuple(_toeplitz(rounds, bands)),))
 
 
-def banded(rounds: Count, bands: Count) -> Factorization:
+def banded(rounds: Rounds, bands: Count) -> Factorization:
     """C with so many bands and columns of norm 1, optimised for the mean squared error of prefix sums.
 
     As `banded_toeplitz` with an error that is a little smaller, below 1 % for 1,000 rounds. To optimise it takes
@@ -144,7 +145,7 @@ def banded(rounds: Count, bands: Count) -> Factorization:
       bands: b, at most T; memory is b - 1 vectors.
 
     Raises:
-      ValueError: more bands than rounds, or a count below 1.
+      ValueError: more bands than rounds, more than 10,000 rounds, or a count below 1.
     """
     rounds, bands = _checked(rounds, bands)
     if bands == 1:
@@ -152,7 +153,7 @@ def banded(rounds: Count, bands: Count) -> Factorization:
     return Banded("banded", rounds, _normalized(rounds, bands))
 
 
-def banded_inverse(rounds: Count, bands: Count) -> Factorization:
+def banded_inverse(rounds: Rounds, bands: Count) -> Factorization:
     """C^-1 Toeplitz with so many bands: the first coefficients of (1 - x)^1/2, 1, -1/2, -1/8, -1/16, ...
 
     The banded inverse square root (BISR), for units that take part several times. One band is `identity`.
@@ -162,7 +163,7 @@ def banded_inverse(rounds: Count, bands: Count) -> Factorization:
       bands: b, at most T; memory is b - 1 vectors.
 
     Raises:
-      ValueError: more bands than rounds, or a count below 1.
+      ValueError: more bands than rounds, more than 10,000 rounds, or a count below 1.
     """
     rounds, bands = _checked(rounds, bands)
     if bands == 1:
@@ -172,8 +173,8 @@ def banded_inverse(rounds: Count, bands: Count) -> Factorization:
     return BandedInverse(rounds, tuple(root.tolist()))
 
 
-def _checked(rounds: Count, bands: Count) -> tuple[int, int]:
-    rounds, bands = checked("rounds", rounds, Count), checked("bands", bands, Count)
+def _checked(rounds: Rounds, bands: Count) -> tuple[int, int]:
+    rounds, bands = checked("rounds", rounds, Rounds), checked("bands", bands, Count)
     require(bands <= rounds, "bands", bands, f"give at most the {rounds} rounds of the run")
     return rounds, bands
 

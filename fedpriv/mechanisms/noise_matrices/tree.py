@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.arguments import Count, checked
-from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Identity
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Identity, Rounds
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.min_separation import most_participations, sensitivity
 from fedpriv.privacy.tree_sensitivity import roots, tree_sensitivity_squared
@@ -58,7 +58,9 @@ class Tree(Factorization):
         """The estimates' noise of left children: one for each height that has a parent."""
         return self.restart_every.bit_length() - 1
 
-    def sensitivity(self, rounds: Count, separation: Count = 1, most: Count | None = None) -> float:
+    def sensitivity(
+        self, rounds: Rounds, separation: Count = 1, most: Count | None = None
+    ) -> float:
         """As of every factorization: exact up to 40 participations, otherwise the general bound.
 
         Raises:
@@ -118,7 +120,7 @@ class Tree(Factorization):
         return f"fp.noise_matrices.tree(rounds={self.rounds}{again})"
 
 
-def tree(rounds: Count, restart_every: Count | None = None) -> Factorization:
+def tree(rounds: Rounds, restart_every: Count | None = None) -> Factorization:
     """Binary tree aggregation with Honaker's online estimates.
 
     Args:
@@ -127,9 +129,9 @@ def tree(rounds: Count, restart_every: Count | None = None) -> Factorization:
         logarithm of it, in vectors. Trees of one round are `identity`.
 
     Raises:
-      ValueError: a count below 1.
+      ValueError: more than 10,000 rounds, or a count below 1.
     """
-    rounds = checked("rounds", rounds, Count)
+    rounds = checked("rounds", rounds, Rounds)
     restart_every = checked("restart_every", restart_every, Count | None)
     length = min(rounds, restart_every or rounds)
     return Tree(rounds, length) if length > 1 else Identity()
