@@ -22,6 +22,8 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.mechanisms.noise_matrices import BufferedToeplitz
 
 N, SIZE, ROUNDS, CLIP, SIGMA = 12, 4, 9, 0.5, 0.8
@@ -414,6 +416,29 @@ class TestCertificates:
         )
         mu = matrix_of("blt").sensitivity(ROUNDS, 3) / sigma
         assert_close(gaussian_epsilon(mu, 1e-5), 2.0, 1e-3)
+
+
+class TestAudits:
+    """The engine's own noise of whole runs, in the worst rounds, projected as the best attack does."""
+
+    @pytest.mark.parametrize("name", ["banded_inverse", "tree"])
+    def test_a_run_lies_below_its_certificate_and_near_it(self, name):
+        used = correlated(matrix_of(name), sigma=3.0)
+        traced = fp.trace_round(descent(used, fp.fixed_order(N, SIZE)), start(), FEDERATION)
+        scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
+        certified = traced.certify(ROUNDS, 1e-3).epsilon
+        assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
+        assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
+
+    def test_too_little_noise_is_refuted(self):
+        """A run of half the noise that is certified."""
+        matrix, sampler = matrix_of("banded_inverse"), fp.fixed_order(N, SIZE)
+        loud, quiet = (
+            fp.trace_round(descent(correlated(matrix, sigma=s), sampler), start(), FEDERATION)
+            for s in (2.0, 1.0)
+        )
+        scores = draw_scores(quiet.releases(ROUNDS), "third_party", draws=20_000)
+        assert lower_bounds(scores, 1e-3, 1e-6).least > loud.certify(ROUNDS, 1e-3).epsilon
 
 
 class TestRefusals:

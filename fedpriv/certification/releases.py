@@ -324,12 +324,12 @@ def _reason(sums: Sequence[Sum], first: int) -> str:
 def _drawable(releases: Sequence[Sum | Mean], first: int) -> Mechanism | None:
     """The mechanism for audits, where there is one."""
     used = releases[0].mechanism.in_round(first) if len(releases) == 1 else None
-    return _static(used) if isinstance(used, Mechanism) else None
+    return static(used) if isinstance(used, Mechanism) else None
 
 
-def _static(used: Mechanism) -> Mechanism:
+def static(used: Mechanism) -> Mechanism:
     """With a clip norm of 1 where it is computed in the round."""
     if used.parts:
-        return joint(*map(_static, used.parts))
+        return joint(*map(static, used.parts))
     traced = any(isinstance(c, jax.core.Tracer) for c in jax.tree.leaves(used.clip_norm))
     return used.at(1.0, used.noise_multiplier) if traced and used.at else used
