@@ -158,7 +158,7 @@ def test_identity_is_plain_noise_to_the_bit():
         ("identity", 0),
         ("tree", 4),
         ("restarts", 2),
-        ("banded_inverse", 3),
+        ("banded_inverse", 4),
         ("banded", 3),
         ("blt", 2),
     ],

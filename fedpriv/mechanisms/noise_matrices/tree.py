@@ -113,7 +113,9 @@ class Tree(Factorization):
         zero = jnp.zeros_like(z)
         past, replaced = jax.lax.fori_loop(0, height, joined, (zero, zero))
         node = past + fresh[height] * z
-        return node - replaced, memory.at[height].set(node, mode="drop")
+        # No left child is waiting when the root is complete, so that its place may be the highest child's.
+        place = jnp.minimum(height, len(memory) - 1)
+        return node - replaced, jax.lax.dynamic_update_index_in_dim(memory, node, place, 0)
 
     def __repr__(self) -> str:
         again = "" if self.restart_every == self.rounds else f", restart_every={self.restart_every}"
