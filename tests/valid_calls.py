@@ -148,6 +148,12 @@ FUNCTIONS = {
         "server_adds_noise": False,
         "own_noise": False,
     },
+    "ScheduledSampler": {
+        "draw": fp.fixed_order(4, 2).draw,
+        "slots": 2,
+        "expected_size": 2.0,
+        "accounting": fp.fixed_order(4, 2).accounting,
+    },
     "Sampler": {
         "draw": SAMPLER.draw,
         "slots": 3,
