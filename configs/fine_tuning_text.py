@@ -1,8 +1,8 @@
-"""Fine-tuning under privacy, on text: a transformer that knows five plays (public) learns the roles of the others.
+"""Fine-tuning under privacy, on text: a transformer that knows one play (public) learns the roles of the others.
 
     python -m experiments.run fine_tuning_text --trained all --target-epsilon 2 --data-dir DIR
 
-The base is trained on the first five of Shakespeare's plays, in the open; the 979 roles of the other 32 plays then train
+The base is trained on the first of Shakespeare's plays, in the open; the 1,090 roles of the other 36 then train
 what `--trained` says by DP-FedAvg: low-rank adapters of all kernels (LoRA, arXiv:2106.09685; 2,792 numbers), the last
 layer (2,970), or all parameters from the base on (21,178). Client-level privacy: a role joins or leaves. It predicts
 next characters; the last fifth of each role's speeches is for testing. What came out, and how it was made, is in
@@ -37,9 +37,9 @@ class ToOtherPlays(FineTuning):
     HEAD: ClassVar[str] = "head"
     PUBLIC: ClassVar[str] = "the base was trained on some plays, which are taken to be public"
 
-    base_plays: int = 5
+    base_plays: int = 1
     """Plays that the base is trained on, the first ones; each role of the others is a client."""
-    base_epochs: int = 6
+    base_epochs: int = 10
     """Passes over them."""
 
     def __post_init__(self) -> None:
@@ -49,10 +49,10 @@ class ToOtherPlays(FineTuning):
 
 settings = ToOtherPlays(
     algorithms=("dp_fed_avg",),
-    rounds=40,
+    rounds=20,
     seeds=3,
     every=20,
-    clients=979,  # of the plays; counted in the data where it is at hand
+    clients=1090,  # of the plays; counted in the data where it is at hand
     cohort=50,
     sampling="poisson",
     delta=1e-4,
