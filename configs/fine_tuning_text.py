@@ -5,8 +5,8 @@
 The base is trained on the first of Shakespeare's plays, in the open; the 1,090 roles of the other 36 then train
 what `--trained` says by DP-FedAvg: low-rank adapters of all kernels (LoRA, arXiv:2106.09685; 2,792 numbers), the last
 layer (2,970), or all parameters from the base on (21,178). Client-level privacy: a role joins or leaves. It predicts
-next characters; the last fifth of each role's speeches is for testing. What came out, and how it was made, is in
-experiments/results/fine_tuning.md.
+next characters; the last fifth of each role's speeches is for testing. Expect 30.2, 30.3 and 30.4 % at epsilon 2; the
+base alone has 29.8 (experiments/results/fine_tuning.md).
 """
 
 from dataclasses import dataclass
