@@ -23,6 +23,7 @@ SMALL = {
     "DropoutCNN": fp.models.classifier(fp.models.DropoutCNN(3, (0.5,), (0.2,)), (6, 6, 1)),
     "SigmoidLeNet": fp.models.classifier(fp.models.SigmoidLeNet(3), (8, 8, 1)),
     "CharacterLSTM": fp.models.shakespeare_lstm(),
+    "CharacterTransformer": fp.models.next_character(fp.models.CharacterTransformer(9, 4, 2, 1)),
 }
 
 

@@ -426,6 +426,7 @@ FUNCTIONS = {
     },
     "models.CNN": {"filters": (4,), "hidden": (4, 4), "classes": 2, "weights": "pytorch"},
     "models.CharacterLSTM": {"vocabulary": 4, "embedding": 2, "hidden": 2},
+    "models.CharacterTransformer": {"vocabulary": 4, "width": 4, "heads": 2, "blocks": 1},
     "models.DropoutCNN": {"classes": 2, "mean": (0.5,), "std": (0.25,)},
     "models.LogisticRegression": {"classes": 2},
     "models.MLP": {"hidden": (4, 4), "classes": 2},

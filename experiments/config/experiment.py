@@ -143,6 +143,12 @@ def image(*shape: int, dtype: Any = np.uint8) -> Example:
     return {"image": np.zeros(shape, dtype), "label": np.int32(0)}
 
 
+def text(length: int) -> Example:
+    """The shapes of a text whose next characters are predicted."""
+    label, mask = np.zeros(length, np.int32), np.zeros(length, bool)
+    return {"text": np.zeros(length, np.uint8), "label": label, "mask": mask}
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """What the launcher runs: the entries one after the other, on the same model and test set.
