@@ -327,7 +327,9 @@ class TestCertificates:
     @pytest.mark.parametrize("rounds", [1, 5, ROUNDS])
     def test_a_run_is_one_gaussian(self, name, rounds):
         found = certificate(descent(correlated(matrix_of(name)), fp.fixed_order(N, SIZE)), rounds)
-        mu = by_all_patterns(matrix_of(name).strategy(rounds), 3) / SIGMA
+        least = by_all_patterns(matrix_of(name).strategy(rounds), 3)
+        mu = matrix_of(name).sensitivity(rounds, 3) / SIGMA
+        assert least * (1 - 1e-12) <= mu * SIGMA <= least * (1.02 if name == "tree" else 1 + 1e-12)
         assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
         assert (found.relation, found.basis, found.unit) == ("zero_out", "constructed", "client")
 

@@ -21,7 +21,6 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, spread
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
-from fedpriv.mechanisms.noise_matrices.factorization import inverse
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.min_separation import most_participations
 
@@ -147,11 +146,11 @@ def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -
         return lax.scan(step, first_memory(used, like), jnp.arange(rounds))[1]
 
     def whiten(total: PyTree) -> jax.Array:
-        seen = jnp.asarray(inverse(factorization.noising(rounds)), jnp.float32)
+        seen = jnp.asarray(factorization.strategy(rounds), jnp.float32)
         return (seen @ jax.vmap(mechanism.whiten)(total)).reshape(-1)
 
     def worst(d: int) -> PyTree:
-        there = _worst_rounds(inverse(factorization.noising(rounds)), separation, most)
+        there = _worst_rounds(factorization.strategy(rounds), separation, most)
         u = mechanism.worst(d)
         return jax.tree.map(lambda leaf: jnp.tensordot(there, leaf, 0), u)
 
@@ -172,9 +171,9 @@ def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -
     )
 
 
-def _worst_rounds(seen: Floats, separation: int, most: int | None) -> Floats:
+def _worst_rounds(c: Floats, separation: int, most: int | None) -> Floats:
     """f64[rounds], 1 in the rounds of a unit that show the most, of those with equal distances."""
-    rounds = seen.shape[1]
+    rounds = c.shape[1]
     k = most_participations(rounds, separation, most)
     patterns = []
     for step in range(separation, rounds // k + separation + 1):
@@ -182,4 +181,4 @@ def _worst_rounds(seen: Floats, separation: int, most: int | None) -> Floats:
             there = np.zeros(rounds)
             there[begin::step][:k] = 1
             patterns.append(there)
-    return max(patterns, key=lambda there: float(np.linalg.norm(seen @ there)))
+    return max(patterns, key=lambda there: float(np.linalg.norm(c @ there)))

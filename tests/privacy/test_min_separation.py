@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 from small import refused
+from tree_nodes import nodes_of, tree_sensitivity_squared
 
 import fedpriv as fp
 from fedpriv.privacy.min_separation import most_participations, sensitivity
-from fedpriv.privacy.tree_sensitivity import tree_sensitivity_squared
 
 SCHEMAS = [(1, 1), (1, 3), (1, None), (2, 2), (2, None), (3, 2), (4, 3), (5, None), (9, None)]
 
@@ -139,7 +139,7 @@ def test_refused(strategy, separation, most, said):
 @pytest.mark.parametrize("restart_every", [1, 3, 4, 8, 12])
 @pytest.mark.parametrize("rounds", [1, 7, 12])
 def test_tree_by_force(rounds, restart_every):
-    nodes = fp.noise_matrices.tree(rounds, restart_every).strategy(rounds)
+    nodes = nodes_of(rounds, restart_every)
     for separation, most in SCHEMAS:
         exact = tree_sensitivity_squared(rounds, restart_every, separation, most)
         assert exact == by_force(nodes, separation, most)
@@ -148,16 +148,16 @@ def test_tree_by_force(rounds, restart_every):
 
 @pytest.mark.parametrize(("separation", "most"), [(5, 4), (3, 5), (8, None)])
 def test_tree_of_more_rounds_by_force(separation, most):
-    nodes = fp.noise_matrices.tree(27).strategy(27)
+    nodes = nodes_of(27, 27)
     exact = tree_sensitivity_squared(27, 27, separation, most)
     assert exact == by_force(nodes, separation, most)
 
 
-def test_tree_beyond_the_exact_number_of_participations():
-    """All of 64 rounds: 64 / s nodes of s rounds, each with s^2."""
+@pytest.mark.parametrize(("separation", "most"), [(16, 3), (8, None), (64, 1)])
+def test_what_a_tree_releases_moves_less_than_its_nodes(separation, most):
     tree = fp.noise_matrices.tree(64)
-    assert tree.sensitivity(64) ** 2 == pytest.approx(64 * (2**7 - 1), rel=1e-12)
-    assert tree.sensitivity(64, 1, 45) ** 2 >= tree_sensitivity_squared(64, 64, 1, 40)
+    by_nodes = tree_sensitivity_squared(64, 64, separation, most)
+    assert tree.sensitivity(64, separation, most) ** 2 < by_nodes
 
 
 @pytest.mark.parametrize("rounds", [1, 8, 64, 1024])

@@ -69,7 +69,7 @@ class Factorization(ABC):
         return treedef.unflatten(noise), treedef.unflatten(memory)
 
     def strategy(self, rounds: Rounds) -> Floats:
-        """C, f64[m, rounds]: what a run of so many rounds releases of the sums, each row with noise N(0, 1).
+        """C, f64[rounds, rounds], lower triangular: what a run releases of the sums, each row with noise N(0, 1).
 
         Raises:
           ValueError: more rounds than it is for, or than 10,000.

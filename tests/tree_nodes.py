@@ -1,4 +1,4 @@
-"""Sensitivity of binary trees of partial sums, exactly.
+"""Binary trees as the papers account for them: every complete node is released. Their sensitivity, exactly.
 
 P. Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling", arXiv:2103.00039, Appendix D.
 
@@ -24,6 +24,16 @@ Entry = tuple[int, NDArray[np.int64]]
 For some number n of participations; value is the sum over nodes of squares. `NEVER`: that cannot be."""
 Table = dict[int, list[Entry]]
 """By n."""
+
+
+def nodes_of(rounds: int, restart_every: int) -> NDArray[np.float64]:
+    """0/1, [nodes, rounds]: the nodes that are complete."""
+    nodes = []
+    for start, height in roots(rounds, restart_every):
+        for size in 2 ** np.arange(height + 1):
+            first = np.arange(start, start + 2**height, size)[:, None]
+            nodes.append((first <= np.arange(rounds)) & (np.arange(rounds) < first + size))
+    return np.concatenate(nodes).astype(np.float64)
 
 
 def tree_sensitivity_squared(
