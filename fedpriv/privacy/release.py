@@ -46,8 +46,8 @@ ALWAYS_ASSUMED = (
     "population, rate, delta, all settings and the numbers in the round were fixed without looking at the data",
     "preprocessing and the initial model do not depend on the private data",
     "checkpoints and the state are not released; they hold what clients keep for themselves",
-    "metrics on private records, cohort sizes, times and the capacity (array shapes show the largest client) are not "
-    "released",
+    "metrics on private records, cohort sizes (traffic tells them), times and the capacity (array shapes show the "
+    "largest client) are not released",
     NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""
