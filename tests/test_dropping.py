@@ -32,7 +32,7 @@ from fedpriv.privacy import Dropping
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-TRIALS, RATE = 20_000, 0.3
+TRIALS, RATE = 20_000, 0.3125  # a multiple of 2^-32, as what is drawn by
 CLIENTS, SIZE = 6, 4
 FEDERATION = regression([3] * CLIENTS)
 KEY = jax.random.key(2)
@@ -75,6 +75,16 @@ def test_at_rate_0_it_is_the_sampler(sampler, noise):
     assert fp.dropping(sampler, 0, noise) is sampler
 
 
+@pytest.mark.parametrize("rate", [0.3, 1e-9, 1 - 1e-12])
+def test_what_is_drawn_by_is_what_is_accounted_for(rate):
+    """A multiple of 2^-32, in words the rate that was asked for."""
+    dropout = fp.dropping(FIXED, rate).accounting.dropout
+    assert dropout * 2**32 == round(dropout * 2**32) < 2**32
+    assert dropout == pytest.approx(rate, abs=2**-32)
+    assert "dropout=0.3," in repr(fp.dropping(FIXED, 0.3).accounting)
+    assert fp.dropping(FIXED, 2**-34) is FIXED
+
+
 @pytest.mark.parametrize("noise", ["whole", "lost"])
 def test_each_subset_stays_as_often_as_it_should(noise):
     """A fifth of the probability of pairs for 6 pairs, and so on; a false alarm once in 3e5."""
@@ -115,7 +125,7 @@ def test_a_poisson_cohort_is_one_of_a_lower_rate():
     assert sampler.accounting == lower.accounting
     assert sampler.expected_size == lower.expected_size
     assert_identical(draws(sampler, 100), draws(lower, 100))
-    assert fp.dropping(sampler, 0.5).accounting.rate == pytest.approx(0.4 * 0.7 * 0.5)
+    assert fp.dropping(sampler, 0.5).accounting.rate == pytest.approx(0.4 * (1 - RATE) * 0.5)
 
 
 def test_training_is_numpys_on_the_messages_that_arrive():
@@ -288,8 +298,14 @@ def test_refusals():
     for sampler in (fp.with_replacement([1, 1], 2), LOST, FIXED._replace(expected_size=3.0)):
         with refused("sampler: .*; give one of fp.everyone, fp.fixed_size and fp.poisson"):
             drop(sampler, 0.1)
-    with refused("sampler: .*Opening"):
-        drop(fp.Opening(fp.everyone(6), 1, FIXED), 0.1)
+    for sampler in (fp.Opening(fp.everyone(6), 1, FIXED), fp.fixed_order(6, 2), None):
+        with refused("sampler: .*give one of .*, on each side of an Opening"):
+            drop(sampler, 0.1)
+    with refused("sampler: Dropping.* may draw a client in any rounds"):
+        matrix = fp.noise_matrices.banded_toeplitz(3, bands=2)
+        used = fp.correlated(fp.gaussian(1.0, 1.0), matrix)
+        correlated = fp.fed_avg(squared, sampler=LOST, mechanism=used, **PLAIN)
+        fp.certify(correlated, start(), FEDERATION, 3, 1e-3)
     with refused("records: .*clients vanish, not records"):
         steps = fp.dp_sgd(local(records=drop(fp.fixed_size(3, 2), 0.1)), sampler=FIXED)
         after(steps)

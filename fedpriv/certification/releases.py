@@ -31,7 +31,7 @@ from fedpriv.privacy import (
     WithReplacement,
 )
 from fedpriv.privacy.participation_schemas import ParticipationSchema
-from fedpriv.privacy.release import Unit, View
+from fedpriv.privacy.release import NoiseKind, Unit, View
 from fedpriv.privacy.sampling import loses_noise
 from fedpriv.privacy.truncation import seen_in_a_cut
 from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
@@ -160,13 +160,7 @@ def _of_clients(
         by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
     elif remembers and isinstance(drawn, Poisson):
         drawn = replace(drawn, neighbour="remembered")
-    kinds = {each.mechanism.noise for each in sums if _multiplier(each, first) > 0}
-    if len({each.local for each in sums}) > 1 or len(kinds) > 1:
-        raise ValueError(
-            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
-            f"{sums[-1].line}); give all the same"
-        )
-    noise = kinds.pop() if kinds else "gaussian"
+    noise = _kind_of_noise(sums, first, loses_noise(cohorts.drawn))
     power = 2 if noise == "gaussian" else 1
     multiplier = _together([(_multiplier(each, first), each.times) for each in sums], power)
     lossy = any(each.codec.lossy for each in sums)
@@ -238,8 +232,25 @@ def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
     return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
 
 
+def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> NoiseKind:
+    """Of all sums of a cohort.
+
+    Raises:
+      ValueError: they differ in it, or in who adds it; or shares of one are lost, and the server adds that of another.
+    """
+    noisy = [each for each in sums if _multiplier(each, first) > 0]
+    kinds = {each.mechanism.noise for each in noisy}
+    adding = {_server_adds(each) for each in noisy} if shares_are_lost else set()
+    if any(len(kind) > 1 for kind in ({each.local for each in sums}, kinds, adding)):
+        raise ValueError(
+            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
+            f"{sums[-1].line}); give all the same"
+        )
+    return kinds.pop() if kinds else "gaussian"  # type: ignore[return-value]
+
+
 def _server_adds(release: Sum) -> bool:
-    return release.codec.lossy or release.weighting.by_server
+    return not release.local and (release.codec.lossy or release.weighting.by_server)
 
 
 def _whole(drawn: Any) -> Any:

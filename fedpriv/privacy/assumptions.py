@@ -28,13 +28,13 @@ def assumptions(
         texts.append(f"the weights that cohorts are drawn by, {which}, are public")
     if any(isinstance(r.sampling, WithReplacement) for r in active):
         texts.append("what is drawn n times moves a sum by n clip norms; n, too, is visible")
-    texts += _of_vanishing(active)
+    texts += _of_vanishing(active, view)
     if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts.append("secure aggregation shows nothing but the sum")
     return (*texts, *_shares(active, relation, honest), *ALWAYS_ASSUMED)
 
 
-def _of_vanishing(active: Sequence[Release]) -> list[str]:
+def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:
     """Of members that are drawn and then vanish, and of their shares of the noise."""
     drawn = [r.participation or r.sampling for r in active]
     vanishing = [sampling for sampling in drawn if isinstance(sampling, Dropping)]
@@ -42,14 +42,16 @@ def _of_vanishing(active: Sequence[Release]) -> list[str]:
         return []
     rates = " or ".join(sorted({f"{sampling.dropout:.4g}" for sampling in vanishing}))
     texts = [f"members vanish with probability {rates}, independently of one another and of data"]
+    adds = "an enclave that sums" if view == "server_secagg" else "whoever sums"
     if any(map(loses_noise, vanishing)):
         texts.append(
             "shares of the noise that are lost with members who vanish are counted as lost; `honest` is beside it, the "
-            "fraction of those who stay that adds its share; alone, it bounds dropouts of any kind"
+            "fraction of those who stay that adds its share; without dropouts in the sampling, it bounds what members "
+            "take along who vanish together"
         )
     elif any(release.noise_is_split for release in active):
         texts.append(
-            "whoever vanishes, the noise is whole: those who stay make up for lost shares, or whoever sums adds them; "
+            f"whoever vanishes, the noise is whole: those who stay make up for lost shares, or {adds} adds them; "
             "`honest` is beside it, the fraction of the noise that is added and unknown to the view"
         )
     return texts
@@ -62,7 +64,9 @@ def _has_secret_size(sampling: Sampling) -> bool:
 def _of_secret(releases: Sequence[Release]) -> list[str]:
     """For the sampling to amplify."""
     samplings = [release.sampling for release in releases]
-    texts = ["cohorts (their sizes, too) and noise are drawn afresh in every round and stay secret"]
+    lost = any(map(loses_noise, samplings))
+    sizes = "their sizes, too, where noise is whole" if lost else "their sizes, too"
+    texts = [f"cohorts ({sizes}) and noise are drawn afresh in every round and stay secret"]
     drawn = "cohorts"
     if all(release.unit == "record" for release in releases):
         texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]

@@ -46,8 +46,8 @@ ALWAYS_ASSUMED = (
     "population, rate, delta, all settings and the numbers in the round were fixed without looking at the data",
     "preprocessing and the initial model do not depend on the private data",
     "checkpoints and the state are not released; they hold what clients keep for themselves",
-    "metrics on private records, cohort sizes, times and the capacity (array shapes show the largest client) are not "
-    "released",
+    "metrics on private records, cohort sizes (traffic tells them), times and the capacity (array shapes show the "
+    "largest client) are not released",
     NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""
@@ -124,6 +124,9 @@ class Release:
             drawn,
             "it says how much noise one release has; give it as `sampling`, or beside Everyone and one local step",
         )
+        whole = not (loses_noise(self.sampling) or loses_noise(drawn))
+        remedy = "what is left of Laplace noise when shares of it are lost is not Laplace; give Gaussian noise"
+        require(self.noise == "gaussian" or whole, "noise", self.noise, remedy)
         few = self.steps * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 

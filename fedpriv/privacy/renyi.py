@@ -40,8 +40,9 @@ def rdp_epsilon(
     dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; cohorts that are
     cut to a capacity by their cases, see `truncation.draw_cases`. Replace-one: Wang, Balle and
     Kasiviswanathan 2019, Theorem 27, and no more than without sampling, as divergences are jointly
-    quasi-convex; members that vanish are counted as if they stayed, as the bound rises with the
-    size. Zero-out: exact, see `_shown`.
+    quasi-convex; members that vanish are counted as if they stayed: given who is drawn, the sum is
+    a mixture, over who else stays, of Gaussians that one member replaced, or left out, moves by
+    2 C at most. Zero-out: exact, see `_shown`.
 
     Args:
         releases: positive, finite multipliers, at least one step.

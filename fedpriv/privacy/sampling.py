@@ -84,6 +84,12 @@ class Dropping(FixedSize):
         """Probability that a given client takes part in a round and stays: (1 - p) size / population."""
         return (1 - self.dropout) * self.size / self.population
 
+    def __repr__(self) -> str:
+        """Without the digits by which a multiple of 2^-32 differs from what was meant."""
+        p = round(self.dropout, 9)
+        size = f"population={self.population}, size={self.size}"
+        return f"Dropping({size}, dropout={p}, noise_is_lost={self.noise_is_lost})"
+
 
 Neighbour: TypeAlias = Literal["removed", "remembered", "emptied", "replaced"]
 """Of a data set: without one unit; the same, among units that remember when they were drawn; with an empty place where

@@ -273,12 +273,13 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
     who stay. A Poisson cohort is cut to its capacity after members vanished.
 
     Formal guarantees: those of the certificate; proofs are in `fedpriv.privacy.truncation`. Towards a third party, who
-    vanishes has to stay as secret as who is drawn. Members who vanish together, or for reasons of their data, are not
-    covered; a fraction `honest` of the noise bounds what they take along.
+    vanishes has to stay as secret as who is drawn. Members who vanish together are not covered; without `dropping`, a
+    fraction `honest` of the noise bounds what they take along. Nor are members who vanish for reasons of their data:
+    that they do says something of it, which no noise hides.
 
     Args:
       sampler: `everyone`, `fixed_size` or `poisson`.
-      rate: p, in [0, 1); 0 gives back `sampler`.
+      rate: p, in [0, 1); 0, or less than 2^-33, gives back `sampler`.
       noise: "whole": a sum has all of its noise, whoever vanishes, as those who stay make up for it, or whoever sums
         adds it. "lost": each of the s members drawn adds 1 / s of the variance, and the shares of those who vanish are
         missing; if all do, nothing is released. Where members add all of the noise themselves, they take it along
@@ -289,12 +290,8 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
         noise lost from a Poisson cohort, of whose secret size nobody knows its share.
     """
     fits = isinstance(sampler, Sampler)
-    require(
-        fits,
-        "sampler",
-        sampler,
-        "give such as fp.fixed_size(1000, 100), on each side of an Opening",
-    )
+    remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, on each side of an Opening"
+    require(fits, "sampler", sampler, remedy)
     rate = checked("rate", rate, Decay)
     noise = checked("noise", noise, Literal["whole", "lost"])
     drawn = sampler.accounting
@@ -307,8 +304,13 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
         remedy = "nobody knows its share of a Poisson cohort's secret size; give 'whole', or draw fixed_size"
         require(noise == "whole", "noise", noise, remedy)
         return poisson(drawn.population, drawn.rate * (1 - rate), drawn.capacity)
-    accounting = Dropping(drawn.population, drawn.most, rate, noise == "lost")
-    vanishes = jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
+    # Of 32 random bits: the probability that is drawn by is a multiple of 2^-32, and so is that accounted for.
+    numbers = min(round(rate * 2**32), 2**32 - 1)
+    dropout = numbers / 2**32
+    if dropout == 0:
+        return sampler
+    accounting = Dropping(drawn.population, drawn.most, dropout, noise == "lost")
+    vanishes = np.uint32(numbers)
 
     def draw(key: Key) -> Draw:
         members = sampler.draw(key)
@@ -316,5 +318,5 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
         stays = bits >= vanishes
         return Draw(jnp.where(stays, members.ids, drawn.population), stays)
 
-    expected_size = sampler.expected_size * (1 - rate)
+    expected_size = sampler.expected_size * (1 - dropout)
     return sealed(Sampler(draw, sampler.slots, expected_size, accounting))

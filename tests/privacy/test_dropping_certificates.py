@@ -11,6 +11,7 @@ from scipy.stats import binom, norm
 from small import certified, refused, released, squared
 
 import fedpriv as fp
+from fedpriv.compression.codecs import UNCODED
 from fedpriv.privacy import (
     Dropping,
     Everyone,
@@ -18,10 +19,11 @@ from fedpriv.privacy import (
     Poisson,
     Release,
     certify_releases,
+    curves,
     truncation,
 )
 
-N, S, P, SIGMA, DELTA = 12, 6, 0.3, 3.0, 1e-3
+N, S, P, SIGMA, DELTA = 12, 6, 0.3125, 3.0, 1e-3  # P is a multiple of 2^-32
 PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
 X = np.linspace(-60, 60, 120_001)
 CELL = X[1] - X[0]
@@ -76,7 +78,7 @@ def test_where_noise_is_whole_it_is_thinned():
     with_it = (1 - rate) * norm.pdf(X) + rate * norm.pdf(X, 2 / SIGMA)
     assert hockey_stick(with_it, norm.pdf(X), epsilon) == pytest.approx(DELTA, rel=1e-3)
     smaller = release(FixedSize(20, 7), steps=10)
-    thinned = release(Dropping(20, 10, P), steps=10)
+    thinned = release(Dropping(20, 10, 0.3), steps=10)
     by_losses = (certify_releases([r], DELTA, r.view).epsilons["PLD"] for r in (smaller, thinned))
     assert next(by_losses) == pytest.approx(next(by_losses), rel=1e-9)
 
@@ -345,3 +347,85 @@ def test_refusals():
         Dropping(N, 13, P)
     with refused("participation: .*it says how much noise one release has"):
         release(Everyone(N), local_steps=2, participation=Dropping(N, S, P, True))
+    with refused("noise: 'laplace'; what is left of Laplace noise"):
+        release(Dropping(N, S, P, True), noise="laplace")
+    with refused("noise: 'laplace'; what is left of Laplace noise"):
+        release(Everyone(N), participation=Dropping(N, S, P, True), noise="laplace")
+
+
+@pytest.mark.parametrize("then", [fp.poisson(N, 0.5), fp.dropping(ALL, P)])
+def test_a_share_that_is_lost_does_not_go_with_a_unit_that_is_removed(then):
+    """Who is removed leaves one share fewer of the noise of a round that shows how many there are."""
+    opening = fp.Opening(fp.dropping(ALL, P, "lost"), 1, then)
+    with refused("sampling: .*add-or-remove adjacency, which does not compose with .*may be lost"):
+        found(opening)
+    assert found(opening, "server_secagg").relation == "zero_out"
+    assert found(fp.Opening(fp.dropping(ALL, P, "lost"), 1, FIXED)).relation == "replace_one"
+
+
+def two_sums(sampler, codec):
+    """Of which the server adds the noise of the second, where the codec is lossy."""
+    used = fp.gaussian(1.0, SIGMA)
+
+    def round(key, state, cohort):
+        first = cohort.sum(lambda key, shard: state.params, key, mechanism=used)
+        second = cohort.sum(lambda key, shard: state.params, key, mechanism=used, codec=codec)
+        return state._replace(params=first.total, round=state.round + 1), second.metrics
+
+    return fp.Algorithm(fp.start, round, sampler)
+
+
+def test_shares_of_one_sum_are_not_lost_beside_whole_noise_of_another():
+    lost = fp.dropping(FIXED, P, "lost")
+    assert released(two_sums(lost, UNCODED), 1)["third_party"][0].sampling == lost.accounting
+    with refused("round: sums of one cohort differ in .*who adds it"):
+        released(two_sums(lost, fp.top_k(2)), 1)
+    mixed = released(two_sums(fp.dropping(FIXED, P), fp.top_k(2)), 1)["third_party"][0]
+    assert mixed.sampling == Dropping(N, S, P)
+
+
+def test_who_may_make_up_for_lost_shares():
+    """No server that the noise shall hide from."""
+    whole = fp.dropping(FIXED, P)
+    assert "or whoever sums adds them" in " ".join(found(whole).assumptions)
+    assert "or an enclave that sums adds them" in " ".join(
+        found(whole, "server_secagg").assumptions
+    )
+
+
+def shown(points, s, p, sigma):
+    """{how many stay: density on X of the sum of their messages, with shares of noise lost}, by every draw."""
+    laws = {k: np.zeros(len(X)) for k in range(1, s + 1)}
+    for drawn in itertools.combinations(points, s):
+        for stay in itertools.product((False, True), repeat=s):
+            k = sum(stay)
+            chance = (1 - p) ** k * p ** (s - k) / math.comb(len(points), s)
+            if k:
+                total = sum(own for own, stays in zip(drawn, stay, strict=True) if stays)
+                laws[k] += chance * norm.pdf(X, total, sigma * math.sqrt(k / s))
+    return laws
+
+
+@pytest.mark.parametrize("others", [(-1.0, -1.0, -1.0), (-1.0, 0.2, 0.9), (0.5, 0.5, -0.7)])
+@pytest.mark.parametrize("unit", [(1.0, -1.0), (-0.4, 1.0), (0.0, 1.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.2])
+def test_unlike_others_stay_below_the_curves(others, unit, epsilon):
+    """At every epsilon, as composition asks for: with who stays counted, and with whole noise and nothing shown."""
+    s, p, sigma = 2, 0.4, 2.0
+    n = 1 + len(others)
+    lost, whole = ([shown((own, *others), s, p, sigma) for own in unit], [])
+    bound = sum(
+        binom.pmf(k, s, 1 - p)
+        * float(curves.replace_delta(epsilon, sigma * math.sqrt(k / s) / 2, k / n))
+        for k in range(1, s + 1)
+    )
+    assert sum(hockey_stick(*(law[k] for law in lost), epsilon) for k in (1, 2)) <= bound + 1e-6
+    for own in unit:
+        points, law = (own, *others), p**s * norm.pdf(X, 0, sigma)
+        for drawn in itertools.combinations(points, s):
+            of_draw = norm.pdf(X, sum(drawn), sigma) * (1 - p) ** s
+            of_draw += sum(norm.pdf(X, one, sigma) for one in drawn) * p * (1 - p)
+            law = law + of_draw / math.comb(n, s)
+        whole.append(law)
+    thinned = float(curves.replace_delta(epsilon, sigma / 2, (1 - p) * s / n))
+    assert hockey_stick(*whole, epsilon) <= thinned + 1e-6
