@@ -1,13 +1,17 @@
 """Noise that is correlated over rounds: the engine remembers it, and a run is certified as a whole."""
 
+from dataclasses import replace
 from functools import cache, partial
+from inspect import signature
 from itertools import chain, combinations, pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_algorithm import CLIENTS, MAKERS, NOISY, PARAMS
+from every_algorithm import FEDERATION as ALL_SMALL
 from scipy import optimize, stats
 from small import (
     FALSE_ALARM,
@@ -23,12 +27,17 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.canaries import with_canaries
 from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.attacks.server_views import server_view
+from fedpriv.mechanisms.correlated import OF_RUNS
 from fedpriv.mechanisms.noise_matrices import BufferedToeplitz
+from fedpriv.rounds.one_round import Carried, round_in_run
+from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 
 N, SIZE, ROUNDS, CLIP, SIGMA = 12, 4, 9, 0.5, 0.8
 FEDERATION = regression([3] * N)
-MAKERS = {
+MATRICES = {
     "tree": lambda: fp.noise_matrices.tree(ROUNDS),
     "banded": lambda: fp.noise_matrices.banded(ROUNDS, 3),
     "banded_toeplitz": lambda: fp.noise_matrices.banded_toeplitz(ROUNDS, 3),
@@ -41,7 +50,7 @@ MAKERS = {
 
 @cache
 def matrix_of(name):
-    return MAKERS[name]()
+    return MATRICES[name]()
 
 
 def silent(key, shard):
@@ -96,7 +105,7 @@ def _flat(params):
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestNoise:
-    @pytest.mark.parametrize("name", MAKERS)
+    @pytest.mark.parametrize("name", MATRICES)
     def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
         """Against the run whose noise is fresh: the same keys, so the same z."""
         sampler = fp.fixed_order(N, SIZE)
@@ -323,7 +332,7 @@ def certificate(algorithm, rounds=ROUNDS, **options):
 
 
 class TestCertificates:
-    @pytest.mark.parametrize("name", MAKERS)
+    @pytest.mark.parametrize("name", MATRICES)
     @pytest.mark.parametrize("rounds", [1, 5, ROUNDS])
     def test_a_run_is_one_gaussian(self, name, rounds):
         found = certificate(descent(correlated(matrix_of(name)), fp.fixed_order(N, SIZE)), rounds)
@@ -518,3 +527,278 @@ class TestRefusals:
         )
         with refused("mechanism: .*correlated over rounds; give fp.gaussian"):
             certificate(fp.dp_sgd(local, sampler=self.SAMPLER))
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestResuming:
+    """A run goes on with the schedule and the noise that it began with, or not at all."""
+
+    ROWS = matrix_of("banded_toeplitz").rows[0]
+    OTHER_ROWS = replace(matrix_of("banded_toeplitz"), rows=((ROWS[0], ROWS[2], ROWS[1]),))
+
+    @pytest.mark.parametrize(
+        ("began", "goes_on", "what"),
+        [
+            (
+                descent(fp.gaussian(CLIP, SIGMA), fp.shuffled_blocks(N, SIZE)),
+                descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE)),
+                "schedule",
+            ),
+            (
+                descent(correlated(matrix_of("banded_toeplitz")), fp.fixed_order(N, SIZE)),
+                descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
+                "noise",
+            ),
+        ],
+        ids=["schedule", "matrix"],
+    )
+    def test_with_another_of_the_same_certificate(self, tmp_path, began, goes_on, what):
+        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+        assert certificate(began).epsilon == certificate(goes_on).epsilon
+        run(began, checkpoints=checkpoints)
+        with refused(f"of another run: {what}"):
+            run(goes_on, checkpoints=checkpoints)
+
+
+class TestMadeByHand:
+    """What is somebody's word is measured by `check_algorithm`."""
+
+    SAMPLER = fp.fixed_order(N, SIZE)
+    MATRIX = matrix_of("banded_inverse")
+    FIELDS: ClassVar = vars(MATRIX)
+
+    def check(self, mechanism):
+        fp.check_algorithm(descent(mechanism, self.SAMPLER), start(), FEDERATION)
+
+    def test_a_quiet_mechanism(self):
+        quiet = fp.gaussian(CLIP, 1e-3)._replace(certified_multiplier=SIGMA)
+        by_hand = fp.gaussian(CLIP, SIGMA)._replace(at=lambda bound, sigma: quiet.at(bound, 1e-3))
+        with refused("declares a multiplier of 0.8, but noise of at most"):
+            self.check(fp.correlated(by_hand, self.MATRIX))
+
+    def test_a_clip_that_does_not(self):
+        used = correlated(self.MATRIX)._replace(clip=fp.gaussian(10 * CLIP, 1.0).clip)
+        with refused("declares a multiplier of 0.8, but noise of at most"):
+            self.check(used)
+
+    def test_a_quiet_matrix(self):
+        class Quiet(type(self.MATRIX)):
+            def _next(self, memory, z, t):
+                noise, memory = super()._next(memory, z, t)
+                return noise / 2, memory
+
+        with refused("declares a sensitivity of 1.228, but 2.45"):
+            self.check(correlated(Quiet(**self.FIELDS)))
+
+    def test_fewer_bands_than_there_are(self):
+        class Short(type(self.MATRIX)):
+            bands = 2
+
+        with refused("declares 2 bands, but"):
+            self.check(correlated(Short(**self.FIELDS)))
+
+    def test_what_keeps_its_word(self):
+        class Same(type(self.MATRIX)):
+            pass
+
+        by_hand = fp.gaussian(CLIP, SIGMA)._replace(seal=())
+        self.check(fp.correlated(by_hand, Same(**self.FIELDS)))
+
+    def test_a_subclass_is_no_mechanism_to_correlate(self):
+        class Own(fp.Mechanism):
+            pass
+
+        with refused("mechanism: .*give one with Gaussian noise"):
+            fp.correlated(Own(*fp.gaussian(CLIP, SIGMA)), self.MATRIX)
+        with refused("not among those that were certified"):
+            run(descent(Own(*correlated(self.MATRIX)), self.SAMPLER))
+
+
+class TestBeside:
+    """Correlated noise beside other things."""
+
+    SAMPLER = fp.fixed_order(N, SIZE)
+
+    @pytest.mark.parametrize(
+        ("other", "why"),
+        [
+            (fp.laplace(1.0, 1.0), "laplace noise is not counted beside"),
+            (
+                fp.dynamic(fp.gaussian(1.0, 1.0), rounds=9, noise_decay=2.0),
+                "noise that changes over the rounds is not counted",
+            ),
+            (fp.unprotected("nothing hides it"), "nothing hides it"),
+        ],
+    )
+    def test_what_cannot_be_counted_is_infinite_and_says_why(self, other, why):
+        used = correlated(matrix_of("tree"))
+
+        def round(key, state, cohort):
+            total, metrics, _ = cohort.sum(silent, key, mechanism=used)
+            more, _, _ = cohort.sum(silent, key, mechanism=other)
+            params = jax.tree.map(jnp.add, total, more)
+            return fp.ModelState(params, state.round + 1), metrics
+
+        found = certificate(fp.Algorithm(fp.start, round, self.SAMPLER))
+        assert found.epsilon == np.inf
+        assert [text for text in found.assumptions if why in text]
+        assert not [text for text in found.assumptions if OF_RUNS in text]
+
+    def test_an_enclave_adds_the_fresh_parts_too(self):
+        inner = fp.gaussian(CLIP, SIGMA)
+        hidden, shown = (
+            fp.correlated(inner, matrix_of("tree"), enclave=enclave) for enclave in (True, False)
+        )
+        known = [
+            certificate(
+                _of_parts(fp.joint(used, fp.gaussian(1.0, 2.0)), self.SAMPLER), view="server_secagg"
+            ).epsilon
+            for used in (hidden, shown)
+        ]
+        assert known[0] < known[1] == np.inf
+
+    def test_adaptive_clipping(self):
+        """Each of a client's three rounds counts for its bit, the matrix's sensitivity for its updates (Theorem 1)."""
+        matrix, z, count_noise = matrix_of("banded_inverse"), 0.8, 1.0
+        algorithm = fp.adaptive_fed_avg(
+            squared,
+            sampler=self.SAMPLER,
+            optimizer=sgd,
+            batches=fp.full_batch(),
+            quantile=0.5,
+            clip_norm=CLIP,
+            noise_multiplier=z,
+            count_noise=count_noise,
+            mechanism=correlated(matrix),
+        )
+        squares = z**-2 - (2 * count_noise) ** -2
+        mu = (matrix.sensitivity(ROUNDS, 3) ** 2 * squares + 3 * (2 * count_noise) ** -2) ** 0.5
+        assert_close(certificate(algorithm).epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+
+    def test_words_of_a_schedule_where_who_joins_is_secret(self):
+        found = certificate(
+            descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 3, 0.25, 4))
+        )
+        assert [text for text in found.assumptions if "whose turn it is may be known" in text]
+
+    def test_rounds_for_a_target_end_with_the_matrix(self):
+        loud, quiet = (
+            descent(correlated(matrix_of("tree"), sigma=s), self.SAMPLER) for s in (50.0, 5.0)
+        )
+        target = {"epsilon": 1.5, "delta": 1e-5}
+        assert fp.calibrate_rounds(quiet, start(), FEDERATION, **target) == 3
+        with refused("9 rounds do not reach it"):
+            fp.calibrate_rounds(loud, start(), FEDERATION, **target)
+
+    def test_a_servers_view_is_of_bare_messages(self):
+        """Whatever the noise."""
+        state, key = fp.ModelState(start(), jnp.int32(0)), jax.random.key(3)
+        bare, seen = (
+            server_view(descent(used, self.SAMPLER), key, state, FEDERATION).update
+            for used in (fp.gaussian(CLIP, 0), correlated(matrix_of("blt"), sigma=9.0))
+        )
+        assert_close(np.asarray(seen), np.asarray(bare), 1e-6)
+
+    def test_canaries_refuse(self):
+        with refused("correlated over rounds, which canaries cannot follow"):
+            run(with_canaries(descent(correlated(matrix_of("blt")), self.SAMPLER), 3))
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestSparse:
+    """Noise goes by the place among the coordinates that are kept: it is taken back where these stay the same."""
+
+    SEEDS = 400
+    MATRIX = matrix_of("banded_inverse")
+    AT_EQUAL_EPSILON = MATRIX.sensitivity(ROUNDS, 3) / 3**0.5
+
+    def test_of_places_that_stay(self):
+        """By the law of F, false alarm 1e-6."""
+        told = (self.MATRIX.noising(ROUNDS).sum(0) ** 2).sum() / ROUNDS * self.AT_EQUAL_EPSILON**2
+        low, high = stats.f.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], *[2 * self.SEEDS] * 2)
+        assert low < self.over_fresh(moves=False) / told < high
+        assert told < 0.6
+
+    def test_of_places_that_move(self):
+        """Then it is larger than fresh noise: 1.77 times, of 400 seeds, whose deviation is below 0.1."""
+        assert self.over_fresh(moves=True) > 1.2
+
+    def over_fresh(self, moves):
+        noisy = correlated(self.MATRIX, sigma=SIGMA * self.AT_EQUAL_EPSILON)
+        return self.squares(noisy, moves) / self.squares(fp.gaussian(CLIP, SIGMA), moves)
+
+    def squares(self, mechanism, moves):
+        sparsifier = fp.select_rand_k(0.5, unbiased=False)
+        if not moves:
+            sparsifier = sparsifier._replace(select=lambda key, theta, *_: jnp.arange(2))
+        algorithm = fp.fed_avg_sparse(
+            lambda params, example: 0.0 * squared(params, example),
+            sampler=fp.fixed_order(N, SIZE),
+            optimizer=sgd,
+            batches=fp.full_batch(),
+            sparsifier=sparsifier,
+            mechanism=mechanism,
+        )
+        ends = run(algorithm, seeds=range(self.SEEDS), every=ROUNDS).state.params
+        moved = jax.tree.map(lambda end, begin: end - begin, ends, start())
+        return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))
+
+
+class TestAlgorithms:
+    """Whatever sums clients by a mechanism, sums them by a correlated one."""
+
+    TAKES_ONE: ClassVar = [
+        name
+        for name, make in MAKERS.items()
+        if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
+    ]
+
+    @pytest.mark.parametrize("name", TAKES_ONE)
+    def test_is_certified_and_keeps_the_shapes_of_its_memory(self, name):
+        matrix = matrix_of("banded_inverse")
+        algorithm = MAKERS[name](
+            sampler=fp.fixed_order(CLIENTS, 2), mechanism=fp.correlated(NOISY, matrix)
+        )
+        traced = fp.trace_round(algorithm, PARAMS, ALL_SMALL)
+        found = traced.certify(4, 1e-5)
+        assert (found.basis, found.epsilon < np.inf) == ("constructed", True)
+        key, t = jax.random.key(0), jnp.int32(0)
+        carried = Carried(algorithm.init(PARAMS, ALL_SMALL), traced.first_memory(4))
+        assert jax.tree.leaves(carried.memory)
+        after, _ = jax.eval_shape(round_in_run(algorithm), key, key, carried, ALL_SMALL, t)
+        assert jax.tree.map(_kind, after.memory) == jax.tree.map(_kind, carried.memory)
+
+    @pytest.mark.parametrize(
+        "name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"]
+    )
+    def test_papers_claim_nothing_of_schedules(self, name):
+        for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
+            assert MAKERS[name](sampler=sampler).claim(2, 1e-5) is None
+        assert MAKERS[name]().claim(2, 1e-5) is not None
+
+    @pytest.mark.parametrize(
+        "sampler", [fp.cyclic_poisson(CLIENTS, 3, 0.5), fp.fixed_order(CLIENTS, 2, 2)]
+    )
+    def test_a_protocol_has_no_empty_slots(self, sampler):
+        with refused("sampler: cohorts vary in size or have empty slots"):
+            MAKERS["msp_fl"](sampler=sampler)
+
+
+def _kind(leaf):
+    return leaf.dtype, leaf.shape
+
+
+class TestFullCohorts:
+    @pytest.mark.parametrize(
+        ("sampler", "full"),
+        [
+            (fp.fixed_order(12, 4), True),
+            (fp.fixed_order(13, 4), False),
+            (fp.fixed_order(12, 4, participations=2), False),
+            (fp.cyclic_poisson(12, 3, 0.5), False),
+            (fp.poisson(12, 0.5), False),
+            (fp.fixed_size(12, 4), True),
+        ],
+    )
+    def test_are_those_without_an_empty_slot(self, sampler, full):
+        assert has_full_cohorts(sampler) == full

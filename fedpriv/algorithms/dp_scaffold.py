@@ -30,7 +30,7 @@ from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, Dropping, Poisson, WithReplacement, dp_scaffold_claim
-from fedpriv.rounds.algorithm import Algorithm, unclaimed
+from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
@@ -193,7 +193,8 @@ def dp_scaffold(
         metrics |= {"uplink": both, "downlink": Wire(messages * dimension(x))}
         return ScaffoldState(x, t + 1, remembered, c, controls), metrics
 
-    return Algorithm(init, round, cohorts, local.unit, _claim(local, sampler))
+    claim = claim_if_sampled(sampler, _claim(local, sampler))
+    return Algorithm(init, round, cohorts, local.unit, claim)
 
 
 def record_fed_avg(
@@ -212,7 +213,7 @@ def record_fed_avg(
       ValueError: as `dp_sgd`.
     """
     algorithm = dp_sgd(local, sampler=sampler, codec=codec, server=server, weighting=weighting)
-    return algorithm._replace(claim=_claim(local, sampler))
+    return algorithm._replace(claim=claim_if_sampled(sampler, _claim(local, sampler)))
 
 
 def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:

@@ -23,7 +23,7 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import fed_smp_claim
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
@@ -160,4 +160,4 @@ def dp_fed_avg(
         weighting=weighting,
     )
     claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
-    return algorithm._replace(claim=claimed)
+    return algorithm._replace(claim=claim_if_sampled(sampler, claimed))

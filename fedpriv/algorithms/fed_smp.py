@@ -24,7 +24,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import fed_smp_claim
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import (
@@ -132,7 +132,10 @@ def fed_avg_sparse(
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: of the kept coordinates, see `fed_avg`.
       server: as `fed_avg`; with momentum it moves all coordinates, those that were not kept in a round, too.
-      loss, sampler, optimizer, batches, mechanism, weighting: as `fed_avg`.
+      mechanism: as `fed_avg`. Noise of `correlated` goes by the place among the k coordinates. Its certificate holds
+        whatever they are; but it takes back earlier noise only where they stay the same. Where they move, give fresh
+        noise, as the correlated one is then the larger at equal epsilon.
+      loss, sampler, optimizer, batches, weighting: as `fed_avg`.
 
     Raises:
       ValueError: as `fed_avg`; at `init`, k = 0 or no public examples for top_k.
@@ -220,4 +223,4 @@ def fed_smp(
         weighting=weighting,
     )
     claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
-    return sparse._replace(claim=claimed)
+    return sparse._replace(claim=claim_if_sampled(sampler, claimed))

@@ -35,13 +35,14 @@ from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
-from fedpriv.privacy import Dropping, Poisson, mspdq_claim
+from fedpriv.privacy import mspdq_claim
 from fedpriv.rounds.algorithm import Algorithm, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 from fedpriv.rounds.sent import Sent
 
 _REASON = (
@@ -130,10 +131,7 @@ def msp_fl(
     require(low <= high, "submodels", submodels, "give the least number first")
     secret = checked("secret", secret, Seed)
     unstable = checked("unstable", unstable, bool)
-    if (
-        isinstance(sampler.accounting, Poisson | Dropping)
-        or sampler.slots != sampler.accounting.most
-    ):
+    if not has_full_cohorts(sampler):
         raise ValueError(
             "sampler: cohorts vary in size or have empty slots; draw fixed_size or with_replacement"
         )

@@ -27,7 +27,7 @@ from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian, mech
 from fedpriv.mechanisms.noise import Noise, haar_noise
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, per_example, private_mean
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
-from fedpriv.rounds.algorithm import Algorithm, unclaimed
+from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import Batches, GradFn, Schedule
 from fedpriv.rounds.samplers import Sampler
@@ -185,7 +185,8 @@ def dp_fed_avg_wav(
         codec=codec,
         server=server,
     )
-    return algorithm._replace(claim=_claim_of_clients(used, sampler, by_gradient))
+    claim = _claim_of_clients(used, sampler, by_gradient)
+    return algorithm._replace(claim=claim_if_sampled(sampler, claim))
 
 
 def _unbounded(used: Mechanism) -> Mechanism:

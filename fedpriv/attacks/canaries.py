@@ -24,7 +24,8 @@ from fedpriv.core.random_losses import GradientFunction, Keyed, needs_keys
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.mechanisms.correlated import is_correlated
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.per_example import Gradients, PerExample
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.client_shard import Shard
@@ -236,6 +237,11 @@ class _AmongClients(_Played):
     ) -> Summed:
         if mechanism is ALREADY_PRIVATE:
             return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
+        fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
+        remedy = (
+            "its noise is correlated over rounds, which canaries cannot follow; audit fresh noise"
+        )
+        require(fresh, "mechanism", mechanism, remedy)
         canaries, count = self._canaries, len(self._canaries.present)
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:

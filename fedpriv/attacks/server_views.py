@@ -24,10 +24,12 @@ from fedpriv.core.trees import check_params, dimension, flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.correlated import is_correlated
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
-from fedpriv.rounds.one_round import keys_of
+from fedpriv.rounds.one_round import keys_of, schedule_key
 from fedpriv.rounds.optimizers import check_optimizer
 from fedpriv.rounds.samplers import Draw, parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
@@ -57,8 +59,9 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
 
     A message counts as the update that it alone would make of the model, times the cohort's expected size. Where the
     clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients, those
-    who vanished with their shares included; where the server adds it, and of Laplace noise, the message stays bare.
-    With model splitting the update is by the first visible submodel, see `by_models` for others.
+    who vanished with their shares included; where the server adds it, as noise that is correlated over rounds, and of
+    Laplace noise, the message stays bare. With model splitting the update is by the first visible submodel, see
+    `by_models` for others.
 
     Args:
       state: of the algorithm, with the model in `params`; after the first rounds of an `Opening`.
@@ -72,7 +75,7 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
         )
     sampler = parts_of(algorithm.sampler, 1)[-1][1]
     draw_key, own_key = keys_of(key)
-    drawn = cohort_drawn(sampler, draw_key, key, state.round)
+    drawn = cohort_drawn(sampler, draw_key, schedule_key(key), state.round)
 
     def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
         cohort = Listening(added, state.round, federation, drawn, sampler)
@@ -117,9 +120,14 @@ class Listening(Cohort):
         self.messages.append(messages)
         return total, kept
 
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
+        """Without noise that is correlated over rounds, which is the server's own."""
+        return total if is_correlated(used) else super()._noisy(used, key, total, options)
+
     def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         used = options.mechanism.in_round(self.round)
-        if used.noise == "gaussian" and not options.by_server and not options.local:
+        bare = options.by_server or options.local or is_correlated(used)
+        if used.noise == "gaussian" and not bare:
             own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
             messages, mask = self.messages[-1], self._drawn.mask
             self.messages[-1] = _with_shares(own_key, messages, mask, self._shares, used.perturb)

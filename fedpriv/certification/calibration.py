@@ -124,7 +124,11 @@ def calibrate_rounds(
     """
     epsilon = checked("epsilon", epsilon, Budget)
     at_most = checked("at_most", at_most, Count | None)
-    most = _MOST_ROUNDS if at_most is None else at_most
+    most, of_noise = _MOST_ROUNDS if at_most is None else at_most, None
+    if at_most is None and not claimed:
+        require_algorithm(algorithm)
+        of_noise = trace_round(algorithm, params, federation).most_rounds
+        most = of_noise or most
 
     epsilon_of = _priced(params, federation, delta, view, honest, claimed)
 
@@ -140,6 +144,8 @@ def calibrate_rounds(
     )
     done = _largest(allowed, most)
     remedy = f"{done} rounds do not reach it; there is nothing to find"
+    if of_noise is not None:
+        remedy = f"{done} rounds do not reach it, for which its noise is made; make it for more"
     require(at_most is not None or done < most, "epsilon", epsilon, remedy)
     return done
 

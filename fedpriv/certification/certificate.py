@@ -17,6 +17,7 @@ from fedpriv.certification.correlated_releases import (
     check_correlated,
     check_rounds,
     correlated_sums,
+    factorizations,
     run_releases,
 )
 from fedpriv.certification.information_flow import Labels
@@ -38,6 +39,7 @@ from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.mechanisms.correlated import first_memory
+from fedpriv.mechanisms.noise_matrices import Factorization
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
@@ -133,6 +135,17 @@ class TracedRound(NamedTuple):
         sums = correlated_sums(self.stages)
         check_rounds(sums, rounds)
         return tuple(first_memory(each.mechanism, each.like) for each in sums)  # type: ignore[arg-type]
+
+    @property
+    def factorizations(self) -> tuple[Factorization, ...]:
+        """Those of its correlated noise, and the identity of noise beside it."""
+        return factorizations(correlated_sums(self.stages))
+
+    @property
+    def most_rounds(self) -> int | None:
+        """For how many rounds its correlated noise is; None: any number."""
+        lengths = [each.rounds for each in self.factorizations if each.rounds is not None]
+        return min(lengths, default=None)
 
     @property
     def public_sizes(self) -> tuple[int, ...] | None:

@@ -13,6 +13,7 @@ from jax.interpreters import partial_eval
 
 from fedpriv.certification.certificate import TracedRound, check_twice, trace_round
 from fedpriv.certification.compiled import compiled
+from fedpriv.certification.correlated_measurements import check_correlated_noise
 from fedpriv.certification.information_flow import as_compiled
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.measurements import (
@@ -33,7 +34,7 @@ from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.one_round import Carried, round_in_run
+from fedpriv.rounds.one_round import Carried, round_in_run, schedule_key
 from fedpriv.rounds.samplers import Sampler, parts_of
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 
@@ -111,7 +112,7 @@ def check_algorithm(
     _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
     key = jax.random.key(seed)
     carried = Carried(state, traced.first_memory(1))
-    given = key, key, carried, federation, state.round
+    given = key, schedule_key(key), carried, federation, state.round
     run = compiled(round_in_run(algorithm), *given)
     ran = run(*given)
     (after, _), metrics = ran
@@ -172,6 +173,7 @@ def check_parts(traced: TracedRound, state: State, federation: Federation, seed:
     for stage in traced.stages:
         for release in stage.releases:
             check_mechanism(release, seed)
+            check_correlated_noise(release, seed)
         for release in stage.sums:
             check_codec(release, seed)
     for mean in means:

@@ -54,6 +54,11 @@ def check_correlated(stages: Sequence[Stage]) -> None:
             )
 
 
+def factorizations(sums: Sequence[Sum]) -> tuple[Factorization, ...]:
+    """Of the noise of each sum, or of its parts."""
+    return tuple(f for each in sums for f in _factorizations(each.mechanism))
+
+
 def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
     """Raises ValueError: a matrix is for fewer rounds than the run has."""
     for each in sums:
@@ -99,9 +104,10 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
         noise_is_split=False,
         schedule=_words(sums, schema, rounds),
         mechanism=_for_audits(sums, schema, rounds),
+        reason="; ".join(dict.fromkeys(why for each in sums for why in _uncounted(each.mechanism))),
     )
     bare = replace(known, multiplier=0.0, reason=ADDED_BY_SERVER)
-    by_enclave = all(map(_in_enclave, sums))
+    by_enclave = all(_in_enclave(each.mechanism) for each in sums)
     third_party = known
     if isinstance(schema, CyclicPoisson):
         third_party = _amplified(known, sums, schema, stage.remembers, rounds)
@@ -184,6 +190,19 @@ def _squared(used: Any, rounds: int, separation: int, most: int | None) -> float
     return (factorization.sensitivity(rounds, separation, most) / multiplier) ** 2
 
 
+def _uncounted(used: Any) -> list[str]:
+    """Why it has no Gaussian noise that could be counted together with that of a whole run."""
+    if type(used) is not Mechanism:
+        return [
+            "noise that changes over the rounds is not counted beside noise correlated over them"
+        ]
+    if used.parts:
+        return [why for part in used.parts for why in _uncounted(part)]
+    if used.noise != "gaussian":
+        return [f"{used.noise} noise is not counted beside noise that is correlated over rounds"]
+    return [used.reason] if used.reason and used.correlation is None else []
+
+
 def _factorization(used: Mechanism) -> Factorization:
     return identity() if used.correlation is None else used.correlation.factorization
 
@@ -199,13 +218,11 @@ def _factorizations(used: Any) -> list[Factorization]:
     return [_factorization(used)] if type(used) is Mechanism else []
 
 
-def _in_enclave(release: Sum) -> bool:
-    used: Any = release.mechanism
-    parts = used.parts if type(used) is Mechanism and used.parts else (used,)
-    return all(
-        type(part) is Mechanism and part.correlation is not None and part.correlation.enclave
-        for part in parts
-    )
+def _in_enclave(used: Any) -> bool:
+    """Whether what sums the messages, and so adds fresh noise beside the correlated, is an enclave."""
+    if type(used) is not Mechanism or used.parts:
+        return type(used) is Mechanism and all(map(_in_enclave, used.parts))
+    return used.correlation is None or used.correlation.enclave
 
 
 def _words(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> str:

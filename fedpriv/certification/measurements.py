@@ -24,7 +24,7 @@ from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Dropping, Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort, SumOptions
-from fedpriv.rounds.one_round import keys_of
+from fedpriv.rounds.one_round import keys_of, schedule_key
 from fedpriv.rounds.samplers import Draw, Sampler, parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler, cohort_drawn
 
@@ -252,7 +252,7 @@ def _measure(
 ) -> None:
     """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
     draw_key, own_key = keys_of(jax.random.key(0))
-    drawn = cohort_drawn(sampler, draw_key, draw_key, state.round)
+    drawn = cohort_drawn(sampler, draw_key, schedule_key(draw_key), state.round)
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 

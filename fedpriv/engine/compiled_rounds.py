@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core import random_streams
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
@@ -20,7 +19,7 @@ from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.one_round import Carried, round_in_run
+from fedpriv.rounds.one_round import Carried, round_in_run, schedule_key
 from fedpriv.rounds.sent import check_diagnostics
 
 if TYPE_CHECKING:
@@ -89,11 +88,6 @@ def numbered_round(
 def round_key(root: Key, t: jax.Array) -> Key:
     """Of round t + 1."""
     return jax.random.fold_in(root, t + 1)
-
-
-def schedule_key(root: Key) -> Key:
-    """Of who takes part when, for samplers that go by the round."""
-    return jax.random.fold_in(root, random_streams.SCHEDULE)
 
 
 def rounds_of_seeds(

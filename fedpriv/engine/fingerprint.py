@@ -8,17 +8,23 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
+from fedpriv.rounds.one_round import schedule_key
+from fedpriv.rounds.samplers import parts_of
+from fedpriv.rounds.scheduled_samplers import ScheduledSampler, cohort_drawn
 
 if TYPE_CHECKING:
     from fedpriv.certification.certificate import TracedRound
     from fedpriv.data.streaming import StreamedFederation
     from fedpriv.engine.compiled_rounds import Training
     from fedpriv.privacy.release import Release
+
+_COMPARED = 64  # rounds at most, of correlated noise
 
 
 def identity(
@@ -35,7 +41,30 @@ def identity(
         "data": bytes(data).hex()[:16],
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told(traced.releases(training.rounds)),
+        **_schedules(training),
+        **_noise(traced, training.rounds),
     }
+
+
+def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
+    """The matrices of correlated noise, whose sensitivities and words may be the same where they are not."""
+    matrices = [f.noising(min(rounds, _COMPARED)) for f in traced.factorizations]
+    digits = [np.round(matrix, 5).astype(np.float32) + 0.0 for matrix in matrices]
+    return {"noise": bytes(distributed.digest(digits)).hex()[:16]} if digits else {}
+
+
+def _schedules(training: Training) -> dict[str, str]:
+    """Who takes part when, where that is fixed for the run: cohorts of another schedule may come too soon."""
+    samplers = [sampler for _, sampler in parts_of(training.algorithm.sampler, 2)]
+    root = training.roots[0]
+    draws = [
+        jnp.where(drawn.mask, drawn.ids, -1)
+        for sampler in samplers
+        for t in sorted({0, 1, training.rounds - 1})
+        if isinstance(sampler, ScheduledSampler)
+        and (drawn := cohort_drawn(sampler, root, schedule_key(root), jnp.int32(t)))
+    ]
+    return {"schedule": bytes(distributed.digest(draws)).hex()[:16]} if draws else {}
 
 
 def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:

@@ -19,8 +19,8 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, use
 from fedpriv.devices.memory import fitted
-from fedpriv.engine.compiled_rounds import round_key, schedule_key
-from fedpriv.rounds.one_round import Carried, keys_of
+from fedpriv.engine.compiled_rounds import round_key
+from fedpriv.rounds.one_round import Carried, keys_of, schedule_key
 from fedpriv.rounds.samplers import Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
 

@@ -63,7 +63,7 @@ def correlated(
     Raises:
       ValueError: a mechanism without Gaussian noise, or whose noise changes over the rounds or is correlated already.
     """
-    plain = isinstance(mechanism, Mechanism) and mechanism.correlation is None
+    plain = type(mechanism) is Mechanism and mechanism.correlation is None
     draws = plain and mechanism.at is not None and mechanism.noise == "gaussian"
     remedy = "give one with Gaussian noise, such as fp.gaussian(1.0, 1.0); correlate the parts of a joint one"
     require(draws and not mechanism.reason, "mechanism", mechanism, remedy)

@@ -46,6 +46,11 @@ class NoiseMemory:
             raise ValueError(
                 "mechanism: its noise is correlated over rounds, and this round stands alone; train with fp.simulate"
             )
+        if len(self._after) == len(self._before):
+            raise ValueError(
+                "mechanism: a call of cohort.sum whose noise is correlated over rounds is not among those that were "
+                "certified; make the mechanism by fp.correlated, and the same calls in every round"
+            )
         before = self._before[len(self._after)]
         noisy, after = perturbed_in_run(used, key, total, before, t)
         self._after.append(after)

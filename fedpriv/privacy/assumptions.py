@@ -87,8 +87,13 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
             texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
         if sampling.can_be_cut and sampling.neighbour == "removed":
             texts.append(f"the larger of two neighbouring populations has {sampling.population}")
-    if any(isinstance(sampling, Everyone) for sampling in samplings):
+    if any(isinstance(r.sampling, Everyone) and not r.schedule for r in releases):
         texts.append("a release without sampling involves every unit in every round")
+    if schedules := list(dict.fromkeys(r.schedule for r in releases if r.schedule)):
+        texts.append(
+            "whose turn it is may be known, and stays the same for all others where a client comes or goes: "
+            + "; ".join(schedules)
+        )
     if any(release.participation for release in releases):
         texts.append(
             "which clients take part may be known and is drawn without looking at the data; delta is an average over "
@@ -99,10 +104,11 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
 
 def _of_shown(releases: Sequence[Release]) -> list[str]:
     """Where the view knows who takes part."""
-    fresh = "the noise is fresh in every round, and what hides the unit is unknown to the view"
+    unknown = "and what hides the unit is unknown to the view"
+    fresh = f"the noise is fresh in every round, {unknown}"
     if schedules := list(dict.fromkeys(r.schedule for r in releases if r.schedule)):
         pattern = "who takes part is visible, and is decided without looking at the data: "
-        return [pattern + "; ".join(schedules), fresh]
+        return [pattern + "; ".join(schedules), f"noise is drawn afresh in every round, {unknown}"]
     if all(takes_all(r.participation or r.sampling) for r in releases):
         return ["every unit takes part in every round", fresh]
     pattern = "who takes part is visible, and is drawn without looking at the data"

@@ -21,7 +21,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.privacy.release import Claim, Release, Unit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening
-from fedpriv.rounds.scheduled_samplers import AnySampler
+from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
 from fedpriv.rounds.sent import check_diagnostics
 
 
@@ -44,6 +44,13 @@ def start(params: Params, federation: Federation) -> ModelState:
 
 def unclaimed(rounds: int, delta: float) -> None:
     """`Algorithm.claim` of what no paper claims anything of, whatever the rounds and the probability delta."""
+
+
+def claim_if_sampled(
+    sampler: AnySampler | Opening, claim: Callable[[int, float], Claim | None]
+) -> Callable[[int, float], Claim | None]:
+    """`claim`, whose formula is for cohorts that are drawn at random in every round; none where a schedule decides."""
+    return unclaimed if isinstance(sampler, ScheduledSampler) else claim
 
 
 @checking_fields

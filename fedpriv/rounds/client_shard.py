@@ -14,6 +14,8 @@ from fedpriv.core.arguments import require
 from fedpriv.core.array_arguments import check_key
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Example, Key, Params
+from fedpriv.mechanisms.correlated import is_correlated
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.record_samplers import RecordSampler, draw_records
@@ -70,7 +72,7 @@ class Shard:
             divided by.
         """
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
-        fresh = getattr(mechanism, "correlation", None) is None
+        fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
         remedy = "its noise is correlated over rounds; give fp.gaussian, as nobody remembers that of a client's steps"
         require(fresh, "mechanism", mechanism, remedy)
         check_key("key", key, "give a random key, before the gradients")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.compression.codecs import Wire
+from fedpriv.core import random_streams
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.core.user_code import names_user_code
@@ -37,7 +38,8 @@ def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     @names_user_code
     def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
         t = state.round if t is None else t
-        (state, _), metrics = round_in_run(algorithm)(key, key, Carried(state, None), federation, t)
+        carried, schedule = Carried(state, None), schedule_key(key)
+        (state, _), metrics = round_in_run(algorithm)(key, schedule, carried, federation, t)
         return state, metrics
 
     return run
@@ -78,6 +80,11 @@ def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]
         return with_cohort(used)(key, carried)
 
     return run
+
+
+def schedule_key(root: Key) -> Key:
+    """Of who takes part when, for samplers that go by the round."""
+    return jax.random.fold_in(root, random_streams.SCHEDULE)
 
 
 def keys_of(key: Key) -> tuple[Key, Key]:

@@ -19,6 +19,7 @@ from fedpriv.privacy.participation_schemas import (
     MinimumSeparation,
     ParticipationSchema,
 )
+from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds.samplers import Draw, Sampler, check_draw, drawn_from, poisson
 
 
@@ -47,6 +48,15 @@ class ScheduledSampler(NamedTuple):
 
 
 AnySampler: TypeAlias = Sampler | ScheduledSampler
+
+
+def has_full_cohorts(sampler: AnySampler) -> bool:
+    """Whether every draw has a client in each of its slots."""
+    drawn = sampler.accounting
+    if isinstance(drawn, MinimumSeparation):
+        return drawn.participations is None and drawn.most * drawn.separation == drawn.population
+    varies = isinstance(drawn, Poisson | CyclicPoisson | Dropping)
+    return not varies and sampler.slots == drawn.most
 
 
 def cohort_drawn(sampler: AnySampler, key: Key, schedule: Key, t: jax.Array) -> Draw:
