@@ -582,6 +582,7 @@ LEFT_OUT = {
     "Shard": "made by the engine, within a round",
     "StreamedFederation": "made by `from_arrays` and the like",
     "History.params": "of a run: tests/test_simulate.py",
+    "History.state_of": "of a run: tests/test_simulate.py",
     "attacks.LowerBounds": "what fedpriv gives back",
     "attacks.Membership": "what fedpriv gives back",
     "attacks.Scores": "what fedpriv gives back",
