@@ -25,7 +25,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.server_step import MEAN, begun, follow
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
@@ -53,7 +53,7 @@ class AdaptiveState(NamedTuple):
 def adaptive_fed_avg(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     quantile: Probability,

@@ -193,7 +193,7 @@ def dp_scaffold(
         metrics |= {"uplink": both, "downlink": Wire(messages * dimension(x))}
         return ScaffoldState(x, t + 1, remembered, c, controls), metrics
 
-    claim = claim_if_sampled(sampler, _claim(local, sampler))
+    claim = claim_if_sampled(sampler, partial(_claim, local))
     return Algorithm(init, round, cohorts, local.unit, claim)
 
 
@@ -213,7 +213,7 @@ def record_fed_avg(
       ValueError: as `dp_sgd`.
     """
     algorithm = dp_sgd(local, sampler=sampler, codec=codec, server=server, weighting=weighting)
-    return algorithm._replace(claim=claim_if_sampled(sampler, _claim(local, sampler)))
+    return algorithm._replace(claim=claim_if_sampled(sampler, partial(_claim, local)))
 
 
 def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:

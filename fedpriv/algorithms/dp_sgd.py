@@ -22,7 +22,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
@@ -31,7 +31,7 @@ from fedpriv.rounds.weighting import EQUALLY, Weighting
 def dp_sgd(
     local: LocalSteps,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,

@@ -11,6 +11,7 @@ Clients count equally, whatever their size (eq. 2 and 4 of Fed-SMP), but for a `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -22,7 +23,7 @@ from fedpriv.core.arguments import NonNegative, Norm, checked
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import fed_smp_claim
+from fedpriv.privacy import Claim, fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -38,6 +39,7 @@ from fedpriv.rounds.local_training import (
 )
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
@@ -45,7 +47,7 @@ from fedpriv.rounds.weighting import EQUALLY, Weighting
 def fed_avg(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     mechanism: Mechanism | Dynamic = UNPROTECTED,
@@ -106,7 +108,7 @@ def fed_avg(
 def fed_sgd(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     learning_rate: LearningRate,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
@@ -129,7 +131,7 @@ def fed_sgd(
 def dp_fed_avg(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     clip_norm: Norm,
@@ -159,5 +161,8 @@ def dp_fed_avg(
         server=server,
         weighting=weighting,
     )
-    claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
-    return algorithm._replace(claim=claim_if_sampled(sampler, claimed))
+
+    def claim(drawn: Sampler) -> Callable[[int, float], Claim]:
+        return partial(fed_smp_claim, mechanism.certified_multiplier, drawn.accounting)
+
+    return algorithm._replace(claim=claim_if_sampled(sampler, claim))

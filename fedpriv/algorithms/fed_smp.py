@@ -23,7 +23,7 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import fed_smp_claim
+from fedpriv.privacy import Claim, fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -37,6 +37,7 @@ from fedpriv.rounds.local_training import (
 )
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
@@ -117,7 +118,7 @@ def _kept(p: float, d: int) -> int:
 def fed_avg_sparse(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
@@ -187,7 +188,7 @@ def fed_avg_sparse(
 def fed_smp(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
@@ -222,5 +223,8 @@ def fed_smp(
         server=server,
         weighting=weighting,
     )
-    claimed = partial(fed_smp_claim, mechanism.certified_multiplier, sampler.accounting)
-    return sparse._replace(claim=claim_if_sampled(sampler, claimed))
+
+    def claim(drawn: Sampler) -> Callable[[int, float], Claim]:
+        return partial(fed_smp_claim, mechanism.certified_multiplier, drawn.accounting)
+
+    return sparse._replace(claim=claim_if_sampled(sampler, claim))

@@ -27,7 +27,7 @@ from fedpriv.mechanisms.mechanisms import unprotected
 from fedpriv.privacy import jopeq_claim, t_epsilon
 from fedpriv.privacy.claims.jopeq_claim import JopeqNoise
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
 _LARGEST_SINH = 700.0  # whose hyperbolic sine is a float
 Degrees: TypeAlias = Annotated[
@@ -152,7 +152,7 @@ def _left(squared: float, bits: int) -> float:
 def jopeq(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     bits: SignedLevels,
     bound: Positive,
     epsilon: Budget,

@@ -22,14 +22,14 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 
 
 def ldp_fed_avg(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     mechanism: Mechanism,
     optimizer: Schedule,
     batches: Batches,

@@ -41,8 +41,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.scheduled_samplers import has_full_cohorts
+from fedpriv.rounds.scheduled_samplers import AnySampler, has_full_cohorts
 from fedpriv.rounds.sent import Sent
 
 _REASON = (
@@ -89,7 +88,7 @@ class Agreed(NamedTuple):
 def msp_fl(
     loss: LossFn,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     splitting: Splitting,

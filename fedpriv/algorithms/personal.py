@@ -36,7 +36,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, begun, follow
 
@@ -61,7 +61,7 @@ def fed_per(
     loss: LossFn,
     *,
     head: Sequence[str],
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     mechanism: Mechanism | Dynamic = UNPROTECTED,
@@ -96,7 +96,7 @@ def fed_rep(
     *,
     head: Sequence[str],
     head_batches: Batches,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     mechanism: Mechanism | Dynamic = UNPROTECTED,
@@ -136,7 +136,7 @@ def ditto(
     loss: LossFn,
     *,
     lam: NonNegative,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     mechanism: Mechanism | Dynamic = UNPROTECTED,
@@ -188,7 +188,7 @@ def ditto(
 def _with_heads(
     local: Callable[[Key, Params, Shard, jax.Array], Params],
     head: Sequence[str],
-    sampler: Sampler,
+    sampler: AnySampler,
     mechanism: Mechanism | Dynamic,
     codec: Codec,
     server: optax.GradientTransformation,

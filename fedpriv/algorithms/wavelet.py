@@ -31,6 +31,7 @@ from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import Batches, GradFn, Schedule
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.server_step import MEAN
 
 Clip: TypeAlias = Literal["coefficients", "levels", "gradient"]
@@ -85,7 +86,7 @@ def wavelet_mechanism(
 def dp_sgd_wav(
     local: LocalSteps,
     *,
-    sampler: Sampler,
+    sampler: AnySampler,
     noise_on_each: bool = False,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
@@ -121,7 +122,9 @@ def _on_each(used: RecordMechanism, lot: int) -> Mechanism:
     return used.at(used.clip_norm, used.noise_multiplier * math.sqrt(lot))
 
 
-def _claim_of_records(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:
+def _claim_of_records(
+    local: LocalSteps, sampler: AnySampler
+) -> Callable[[int, float], Claim | None]:
     """The paper counts a client's steps, each on a random sample of its records; here those of one in every round."""
     used = local.mechanism
     if not isinstance(used, Mechanism) or not _weaker(used) or local.unit != "record":
@@ -141,7 +144,7 @@ def dp_fed_avg_wav(
     loss: LossFn,
     *,
     d: Count,
-    sampler: Sampler,
+    sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
     clip_norm: Norm,
@@ -185,7 +188,10 @@ def dp_fed_avg_wav(
         codec=codec,
         server=server,
     )
-    claim = _claim_of_clients(used, sampler, by_gradient)
+
+    def claim(drawn: Sampler) -> Callable[[int, float], Claim | None]:
+        return _claim_of_clients(used, drawn, by_gradient)
+
     return algorithm._replace(claim=claim_if_sampled(sampler, claim))
 
 

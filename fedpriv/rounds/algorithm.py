@@ -20,7 +20,7 @@ from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.release import Claim, Release, Unit
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.samplers import Opening
+from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
 from fedpriv.rounds.sent import check_diagnostics
 
@@ -47,10 +47,10 @@ def unclaimed(rounds: int, delta: float) -> None:
 
 
 def claim_if_sampled(
-    sampler: AnySampler | Opening, claim: Callable[[int, float], Claim | None]
+    sampler: AnySampler, claim_of: Callable[[Sampler], Callable[[int, float], Claim | None]]
 ) -> Callable[[int, float], Claim | None]:
-    """`claim`, whose formula is for cohorts that are drawn at random in every round; none where a schedule decides."""
-    return unclaimed if isinstance(sampler, ScheduledSampler) else claim
+    """`claim_of` the sampler, by a formula for cohorts that are drawn in every round; none where a schedule decides."""
+    return unclaimed if isinstance(sampler, ScheduledSampler) else claim_of(sampler)
 
 
 @checking_fields
