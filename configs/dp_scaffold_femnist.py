@@ -5,7 +5,8 @@
 40 clients of 2,500 images (2,000 for training) of 47 classes, logistic regression on the pixels, K = 50 local steps of
 a fifth of the records, 8 clients per round, T = 400, sigma_g = 30. The paper prints epsilon = 11.4. gamma = 0, 10 or
 100 percent of a client's images are i.i.d. `--dataset emnist/bymerge` takes the images from the test split of EMNIST
-ByMerge instead, which has the same classes but is not balanced: a stand-in, not comparable number by number.
+ByMerge instead, which has the same classes but is not balanced: a stand-in, not comparable number by number. With
+`--sizes secret --record-sampling poisson`, or `--sizes public`, clients train on 200 to 2,000 records each.
 """
 
 from dataclasses import dataclass

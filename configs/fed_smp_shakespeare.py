@@ -9,9 +9,7 @@ C = 0.4, sigma = 0.3. The paper's best test accuracies: FedAvg 62.77, DP-FedAvg 
 roles than the paper's 715, so that accuracies compare in shape only.
 """
 
-import numpy as np
-
-from experiments.config import Experiment, Ledger
+from experiments.config import Experiment, Ledger, text
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
@@ -29,10 +27,6 @@ settings = FedSMP(
 )
 
 
-TEXT = {"text": np.zeros(80, np.uint8), "label": np.zeros(80, np.int32), "mask": np.zeros(80, bool)}
-"""The shapes of an example."""
-
-
 def load(settings: FedSMP) -> Dataset:
     return datasets.load("shakespeare", settings.data_dir)
 
@@ -43,8 +37,8 @@ def on(settings: FedSMP, data: Dataset) -> Experiment:
 
 def counted(settings: FedSMP) -> Ledger:
     """The ledger of `settings.clients` roles, whatever the data has."""
-    return fed_smp.ledger(settings, models.shakespeare_lstm(), TEXT)
+    return fed_smp.ledger(settings, models.shakespeare_lstm(), text(80))
 
 
 def ledger(settings: FedSMP) -> Ledger:
-    return natural_ledger(settings, models.shakespeare_lstm(), TEXT, lambda: load(settings))
+    return natural_ledger(settings, models.shakespeare_lstm(), text(80), lambda: load(settings))

@@ -11,53 +11,30 @@ parameters from the base on (79,510). Client-level privacy. Expect 70.7, 72.1 an
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import optax
 
 import fedpriv as fp
 from experiments.config import Experiment, Ledger, image
-from experiments.config.fields import Number, check_each
 from experiments.papers import fed_smp
-from experiments.papers.fed_smp import FedSMP, Local, experiment
+from experiments.papers.fed_smp import Local, experiment
+from experiments.papers.fine_tuning import FineTuning, trained_openly
 from fedpriv import datasets, models
 from fedpriv.core.types import Params
 from fedpriv.data.datasets import Dataset
 
-NETWORK = models.classifier(models.MLP((100,), 10), (28, 28, 1))
-
 
 @dataclass(frozen=True)
-class FineTuning(FedSMP):
-    """DP-FedAvg of a part of a network whose base is public."""
+class ToClothes(FineTuning):
+    """DP-FedAvg of a part of a network that was trained on digits."""
 
-    trained: Literal["adapters", "head", "all"] = "adapters"
-    """What the clients train of the network: low-rank adapters of its kernels, its last layer, or all of it."""
-    rank: int = 4
-    """Of the adapters."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_each(Number, rank=self.rank)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the certificates leave out."""
-        return ("the base was trained on MNIST, whose images are taken to be public",)
-
-    def model(self, base: Params) -> models.Model:
-        """The network with `base`, and what is trained of it."""
-        if self.trained == "adapters":
-            return models.adapters(NETWORK, base, self.rank)
-        if self.trained == "head":
-            return models.frozen(NETWORK, base, trainable="Dense_1")
-        return NETWORK._replace(init=lambda key: base)
+    NETWORK: ClassVar[models.Model] = models.classifier(models.MLP((100,), 10), (28, 28, 1))
+    HEAD: ClassVar[str] = "Dense_1"
+    PUBLIC: ClassVar[str] = "the base was trained on MNIST, whose images are taken to be public"
 
 
-settings = FineTuning(
+settings = ToClothes(
     algorithms=("dp_fed_avg",),
     rounds=60,
     seeds=3,
@@ -72,30 +49,20 @@ settings = FineTuning(
 
 @cache
 def trained_on_digits(data_dir: Path) -> Params:
-    """The network's parameters after two passes over MNIST: FedAvg of one client who holds all of it."""
-    data = datasets.load("mnist", data_dir)
-    everything = [np.arange(len(data.train["label"]))]
-    digits = fp.Federation.from_arrays(data.train, everything, num_classes=10)
-    algorithm = fp.fed_avg(
-        NETWORK.loss,
-        sampler=fp.everyone(1),
-        optimizer=lambda t: optax.sgd(0.1),
-        batches=fp.epochs(2, batch_size=20),
-    )
-    given = {"score": NETWORK.score, "rounds": 1, "strategy": fp.Strategy(devices=1)}
-    return fp.simulate(algorithm, NETWORK.init, digits, data.test, **given).params()
+    """The network's parameters after two passes over MNIST."""
+    digits = datasets.load("mnist", data_dir)
+    batches = fp.epochs(2, batch_size=20)
+    return trained_openly(ToClothes.NETWORK, digits, batches, lambda t: optax.sgd(0.1))
 
 
-def ledger(settings: FineTuning) -> Ledger:
-    shapes = jax.eval_shape(NETWORK.init, jax.random.key(0))
-    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return fed_smp.ledger(settings, settings.model(blank), image(28, 28, 1))
+def ledger(settings: ToClothes) -> Ledger:
+    return fed_smp.ledger(settings, settings.model(), image(28, 28, 1))
 
 
-def load(settings: FineTuning) -> Dataset:
+def load(settings: ToClothes) -> Dataset:
     return datasets.load("fashion_mnist", settings.data_dir)
 
 
-def on(settings: FineTuning, data: Dataset) -> Experiment:
+def on(settings: ToClothes, data: Dataset) -> Experiment:
     base = trained_on_digits(settings.data_dir or datasets.default_data_dir())
     return experiment(settings, data, settings.model(base))

@@ -55,7 +55,7 @@ from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
-from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
 from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
 from fedpriv.rounds.one_round import one_round
 from fedpriv.rounds.record_samplers import PublicSizes
@@ -64,6 +64,7 @@ from fedpriv.rounds.samplers import (
     Opening,
     Sampler,
     capacity_for,
+    dropping,
     everyone,
     fixed_size,
     poisson,
@@ -90,7 +91,6 @@ __all__ = [
     "Claim",
     "Codec",
     "Cohort",
-    "CyclicPoisson",
     "DivergedError",
     "Draw",
     "Dynamic",
@@ -101,7 +101,6 @@ __all__ = [
     "LocalSteps",
     "Mechanism",
     "MedianClipping",
-    "MinimumSeparation",
     "ModelState",
     "Opening",
     "PerExample",
@@ -140,6 +139,7 @@ __all__ = [
     "dp_scaffold_steps",
     "dp_sgd",
     "dp_sgd_wav",
+    "dropping",
     "dynamic",
     "epochs",
     "everyone",
@@ -189,6 +189,7 @@ __all__ = [
     "splitting",
     "start",
     "steps",
+    "straggling",
     "top_k",
     "trace_round",
     "train",

@@ -1,7 +1,7 @@
 """Noise that is correlated over rounds: the engine remembers it, and a run is certified as a whole."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from itertools import chain, combinations, pairwise
 from typing import ClassVar, NamedTuple
@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_algorithm import CLIENTS, MAKERS, NOISY, PARAMS
+from every_algorithm import CLIENTS, NOISY, PARAMS
 from every_algorithm import FEDERATION as ALL_SMALL
+from every_algorithm import MAKERS as ALGORITHMS
 from scipy import optimize, stats
 from small import (
     FALSE_ALARM,
@@ -26,21 +27,31 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.canaries import with_canaries
+from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.attacks.server_views import server_view
 from fedpriv.mechanisms.correlated import OF_RUNS
+from fedpriv.mechanisms.noise_matrices import BufferedToeplitz
 from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 
 N, SIZE, ROUNDS, CLIP, SIGMA = 12, 4, 9, 0.5, 0.8
 FEDERATION = regression([3] * N)
-MATRICES = {
-    "tree": fp.noise_matrices.tree(ROUNDS),
-    "banded": fp.noise_matrices.banded(ROUNDS, 3),
-    "banded_toeplitz": fp.noise_matrices.banded_toeplitz(ROUNDS, 3),
-    "banded_inverse": fp.noise_matrices.banded_inverse(ROUNDS, 3),
-    "blt": fp.noise_matrices.blt(ROUNDS, separation=3),
+MAKERS = {
+    "tree": lambda: fp.noise_matrices.tree(ROUNDS),
+    "banded": lambda: fp.noise_matrices.banded(ROUNDS, 3),
+    "banded_toeplitz": lambda: fp.noise_matrices.banded_toeplitz(ROUNDS, 3),
+    "banded_inverse": lambda: fp.noise_matrices.banded_inverse(ROUNDS, 3),
+    "blt": lambda: BufferedToeplitz(
+        ROUNDS, (0.9, 0.5), (0.3, 0.2)
+    ),  # not optimised: that takes long
 }
+
+
+@cache
+def matrix_of(name):
+    return MAKERS[name]()
 
 
 def silent(key, shard):
@@ -95,19 +106,19 @@ def _flat(params):
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestNoise:
-    @pytest.mark.parametrize("name", MATRICES)
+    @pytest.mark.parametrize("name", MAKERS)
     def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
         """Against the run whose noise is fresh: the same keys, so the same z."""
         sampler = fp.fixed_order(N, SIZE)
         plain = models(descent(fp.gaussian(CLIP, SIGMA), sampler, silent))
-        with_memory = models(descent(correlated(MATRICES[name]), sampler, silent))
+        with_memory = models(descent(correlated(matrix_of(name)), sampler, silent))
         z, noise = np.diff(plain, axis=0), np.diff(with_memory, axis=0)
-        np.testing.assert_allclose(noise, MATRICES[name].noising(ROUNDS) @ z, atol=2e-6)
+        np.testing.assert_allclose(noise, matrix_of(name).noising(ROUNDS) @ z, atol=2e-6)
 
     def test_messages_are_as_without(self):
         """With so little noise that the sums show."""
         sampler = fp.fixed_order(N, SIZE)
-        quiet = models(descent(correlated(MATRICES["blt"], sigma=1e-6), sampler))
+        quiet = models(descent(correlated(matrix_of("blt"), sigma=1e-6), sampler))
         bare = models(descent(fp.gaussian(CLIP, 0), sampler))
         np.testing.assert_allclose(quiet, bare, atol=1e-5)
 
@@ -119,7 +130,7 @@ class TestNoise:
 
     def test_noise_follows_a_clip_norm_that_changes(self):
         """In units of the clip norm: doubled in round 4, so is all of that round's noise."""
-        matrix, sampler = MATRICES["banded_inverse"], fp.fixed_order(N, SIZE)
+        matrix, sampler = matrix_of("banded_inverse"), fp.fixed_order(N, SIZE)
         base = correlated(matrix)
 
         def round(key, state, cohort):
@@ -136,7 +147,7 @@ class TestNoise:
 
     def test_two_calls_remember_apart(self):
         sampler = fp.fixed_order(N, SIZE)
-        one, other = (correlated(MATRICES[name]) for name in ("blt", "tree"))
+        one, other = (correlated(matrix_of(name)) for name in ("blt", "tree"))
 
         def round(key, state, cohort):
             a, metrics, _ = cohort.sum(silent, key, mechanism=one)
@@ -155,14 +166,16 @@ class TestNoise:
 
     def test_a_part_of_a_joint_mechanism(self):
         sampler = fp.fixed_order(N, SIZE)
-        used = fp.joint(correlated(MATRICES["banded"]), fp.gaussian(1.0, 1.0))
+        used = fp.joint(correlated(matrix_of("banded")), fp.gaussian(1.0, 1.0))
         plain = fp.joint(fp.gaussian(CLIP, SIGMA), fp.gaussian(1.0, 1.0))
         both = [np.diff(models(_of_parts(each, sampler)), axis=0) for each in (plain, used)]
-        np.testing.assert_allclose(both[1], MATRICES["banded"].noising(ROUNDS) @ both[0], atol=5e-6)
+        np.testing.assert_allclose(
+            both[1], matrix_of("banded").noising(ROUNDS) @ both[0], atol=5e-6
+        )
 
     def test_the_covariance_is_that_of_the_matrix(self):
         """Of the sum of all rounds, over 400 seeds; false alarm 1e-6 by the chi-square law of its variance."""
-        matrix, seeds = MATRICES["banded_inverse"], range(400)
+        matrix, seeds = matrix_of("banded_inverse"), range(400)
         ends = run(
             descent(correlated(matrix), fp.fixed_order(N, SIZE), silent), seeds=seeds, every=ROUNDS
         )
@@ -200,7 +213,7 @@ def _of_parts(mechanism, sampler):
 class TestMemory:
     """Is carried to the bit through whatever a run goes through, and seen by nobody."""
 
-    ALGORITHM = descent(correlated(MATRICES["blt"]), fp.shuffled_blocks(N, SIZE))
+    ALGORITHM = descent(correlated(matrix_of("blt")), fp.shuffled_blocks(N, SIZE))
 
     def test_stopped_and_resumed(self, tmp_path):
         options = {"seeds": (3, 8), "every": 2}
@@ -320,23 +333,25 @@ def certificate(algorithm, rounds=ROUNDS, **options):
 
 
 class TestCertificates:
-    @pytest.mark.parametrize("name", MATRICES)
+    @pytest.mark.parametrize("name", MAKERS)
     @pytest.mark.parametrize("rounds", [1, 5, ROUNDS])
     def test_a_run_is_one_gaussian(self, name, rounds):
-        found = certificate(descent(correlated(MATRICES[name]), fp.fixed_order(N, SIZE)), rounds)
-        mu = by_all_patterns(MATRICES[name].strategy(rounds), 3) / SIGMA
+        found = certificate(descent(correlated(matrix_of(name)), fp.fixed_order(N, SIZE)), rounds)
+        least = by_all_patterns(matrix_of(name).strategy(rounds), 3)
+        mu = matrix_of(name).sensitivity(rounds, 3) / SIGMA
+        assert least * (1 - 1e-12) <= mu * SIGMA <= least * (1.02 if name == "tree" else 1 + 1e-12)
         assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
         assert (found.relation, found.basis, found.unit) == ("zero_out", "constructed", "client")
 
     def test_every_round_is_a_clients(self):
-        found = certificate(descent(correlated(MATRICES["blt"]), fp.everyone(N)))
-        mu = by_all_patterns(MATRICES["blt"].strategy(ROUNDS), 1) / SIGMA
+        found = certificate(descent(correlated(matrix_of("blt")), fp.everyone(N)))
+        mu = by_all_patterns(matrix_of("blt").strategy(ROUNDS), 1) / SIGMA
         assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
 
     def test_fewer_participations_than_fit(self):
         sampler = fp.fixed_order(N, SIZE, participations=2)
-        found = certificate(descent(correlated(MATRICES["tree"]), sampler))
-        mu = MATRICES["tree"].sensitivity(ROUNDS, 3, 2) / SIGMA
+        found = certificate(descent(correlated(matrix_of("tree")), sampler))
+        mu = matrix_of("tree").sensitivity(ROUNDS, 3, 2) / SIGMA
         assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
 
     def test_plain_noise_is_the_identity(self):
@@ -355,20 +370,20 @@ class TestCertificates:
             assert_close(certificate(plain, view=view).epsilon, told, 1e-6)
 
     def test_parts_add_up(self):
-        used = fp.joint(correlated(MATRICES["banded"]), fp.gaussian(1.0, 2.0))
+        used = fp.joint(correlated(matrix_of("banded")), fp.gaussian(1.0, 2.0))
         found = certificate(_of_parts(used, fp.fixed_order(N, SIZE)))
-        squared = (MATRICES["banded"].sensitivity(ROUNDS, 3) / SIGMA) ** 2 + 3 / 2.0**2
+        squared = (matrix_of("banded").sensitivity(ROUNDS, 3) / SIGMA) ** 2 + 3 / 2.0**2
         assert_close(found.epsilon, gaussian_epsilon(squared**0.5, 1e-5), 1e-6)
 
     def test_a_server_sees_what_it_adds_the_noise_to(self):
-        algorithm = descent(correlated(MATRICES["tree"]), fp.fixed_order(N, SIZE))
+        algorithm = descent(correlated(matrix_of("tree")), fp.fixed_order(N, SIZE))
         for view in ("server", "server_secagg"):
             found = certificate(algorithm, view=view)
             assert found.epsilon == np.inf
             assert "the server adds the noise" in str(found)
 
     def test_an_enclave_is_assumed_where_it_is_declared(self):
-        used = fp.correlated(fp.gaussian(CLIP, SIGMA), MATRICES["tree"], enclave=True)
+        used = fp.correlated(fp.gaussian(CLIP, SIGMA), matrix_of("tree"), enclave=True)
         algorithm = descent(used, fp.fixed_order(N, SIZE))
         known, third = (certificate(algorithm, view=v) for v in ("server_secagg", "third_party"))
         assert known.epsilon == third.epsilon < np.inf
@@ -378,7 +393,7 @@ class TestCertificates:
 
     def test_amplified_turns(self):
         """As the plain Poisson cohorts of one group, with noise over the norm of the longest column."""
-        matrix, group = MATRICES["banded"], 4
+        matrix, group = matrix_of("banded"), 4
         found = certificate(descent(correlated(matrix), fp.cyclic_poisson(N, 3, 0.25, group)))
         longest = np.linalg.norm(matrix.strategy(ROUNDS), axis=0).max()
         of_group = descent(fp.gaussian(CLIP, SIGMA / longest), fp.poisson(group, 0.25, group))
@@ -389,34 +404,57 @@ class TestCertificates:
         assert found.epsilon < known.epsilon
 
     def test_nothing_is_nothing(self):
-        algorithm = descent(correlated(MATRICES["tree"]), fp.fixed_order(N, SIZE))
+        algorithm = descent(correlated(matrix_of("tree")), fp.fixed_order(N, SIZE))
         assert certificate(algorithm, 0).epsilon == 0
 
     def test_a_class_of_ones_own_is_declared(self):
-        class Silent(type(MATRICES["banded_inverse"])):
+        class Silent(type(matrix_of("banded_inverse"))):
             pass
 
-        matrix = MATRICES["banded_inverse"]
+        matrix = matrix_of("banded_inverse")
         fields = {name: getattr(matrix, name) for name in matrix.__dataclass_fields__}
         algorithm = descent(correlated(Silent(**fields)), fp.fixed_order(N, SIZE))
         assert certificate(algorithm).basis == "declared"
 
     def test_all_checks(self):
-        algorithm = descent(correlated(MATRICES["blt"]), fp.fixed_order(N, SIZE))
+        algorithm = descent(correlated(matrix_of("blt")), fp.fixed_order(N, SIZE))
         fp.check_algorithm(algorithm, start(), FEDERATION)
 
     def test_noise_for_a_target(self):
         sigma = fp.calibrate_noise(
-            lambda s: descent(correlated(MATRICES["blt"], sigma=s), fp.fixed_order(N, SIZE)),
+            lambda s: descent(correlated(matrix_of("blt"), sigma=s), fp.fixed_order(N, SIZE)),
             *(start(), FEDERATION),
             **{"epsilon": 2.0, "rounds": ROUNDS, "delta": 1e-5},
         )
-        mu = MATRICES["blt"].sensitivity(ROUNDS, 3) / sigma
+        mu = matrix_of("blt").sensitivity(ROUNDS, 3) / sigma
         assert_close(gaussian_epsilon(mu, 1e-5), 2.0, 1e-3)
 
 
+class TestAudits:
+    """The engine's own noise of whole runs, in the worst rounds, projected as the best attack does."""
+
+    @pytest.mark.parametrize("name", ["banded_inverse", "tree"])
+    def test_a_run_lies_below_its_certificate_and_near_it(self, name):
+        used = correlated(matrix_of(name), sigma=3.0)
+        traced = fp.trace_round(descent(used, fp.fixed_order(N, SIZE)), start(), FEDERATION)
+        scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
+        certified = traced.certify(ROUNDS, 1e-3).epsilon
+        assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
+        assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
+
+    def test_too_little_noise_is_refuted(self):
+        """A run of half the noise that is certified."""
+        matrix, sampler = matrix_of("banded_inverse"), fp.fixed_order(N, SIZE)
+        loud, quiet = (
+            fp.trace_round(descent(correlated(matrix, sigma=s), sampler), start(), FEDERATION)
+            for s in (2.0, 1.0)
+        )
+        scores = draw_scores(quiet.releases(ROUNDS), "third_party", draws=20_000)
+        assert lower_bounds(scores, 1e-3, 1e-6).least > loud.certify(ROUNDS, 1e-3).epsilon
+
+
 class TestRefusals:
-    USED = correlated(MATRICES["banded"])
+    USED = correlated(matrix_of("banded_inverse"))
     SAMPLER = fp.fixed_order(N, SIZE)
 
     @pytest.mark.parametrize("sampler", [fp.poisson(N, 0.3), fp.fixed_size(N, SIZE)])
@@ -437,9 +475,9 @@ class TestRefusals:
 
     def test_more_bands_than_groups(self):
         with refused("has 3 bands, but a client's turn comes every 2 rounds"):
-            certificate(descent(self.USED, fp.cyclic_poisson(N, 2, 0.5)))
+            certificate(descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 2, 0.5)))
         with refused("has no bands"):
-            certificate(descent(correlated(MATRICES["tree"]), fp.cyclic_poisson(N, 2, 0.5)))
+            certificate(descent(self.USED, fp.cyclic_poisson(N, 2, 0.5)))
 
     def test_where_nothing_can_be_remembered(self):
         def round(wrap):
@@ -478,7 +516,7 @@ class TestRefusals:
         plain = fp.gaussian(1.0, 1.0)
         for wrong in (fp.laplace(1.0, 1.0), fp.unprotected(), fp.joint(plain, plain), self.USED):
             with refused("mechanism: .*give one with Gaussian noise"):
-                fp.correlated(wrong, MATRICES["tree"])
+                fp.correlated(wrong, matrix_of("tree"))
         with refused("factorization: .*give such as fp.noise_matrices"):
             fp.correlated(plain, np.eye(3))
         with refused("start: it has no Gaussian noise that could change"):
@@ -496,8 +534,8 @@ class TestRefusals:
 class TestResuming:
     """A run goes on with the schedule and the noise that it began with, or not at all."""
 
-    ROWS = MATRICES["banded_toeplitz"].rows[0]
-    OTHER_ROWS = replace(MATRICES["banded_toeplitz"], rows=((ROWS[0], ROWS[2], ROWS[1]),))
+    ROWS = matrix_of("banded_toeplitz").rows[0]
+    OTHER_ROWS = replace(matrix_of("banded_toeplitz"), rows=((ROWS[0], ROWS[2], ROWS[1]),))
 
     @pytest.mark.parametrize(
         ("began", "goes_on", "what"),
@@ -508,7 +546,7 @@ class TestResuming:
                 "schedule",
             ),
             (
-                descent(correlated(MATRICES["banded_toeplitz"]), fp.fixed_order(N, SIZE)),
+                descent(correlated(matrix_of("banded_toeplitz")), fp.fixed_order(N, SIZE)),
                 descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
                 "noise",
             ),
@@ -527,7 +565,7 @@ class TestMadeByHand:
     """What is somebody's word is measured by `check_algorithm`."""
 
     SAMPLER = fp.fixed_order(N, SIZE)
-    MATRIX = MATRICES["banded_inverse"]
+    MATRIX = matrix_of("banded_inverse")
     FIELDS: ClassVar = vars(MATRIX)
 
     def check(self, mechanism):
@@ -594,7 +632,7 @@ class TestBeside:
         ],
     )
     def test_what_cannot_be_counted_is_infinite_and_says_why(self, other, why):
-        used = correlated(MATRICES["tree"])
+        used = correlated(matrix_of("tree"))
 
         def round(key, state, cohort):
             total, metrics, _ = cohort.sum(silent, key, mechanism=used)
@@ -610,7 +648,7 @@ class TestBeside:
     def test_an_enclave_adds_the_fresh_parts_too(self):
         inner = fp.gaussian(CLIP, SIGMA)
         hidden, shown = (
-            fp.correlated(inner, MATRICES["tree"], enclave=enclave) for enclave in (True, False)
+            fp.correlated(inner, matrix_of("tree"), enclave=enclave) for enclave in (True, False)
         )
         known = [
             certificate(
@@ -622,7 +660,7 @@ class TestBeside:
 
     def test_adaptive_clipping(self):
         """Each of a client's three rounds counts for its bit, the matrix's sensitivity for its updates (Theorem 1)."""
-        matrix, z, count_noise = MATRICES["banded_inverse"], 0.8, 1.0
+        matrix, z, count_noise = matrix_of("banded_inverse"), 0.8, 1.0
         algorithm = fp.adaptive_fed_avg(
             squared,
             sampler=self.SAMPLER,
@@ -640,13 +678,13 @@ class TestBeside:
 
     def test_words_of_a_schedule_where_who_joins_is_secret(self):
         found = certificate(
-            descent(correlated(MATRICES["banded"]), fp.cyclic_poisson(N, 3, 0.25, 4))
+            descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 3, 0.25, 4))
         )
         assert [text for text in found.assumptions if "whose turn it is may be known" in text]
 
     def test_rounds_for_a_target_end_with_the_matrix(self):
         loud, quiet = (
-            descent(correlated(MATRICES["tree"], sigma=s), self.SAMPLER) for s in (50.0, 5.0)
+            descent(correlated(matrix_of("tree"), sigma=s), self.SAMPLER) for s in (50.0, 5.0)
         )
         target = {"epsilon": 1.5, "delta": 1e-5}
         assert fp.calibrate_rounds(quiet, start(), FEDERATION, **target) == 3
@@ -658,13 +696,13 @@ class TestBeside:
         state, key = fp.ModelState(start(), jnp.int32(0)), jax.random.key(3)
         bare, seen = (
             server_view(descent(used, self.SAMPLER), key, state, FEDERATION).update
-            for used in (fp.gaussian(CLIP, 0), correlated(MATRICES["blt"], sigma=9.0))
+            for used in (fp.gaussian(CLIP, 0), correlated(matrix_of("blt"), sigma=9.0))
         )
         assert_close(np.asarray(seen), np.asarray(bare), 1e-6)
 
     def test_canaries_refuse(self):
         with refused("correlated over rounds, which canaries cannot follow"):
-            run(with_canaries(descent(correlated(MATRICES["blt"]), self.SAMPLER), 3))
+            run(with_canaries(descent(correlated(matrix_of("blt")), self.SAMPLER), 3))
 
 
 @pytest.mark.usefixtures("quick_to_compile")
@@ -672,7 +710,7 @@ class TestSparse:
     """Noise goes by the place among the coordinates that are kept: it is taken back where these stay the same."""
 
     SEEDS = 400
-    MATRIX = MATRICES["banded_inverse"]
+    MATRIX = matrix_of("banded_inverse")
     AT_EQUAL_EPSILON = MATRIX.sensitivity(ROUNDS, 3) / 3**0.5
 
     def test_of_places_that_stay(self):
@@ -712,14 +750,14 @@ class TestAlgorithms:
 
     TAKES_ONE: ClassVar = [
         name
-        for name, make in MAKERS.items()
+        for name, make in ALGORITHMS.items()
         if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
     ]
 
     @pytest.mark.parametrize("name", TAKES_ONE)
     def test_is_certified_and_keeps_the_shapes_of_its_memory(self, name):
-        matrix = MATRICES["banded_inverse"]
-        algorithm = MAKERS[name](
+        matrix = matrix_of("banded_inverse")
+        algorithm = ALGORITHMS[name](
             sampler=fp.fixed_order(CLIENTS, 2), mechanism=fp.correlated(NOISY, matrix)
         )
         traced = fp.trace_round(algorithm, PARAMS, ALL_SMALL)
@@ -736,15 +774,15 @@ class TestAlgorithms:
     )
     def test_papers_claim_nothing_of_schedules(self, name):
         for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
-            assert MAKERS[name](sampler=sampler).claim(2, 1e-5) is None
-        assert MAKERS[name]().claim(2, 1e-5) is not None
+            assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None
+        assert ALGORITHMS[name]().claim(2, 1e-5) is not None
 
     @pytest.mark.parametrize(
         "sampler", [fp.cyclic_poisson(CLIENTS, 3, 0.5), fp.fixed_order(CLIENTS, 2, 2)]
     )
     def test_a_protocol_has_no_empty_slots(self, sampler):
         with refused("sampler: cohorts vary in size or have empty slots"):
-            MAKERS["msp_fl"](sampler=sampler)
+            ALGORITHMS["msp_fl"](sampler=sampler)
 
 
 def _kind(leaf):

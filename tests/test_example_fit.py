@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from small import compiler_of_one_program, refused
+from small import compiler_of_one_program, filled, refused
 
 import fedpriv as fp
 from fedpriv.engine.example_fit import check_examples
@@ -90,6 +90,24 @@ def test_images_of_another_shape(module):
     wide = {"image": np.zeros((ROWS, 8, 8, 3), np.uint8), "label": LABEL}
     for said in (complaint(wide, wide, **functions), complaint(test=wide, **functions)):
         assert "image: its shape is [8, 8, 3], but the model was made for [4, 4, 1]" in said
+
+
+def test_parameters_of_another_model_are_not_taken_for_wrong_images():
+    model = fp.models.classifier(fp.models.LogisticRegression(3), (2, 2, 1))
+    params, images = filled(model.init), np.zeros((5, 2, 2, 1), np.uint8)
+    with refused(
+        r"^params: an axis of seeds, of length 1; give those of one, history.params\(seed"
+    ):
+        model.predict(jax.tree.map(lambda leaf: leaf[None], params), images)
+    wrong = {"params": {"Dense_0": {"kernel": np.zeros((5, 3)), "bias": np.zeros(3)}}}
+    with refused(
+        r"^params: params.Dense_0.kernel has the shape \[5, 3\], but \[4, 3\] in the model"
+    ):
+        model.predict(wrong, images)
+    with refused("^params: params.Dense_0.bias is missing; give its own parameters"):
+        model.predict({"params": {"Dense_0": {"kernel": np.zeros((4, 3))}}}, images)
+    with refused(r"^image: its shape is \[3, 2, 1\], but the model was made for \[2, 2, 1\]"):
+        model.predict(params, np.zeros((5, 3, 2, 1), np.uint8))
 
 
 def test_test_examples_of_unequal_length():

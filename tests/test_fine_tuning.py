@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 KEY = jax.random.key(3)
 FEDERATION, TEST, LOGISTIC = classification(clients=4)
 BASE = filled(LOGISTIC.init)
+TWO_LAYERS = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
 KERNEL = "params.Dense_0.kernel"
 COMMON = {
     "sampler": fp.fixed_size(4, 2),
@@ -329,10 +330,13 @@ REFUSED = {
     "no model": (lambda f: f(LOGISTIC.loss, BASE), "model: the function loss"),
     "a base of other shapes": (
         lambda f: f(LOGISTIC, OTHER),
-        r"base: params.Dense_0.bias has the shape \(2,\), but \(3,\) in the model; give",
+        r"base: params.Dense_0.bias has the shape \[2\], but \[3\] in the model; give",
     ),
-    "a base of two seeds": (lambda f: f(LOGISTIC, SEEDS), "base: of 2 seeds together; give"),
-    "no base": (lambda f: f(LOGISTIC, None), "base: .* in the model; give"),
+    "a base of two seeds": (
+        lambda f: f(LOGISTIC, SEEDS),
+        "base: an axis of seeds, of length 2; give",
+    ),
+    "no base": (lambda f: f(LOGISTIC, None), "base: params.Dense_0.bias is missing; give"),
     "shapes": (lambda f: f(LOGISTIC, SHAPES), "base: .*; give arrays"),
 }
 PATTERNS = {
@@ -371,8 +375,32 @@ def test_other_arguments_that_do_not_fit_are_refused_in_a_line():
     with refused("^trainable: '' matches every leaf; leave some out"):
         fp.models.frozen(LOGISTIC, BASE, "")
     adapted = fp.models.adapters(LOGISTIC, BASE, rank=1)
-    with refused("^params: .*; give its own parameters"):
+    with refused("^params: params.Dense_0.kernel.A is missing, params.Dense_0.bias is not of the"):
         adapted.merged(BASE)
+    with refused(
+        r"a matrix of 4 x 3; give at most 3, or .*, as where='params.Dense_0.kernel' does"
+    ):
+        fp.models.adapters(TWO_LAYERS, filled(TWO_LAYERS.init), rank=4)
+
+
+def test_parameters_of_the_other_model_are_refused_in_a_line():
+    """Adapters in the place of the whole network, or it in theirs: by use, loss and training."""
+    lora = fp.models.adapters(LOGISTIC, BASE, rank=1)
+    images, adapters = TEST["image"], filled(lora.init)
+    whole_wanted = f"^params: params.Dense_0.bias is missing, {KERNEL}.A is not of the model; give"
+    lora_wanted = f"^params: {KERNEL}.A is missing, params.Dense_0.bias is not of the model; give"
+    for model, params, said in (
+        (LOGISTIC, adapters, whole_wanted),
+        (lora, BASE, lora_wanted),
+        (fp.models.frozen(lora, adapters, "A$"), BASE, f"^params: {KERNEL}.A is missing"),
+    ):
+        private = fp.dp_fed_avg(model.loss, **COMMON, **PRIVATE)
+        with refused(said):
+            model.predict(params, images)
+        with refused(said):
+            fp.certify(private, params, FEDERATION, rounds=2, delta=1e-3)
+        with refused(said):
+            fp.simulate(private, params, FEDERATION, TEST, score=model.score, rounds=1)
 
 
 @pytest.mark.parametrize("base_in_condition", [True, False])

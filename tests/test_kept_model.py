@@ -23,6 +23,7 @@ SMALL = {
     "DropoutCNN": fp.models.classifier(fp.models.DropoutCNN(3, (0.5,), (0.2,)), (6, 6, 1)),
     "SigmoidLeNet": fp.models.classifier(fp.models.SigmoidLeNet(3), (8, 8, 1)),
     "CharacterLSTM": fp.models.shakespeare_lstm(),
+    "CharacterTransformer": fp.models.next_character(fp.models.CharacterTransformer(9, 4, 2, 1)),
 }
 
 
@@ -268,9 +269,11 @@ def test_another_process_reads_it_with_the_library_alone(kept):
 def test_parameters_of_all_seeds_are_refused(tmp_path):
     init = SMALL["MLP"].init
     of_seeds = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), filled(init))
-    with pytest.raises(ValueError, match=r"params: of 2 seeds together; .*history.params\(seed\)"):
+    with pytest.raises(
+        ValueError, match=r"params: an axis of seeds, of length 2; .*history.params\(seed\)"
+    ):
         fp.save_model(tmp_path, "a", 0, SMALL["MLP"], of_seeds)
-    with pytest.raises(ValueError, match=r"params: params.Dense_0.bias has the shape \(4,\), but"):
+    with refused("^params: params.Dense_1.bias is not of the model; give its own parameters"):
         fp.save_model(tmp_path, "a", 0, SMALL["LogisticRegression"], filled(init))
     assert not list(tmp_path.iterdir())
 
@@ -284,8 +287,10 @@ def test_the_model_of_a_seed():
         history.params(seed=0)
     with pytest.raises(ValueError, match=r"seed: \[9\]; give"):
         history.params(seed=[9])
-    with pytest.raises(ValueError, match="params: the run has not ended"):
-        fp.History((0,)).params()
+    assert_identical(history.state_of(1), fp.ModelState({"w": np.array([4, 5])}, np.float64(0)))
+    for of_none in (fp.History((0,)).params, fp.History((0,)).state_of):
+        with refused("state: there is none; a run that goes on .* the launcher .*fp.load_model"):
+            of_none()
 
 
 def test_a_history_without_evaluations_has_the_axes_of_any_other():

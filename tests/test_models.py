@@ -30,6 +30,7 @@ from fedpriv.core.trees import as_float, dimension
         (models.fashion_mnist_cnn, 1_663_370),
         (models.svhn_cnn, 3_431_754),
         (models.shakespeare_lstm, 820_522),
+        (lambda: models.next_character(models.CharacterTransformer(90, 64, 2, 1)), 66_842),
         (lambda: models.classifier(models.DropoutCNN(10), (32, 32, 3)), 1_626_442),
         (lambda: models.classifier(models.LogisticRegression(10), (28, 28, 1)), 7_850),
         (lambda: models.classifier(models.MLP((200,), 10), (60,)), 60 * 200 + 200 + 2010),
@@ -123,9 +124,10 @@ def test_bytes_are_scaled_and_floats_are_not():
     np.testing.assert_array_equal(as_float(1000 * jnp.ones(3)), 1000)
 
 
-@pytest.fixture(scope="module")
-def characters():
-    model = models.shakespeare_lstm()
+@pytest.fixture(scope="module", params=["LSTM", "transformer"])
+def characters(request):
+    transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 2))
+    model = models.shakespeare_lstm() if request.param == "LSTM" else transformer
     params = filled(model.init, 0.1)
     rng = np.random.default_rng(0)
     text = rng.integers(0, 90, 81)
@@ -161,6 +163,38 @@ def test_a_character_sees_only_those_before_it(characters):
     one, _ = score(params, example | {"mask": mask})
     other, _ = score(params, {"text": text, "label": example["label"], "mask": mask})
     np.testing.assert_allclose(one["loss"], other["loss"], rtol=1e-6)
+
+
+def test_a_transformer_is_numpys():
+    """One block of two heads, on six characters, with parameters that are no zeros."""
+    module, text = models.CharacterTransformer(5, 4, 2, 1), np.array([0, 3, 4, 1, 1, 2])
+    params = filled(lambda key: module.init(key, text))["params"]
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+
+    def normal(x, layer):
+        centred = x - x.mean(-1, keepdims=True)
+        unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+        return unit * layer["scale"] + layer["bias"]
+
+    def dense(x, layer):
+        return x @ layer["kernel"] + layer["bias"]
+
+    x = p["Embed_0"]["embedding"][text] + p["positions"]
+    y, attention = normal(x, p["LayerNorm_0"]), p["MultiHeadDotProductAttention_0"]
+    for head in range(2):
+        q, k, v = (
+            y @ attention[name]["kernel"][:, head] + attention[name]["bias"][head]
+            for name in ("query", "key", "value")
+        )
+        weights = np.tril(np.exp(q @ k.T / np.sqrt(2)))
+        mean = weights / weights.sum(-1, keepdims=True) @ v
+        x = x + mean @ attention["out"]["kernel"][head]
+    x = x + attention["out"]["bias"]
+    y = dense(normal(x, p["LayerNorm_1"]), p["Dense_0"])
+    y = y * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))) / 2
+    x = x + dense(y, p["Dense_1"])
+    logits = dense(normal(x, p["LayerNorm_2"]), p["head"])
+    assert_close(module.apply({"params": params}, text), logits, 1e-5)
 
 
 def by_hand():

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from small import assert_identical
 
 import fedpriv as fp
 
@@ -62,6 +63,8 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     exec(snippet("on_held_out ="), names)
     exec(snippet("fed_per ="), names)
     assert names["history"].metric("personal_accuracy_mean").shape == (1, 1)
+    heads = names["history"].state.own["params"]["Dense_1"]["bias"]  # [seeds, clients, classes]
+    assert_identical(names["of_client_3"]["params"]["Dense_1"]["bias"], heads[0, 3])
     exec(snippet("phases ="), names)
     alone = fp.certify(names["algorithm"], names["model"].init, names["federation"], 50, 1e-3)
     assert alone.epsilon < names["phases"].epsilon < names["three"].epsilon

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from small import refused
 
 from fedpriv.data.datasets import CorruptDataError, MissingDataError, load, shakespeare
 
@@ -56,6 +57,20 @@ def test_shakespeare(tmp_path, place):
     for split in (train, test):
         np.testing.assert_array_equal(split["mask"], split["label"] != 0)
         assert split["mask"].dtype == bool
+
+
+def test_some_plays_of_all(tmp_path):
+    """In their order in the file; together the parts are the whole."""
+    write_plays(tmp_path / "plays.jsonl")
+    whole = shakespeare.load_shakespeare(tmp_path)
+    first, other = (shakespeare.load_shakespeare(tmp_path, p) for p in (slice(1), slice(1, None)))
+    np.testing.assert_array_equal(first.keys, [0] * 4)
+    np.testing.assert_array_equal(other.keys, [0])
+    for split in ("train", "test"):
+        both = (getattr(part, split)["text"] for part in (first, other))
+        np.testing.assert_array_equal(np.concatenate([*both]), getattr(whole, split)["text"])
+    with refused(r"^plays: slice\(2, None, None\) takes none of the 2 in .*; take others"):
+        shakespeare.load_shakespeare(tmp_path, slice(2, None))
 
 
 def test_the_vocabulary():

@@ -148,6 +148,19 @@ def test_a_run_that_stops_early_is_complete_and_goes_on_where_it_was(tmp_path, c
         (["--stop-at", "f1=0.8"], "stop_at: there is no 'f1'; the score gives accuracy, loss"),
         (["--stop-at", "accuracy"], "stop_at: 'accuracy' is not NAME=VALUE"),
         (["--metric", "f1"], "metric: there is no 'f1'; the score gives accuracy, loss"),
+        (
+            ["--metric", "personal_accuracy_mean"],
+            "gives accuracy, loss; per_client=N (--per-client N) adds those of single clients",
+        ),
+        (
+            ["--stop-at", "personal_accuracy_mean=1", "--per-client", "3"],
+            "; those of personal models need an Algorithm with personal=",
+        ),
+        (
+            ["--metric", "held_out_accuracy_mean", "--per-client", "3"],
+            "; those of held-out records need a federation with held_out=",
+        ),
+        (["--metric", "per_client_f1_mean", "--per-client", "3"], "per_client_f1_mean"),
         (["--patience", "0"], "patience: 0; give"),
         (["--per-client", "0"], "per_client: 0; give"),
         (["--bound", "0.5"], "bound: 0.5 has no use without per_client"),

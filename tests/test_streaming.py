@@ -321,7 +321,7 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
     ):  # not in the round itself, which may not call the host
         after, seen = numbered_round(algorithm, root, t, state, federation)
         t = jax.pure_callback(ending, jax.ShapeDtypeStruct((), jnp.int32), t)
-        return after._replace(round=t + 1), seen
+        return after._replace(state=after.state._replace(round=t + 1)), seen
 
     monkeypatch.setattr(importlib.import_module("fedpriv.engine.simulate"), "numbered_round", noted)
     run(plain, hooked(FEDERATION, reading), seeds=(0,), rounds=rounds)

@@ -54,6 +54,7 @@ TRAINED = {"sampler": SAMPLER, "optimizer": optimizer, "batches": BATCHES}
 ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
 STEPS = fp.LocalSteps(GRADIENTS, fp.fixed_size(4, 2), 2, optimizer, GAUSSIAN)
 DYNAMIC = fp.dynamic(GAUSSIAN, rounds=4)
+TREE = fp.noise_matrices.tree(4)
 RELEASE = fp.Release("server", "client", multiplier=2.0, steps=3, sampling=SAMPLER.accounting)
 SPLIT = {
     "sampler": fp.fixed_size(3, 2),
@@ -123,6 +124,7 @@ FUNCTIONS = {
         "optimizer": optimizer,
         "mechanism": GAUSSIAN,
         "unit": "record",
+        "stragglers": 0.5,
     },
     "Mechanism": {
         "clip": GAUSSIAN.clip,
@@ -145,6 +147,12 @@ FUNCTIONS = {
         "local_steps": 1,
         "server_adds_noise": False,
         "own_noise": False,
+    },
+    "ScheduledSampler": {
+        "draw": fp.fixed_order(4, 2).draw,
+        "slots": 2,
+        "expected_size": 2.0,
+        "accounting": fp.fixed_order(4, 2).accounting,
     },
     "Sampler": {
         "draw": SAMPLER.draw,
@@ -376,6 +384,11 @@ FUNCTIONS = {
         "clip_norm": 0.5,
         "noise_multiplier": 2.0,
     },
+    "correlated": {"mechanism": GAUSSIAN, "factorization": TREE, "enclave": True},
+    "cyclic_poisson": {"population": 4, "groups": 2, "rate": 0.5, "capacity": 2},
+    "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
+    "fixed_order": {"population": 4, "size": 2, "participations": 2},
+    "shuffled_blocks": {"population": 4, "size": 2, "participations": 2},
     "fixed_interval": {"bits": 8, "bound": 0.5},
     "fixed_size": {"population": 5, "size": 2},
     "gaussian": {"clip_norm": 0.5, "noise_multiplier": 2.0},
@@ -413,6 +426,7 @@ FUNCTIONS = {
     },
     "models.CNN": {"filters": (4,), "hidden": (4, 4), "classes": 2, "weights": "pytorch"},
     "models.CharacterLSTM": {"vocabulary": 4, "embedding": 2, "hidden": 2},
+    "models.CharacterTransformer": {"vocabulary": 4, "width": 4, "heads": 2, "blocks": 1},
     "models.DropoutCNN": {"classes": 2, "mean": (0.5,), "std": (0.25,)},
     "models.LogisticRegression": {"classes": 2},
     "models.MLP": {"hidden": (4, 4), "classes": 2},
@@ -430,6 +444,19 @@ FUNCTIONS = {
         "whiten": fp.noise.isotropic().whiten,
         "dimension": 4,
     },
+    "noise_matrices.banded": {"rounds": 4, "bands": 2},
+    "noise_matrices.banded_inverse": {"rounds": 4, "bands": 2},
+    "noise_matrices.banded_toeplitz": {"rounds": 4, "bands": 2},
+    "noise_matrices.blt": {"rounds": 4, "separation": 2, "participations": 2, "buffers": 1},
+    "noise_matrices.error": {
+        "factorization": TREE,
+        "rounds": 4,
+        "separation": 2,
+        "most": 2,
+        "of": "momentum",
+        "momentum": 0.5,
+    },
+    "noise_matrices.tree": {"rounds": 4, "restart_every": 2},
     "noise.haar_noise": {"d": 4, "form": "orthonormal"},
     "partition.dirichlet": {"labels": LABELS, "clients": 2, "alpha": 64.0, "min_size": 1},
     "partition.dirichlet_mixtures": {"labels": LABELS, "clients": 2, "alpha": 0.5},
@@ -481,6 +508,7 @@ FUNCTIONS = {
     "splitting.per_submodel": {"least": 0.5},
     "splitting.uniform": {"factor": 0.5},
     "steps": {"count": 2, "batch_size": 2},
+    "straggling": {"work": BATCHES, "rate": 0.5},
     "top_k": {"k": 2},
     "wavelet.haar": {"x": jnp.ones(4), "form": "orthonormal"},
     "wavelet.inverse_haar": {"coefficients": jnp.ones(4), "length": 3, "form": "orthonormal"},
@@ -505,6 +533,9 @@ METHODS = {
     ),
     "Dynamic.in_round": (DYNAMIC, {"t": 1}),
     "Dynamic.multipliers": (DYNAMIC, {"rounds": 2}),
+    "noise_matrices.Factorization.noising": (TREE, {"rounds": 4}),
+    "noise_matrices.Factorization.sensitivity": (TREE, {"rounds": 4, "separation": 2, "most": 2}),
+    "noise_matrices.Factorization.strategy": (TREE, {"rounds": 4}),
     "Mechanism.in_round": (GAUSSIAN, {"t": 1}),
     "Mechanism.multipliers": (GAUSSIAN, {"rounds": 2}),
     "MedianClipping.in_round": (fp.MedianClipping(1.0), {"t": 1}),
@@ -527,7 +558,12 @@ GENERATORS = (
 )
 """They draw from a generator, which is a new one for every call."""
 
-NOT_RUN = {"split_cpu": "it would change the environment of all later processes"}
+NOT_RUN = {
+    "noise_matrices.banded": "it optimises for seconds",
+    "noise_matrices.banded_toeplitz": "it optimises for seconds",
+    "noise_matrices.blt": "it optimises for half a minute",
+    "split_cpu": "it would change the environment of all later processes",
+}
 NOT_COMPARED = NOT_RUN | {
     "check_algorithm": "it gives nothing back",
     "simulate": "its history has times",
@@ -550,4 +586,5 @@ LEFT_OUT = {
     "attacks.Membership": "what fedpriv gives back",
     "attacks.Scores": "what fedpriv gives back",
     "datasets.Dataset": "what fedpriv gives back",
+    "noise_matrices.Error": "what fedpriv gives back",
 }

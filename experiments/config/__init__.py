@@ -7,6 +7,7 @@ from experiments.config.experiment import (
     blank,
     federations,
     image,
+    text,
 )
 from experiments.config.settings import Checkpoint, Layout, Settings, View
 
@@ -21,4 +22,5 @@ __all__ = [
     "blank",
     "federations",
     "image",
+    "text",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.base.formats import ClientEpsilons
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
-from experiments.config.stopping import Stopping, target
+from experiments.config.stopping import Stopping, check_metric, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.arguments import Rate
@@ -143,6 +143,12 @@ def image(*shape: int, dtype: Any = np.uint8) -> Example:
     return {"image": np.zeros(shape, dtype), "label": np.int32(0)}
 
 
+def text(length: int) -> Example:
+    """The shapes of a text whose next characters are predicted."""
+    label, mask = np.zeros(length, np.int32), np.zeros(length, bool)
+    return {"text": np.zeros(length, np.uint8), "label": label, "mask": mask}
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """What the launcher runs: the entries one after the other, on the same model and test set.
@@ -211,18 +217,20 @@ class Experiment:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
 
         Raises:
-          ValueError: what is measured is refused for.
+          ValueError: they name another; or what is measured is refused for.
         """
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
         if settings.per_client is None and {settings.metric, stop} <= {None, *self.metrics}:
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))
-        measure = self.measured(settings, name)
-        if measure is None:
-            return self.metrics
-        before, federation = self.ledger.trace(name).before, entry.federations[0]
-        numbers = jax.eval_shape(lambda state: measure(state, federation), before)
-        return [*self.metrics, *numbers]
+        names = [*self.metrics]
+        if measure := self.measured(settings, name):
+            before, federation = self.ledger.trace(name).before, entry.federations[0]
+            names += jax.eval_shape(lambda state: measure(state, federation), before)
+        for field_name, metric in (("metric", settings.metric), ("stop_at", stop)):
+            if metric is not None:
+                check_metric(field_name, metric, names)
+        return names
 
     def stopping(self, settings: Settings) -> Stopping | None:
         """When to stop an algorithm before its last round, if the settings say so.
@@ -286,7 +294,7 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
         return replace(made, own_test=made.own_test or settings.fold is not None)
     if settings.fold is not None:
         raise ValueError(
-            "fold: the config has build alone, which loads all records; give it load and on, of which build is made"
+            "fold: the config has build alone, which loads all records; replace build by load and on"
         )
     return _given_back(module.build(settings), Experiment, "build")
 

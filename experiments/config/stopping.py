@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedpriv.engine.client_metrics import HELD_OUT, PERSONAL, parsed
 from fedpriv.engine.history import Evaluation
 from fedpriv.models.score import better_higher, is_fraction, main_metric
 
@@ -35,6 +36,30 @@ def target(text: str) -> Target:
     if is_fraction(name) and not 0 <= reached <= 1:
         raise ValueError(f"stop_at: {text!r}: an accuracy is in [0, 1], so 80 % is {name}=0.8")
     return Target(name, reached)
+
+
+def check_metric(field: str, name: str, names: Sequence[str]) -> None:
+    """Raises ValueError: the metric that a setting names is none of `names`; says what would give it."""
+    if name in names:
+        return
+    raise ValueError(
+        f"{field}: there is no {name!r}; the score gives {', '.join(names)}{_missing(name, names)}"
+    )
+
+
+def _missing(name: str, names: Sequence[str]) -> str:
+    """What a number over clients needs, where others are among `names` or none."""
+    wanted = parsed(name)
+    kinds = {of_clients.kind for of_clients in map(parsed, names) if of_clients}
+    if not wanted or wanted.kind in kinds:
+        return ""
+    if not kinds:
+        return "; per_client=N (--per-client N) adds those of single clients"
+    if wanted.kind.startswith(PERSONAL) and not any(kind.startswith(PERSONAL) for kind in kinds):
+        return f"; those of {PERSONAL} models need an Algorithm with personal="
+    if wanted.kind in (HELD_OUT, PERSONAL):
+        return "; those of held-out records need a federation with held_out="
+    return ""
 
 
 class Stopping(NamedTuple):
@@ -67,10 +92,8 @@ class Stopping(NamedTuple):
           ValueError: the score has no such metric.
         """
         wanted = target(stop_at) if stop_at is not None else None
-        if wanted and wanted.metric not in names:
-            raise ValueError(
-                f"stop_at: there is no {wanted.metric!r}; the score gives {', '.join(names)}"
-            )
+        if wanted:
+            check_metric("stop_at", wanted.metric, names)
         return cls(wanted, patience, main_metric(names, metric), tuple(higher))
 
     def why(self, evaluations: Sequence[Evaluation]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
@@ -12,7 +11,7 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config.experiment import Entry, Experiment, Ledger, blank
+from experiments.config.experiment import Entry, Experiment, Ledger
 from experiments.config.fields import (
     Number,
     NumberOrZero,
@@ -30,6 +29,7 @@ from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure
 from fedpriv.mechanisms.per_example import Gradients
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.record_samplers import RecordSampler
 
 Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
 
@@ -88,6 +88,9 @@ class DPScaffold(Settings):
     """s: a local step takes s R records."""
     record_sampling: Literal["subsets", "poisson"] = "subsets"
     """How a local step draws its records: exactly s R of them, or each on its own with probability s."""
+    sizes: Literal["equal", "secret", "public"] = "equal"
+    """Every client trains on R records; or on a number of its own, from R / 10 to R, that is secret (then draw its
+    records by `poisson`), or public."""
     local_steps: int = 50
     """K; FedSGD takes 1 / s, which is one pass."""
     warm_start: int | None = None
@@ -133,6 +136,11 @@ class DPScaffold(Settings):
         ):
             if drawn < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} of {total} is less than one")
+        if self.sizes == "secret" and self.record_sampling == "subsets":
+            raise ValueError(
+                "record_sampling: subsets of one size show how many records a client holds; give poisson, or public "
+                "sizes"
+            )
         if self.warm_rounds >= self.rounds and any("scaffold" in name for name in self.algorithms):
             raise ValueError(
                 f"warm_start: {self.warm_rounds} of {self.rounds} rounds leave none for training; give fewer, or more "
@@ -143,6 +151,15 @@ class DPScaffold(Settings):
     def training_records(self) -> int:
         """R, without those of a fold that is held out."""
         return self.records_left(self.records - self.records // 5)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """How many records each client trains on: R, or from R / 10 to R in equal ratios, dealt at random."""
+        most = self.training_records
+        if self.sizes == "equal":
+            return (most,) * self.clients
+        sizes = np.geomspace(max(1, most / 10), most, self.clients).round().astype(int)
+        return tuple(np.random.default_rng(0).permutation(sizes).tolist())
 
     @property
     def cohort(self) -> int:
@@ -206,11 +223,14 @@ def _local(name: Name, settings: DPScaffold, gradients: Gradients) -> fp.LocalSt
     )
 
 
-def _records(settings: DPScaffold) -> fp.Sampler:
-    total = settings.training_records
+def _records(settings: DPScaffold) -> RecordSampler:
+    total, rate = settings.training_records, settings.record_rate
+    if settings.sizes == "public" and settings.record_sampling == "subsets":
+        return fp.PublicSizes(settings.held, batch=settings.batch)
+    if settings.sizes == "public":
+        return fp.PublicSizes(settings.held, rate=rate)
     if settings.record_sampling == "subsets":
         return fp.fixed_size(total, settings.batch)
-    rate = settings.record_rate
     return fp.poisson(total, rate, min(total, fp.capacity_for(settings.batch, rate)))
 
 
@@ -221,11 +241,9 @@ def ledger(settings: DPScaffold, model: fp.models.Model, example: Example) -> Le
       model: a dense one.
       example: the shapes of one.
     """
-    made = _algorithms(settings)
-    entries = {
-        name: blank(one, example, settings.clients, settings.training_records)
-        for name, one in made.items()
-    }
+    blank = fp.Federation.blank(example, settings.clients, settings.training_records)
+    shapes = blank.replace(size=np.array(settings.held, np.int32))
+    entries = {name: Entry(one, [shapes]) for name, one in _algorithms(settings).items()}
     return Ledger(entries, delta(settings), model.init, _notes(settings))
 
 
@@ -249,10 +267,12 @@ def experiment(
 ) -> Experiment:
     """The experiment of the settings on `data`, whose natural clients hold R records each, and a dense `model`.
 
-    Every client's test set has the same size, so that the mean accuracy over users is that over all test records. For a
-    `convex` objective the gap to its minimum is measured, too.
+    Where sizes are unequal, a client trains on the first of its records. Every client's test set has the same size, so
+    that the mean accuracy over users is that over all test records. For a `convex` objective the gap to its minimum is
+    measured, too.
     """
-    clients: Sequence[np.ndarray] = fp.partition.natural(data.keys)
+    natural = fp.partition.natural(data.keys)
+    clients = [own[:held] for own, held in zip(natural, settings.held, strict=True)]
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
     import jax
 

@@ -30,7 +30,6 @@ from fedpriv import distributed
 from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine.history import History
 from fedpriv.models.kept_model import model_folder
-from fedpriv.models.score import main_metric
 
 
 class Request(NamedTuple):
@@ -204,5 +203,5 @@ def check(experiment: Experiment, settings: Settings) -> None:
     for name in experiment.entries:
         model_folder("", name, 0)
         experiment.ledger.trace(name)
-    main_metric(experiment.selectable(settings), settings.metric)
+    experiment.selectable(settings)
     experiment.stopping(settings)

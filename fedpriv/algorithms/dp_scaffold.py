@@ -29,7 +29,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, gaussian, 
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Claim, Poisson, WithReplacement, dp_scaffold_claim
+from fedpriv.privacy import Claim, Dropping, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -247,12 +247,16 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
             isinstance(local.records, PublicSizes),
             "The formula is for clients of equal size; here it is that of the smallest.",
         ),
+        (
+            isinstance(sampler.accounting, Dropping),
+            "The formula is for cohorts of which nobody vanishes.",
+        ),
     )
 
     def claim(rounds: int, delta: float) -> Claim:
         claimed = dp_scaffold_claim(
             sigma,
-            round(sampler.expected_size),
+            max(1, round(sampler.expected_size)),
             sampler.accounting.rate,
             local.records.accounting.rate,
             local.steps,

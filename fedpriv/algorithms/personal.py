@@ -25,7 +25,7 @@ import optax
 from fedpriv.algorithms.fed_prox import proximal
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import NonNegative, checked, require
+from fedpriv.core.arguments import LARGEST, CountOrZero, NonNegative, checked, require
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, LossFn, Metrics, Params, PyTree
 from fedpriv.data.federation import Federation
@@ -180,7 +180,7 @@ def ditto(
         return follow(server, state, mean)._replace(own=own), metrics
 
     def personal(state: PersonalState, i: jax.Array) -> Params:
-        return jax.tree.map(lambda leaf: leaf[i], state.own)
+        return _kept_by(i, state)
 
     return Algorithm(init, round, sampler, personal=personal)
 
@@ -221,8 +221,7 @@ def _with_heads(
         return after._replace(params=_merged(after.params, first), own=own), metrics
 
     def personal(state: PersonalState, i: jax.Array) -> Params:
-        own = jax.tree.map(lambda leaf: leaf[i], state.own)
-        return _merged(_split(state.params, head)[0], own)
+        return _merged(_split(state.params, head)[0], _kept_by(i, state))
 
     return Algorithm(init, round, sampler, personal=personal)
 
@@ -230,6 +229,19 @@ def _with_heads(
 def _each(tree: PyTree, clients: int) -> PyTree:
     """The same for every client, leaves [clients, ...]."""
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (clients, *jnp.shape(leaf))), tree)
+
+
+def _kept_by(i: jax.Array, state: PersonalState) -> PyTree:
+    """Raises ValueError: there is no such client; a state of several seeds."""
+    client = checked("client", i, CountOrZero | jax.Array)
+    if jnp.ndim(state.round):
+        raise ValueError("state: it has an axis of seeds; give that of one, history.state_of(seed)")
+    clients = min((len(leaf) for leaf in jax.tree.leaves(state.own)), default=LARGEST)
+    if isinstance(client, int) and client >= clients:
+        raise ValueError(
+            f"client: {client}, but there are {clients}; give one of 0 to {clients - 1}"
+        )
+    return jax.tree.map(lambda leaf: leaf[client], state.own)
 
 
 def _in_head(params: Params, head: Sequence[str]) -> PyTree:

@@ -22,7 +22,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import View
-from fedpriv.privacy.sampling import Poisson, Sampling, WithReplacement
+from fedpriv.privacy.sampling import Dropping, Poisson, Sampling, WithReplacement, loses_noise
 
 _CHUNK = 2**18  # coordinates side by side
 
@@ -116,6 +116,26 @@ def _joining(sampling: Sampling) -> float:
     return float(sampling.rate * law.pmf(others) @ kept)
 
 
+def _known(key: Key, sampling: Sampling) -> tuple[jax.Array | float, jax.Array | float]:
+    """(Probability that a draw takes the unit, how far it then moves the sum), of a draw as far as the view is told."""
+    if isinstance(sampling, WithReplacement):
+        return 1.0, jax.random.binomial(key, sampling.size, sampling.largest)
+    if isinstance(sampling, Dropping) and loses_noise(sampling):
+        stay = jax.random.binomial(key, sampling.size, 1 - sampling.dropout)
+        return stay / sampling.population, jnp.sqrt(sampling.size / jnp.maximum(stay, 1))
+    return _joining(sampling), 1.0
+
+
+def _taking_part(key: Key, known: Sampling | None) -> jax.Array:
+    """f32[], how far the unit moves the sums of a round that it takes part in, else 0."""
+    if known is None:
+        return jnp.float32(1)
+    if not loses_noise(known):
+        return jax.random.bernoulli(key, _joining(known)).astype(jnp.float32)
+    joins, far = _known(jax.random.fold_in(key, 1), known)
+    return jax.random.bernoulli(key, joins) * far
+
+
 def _part(
     release: Release, view: str, relation: str, dimension: int
 ) -> Callable[[Key, jax.Array], jax.Array]:
@@ -125,10 +145,6 @@ def _part(
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
     hidden = view == "third_party" or release.unit == "record"
-    copies = release.sampling if isinstance(release.sampling, WithReplacement) else None
-    own = 1.0 if copies else _joining(release.sampling)
-    secret = own if hidden else 1.0
-    known = 1.0 if release.participation is None else _joining(release.participation)
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.certified_multiplier) / release.multiplier
     d = used.dimension or max(dimension, used.tensors)
@@ -137,16 +153,11 @@ def _part(
         used.perturb, used.whiten, jax.tree.map(lambda u: strength * u, bound)
     )
 
-    def drawn(key: Key) -> jax.Array:
-        """How often a step takes the unit, as the view knows."""
-        if copies is None:
-            return jnp.float32(1)
-        return jax.random.binomial(key, copies.size, copies.largest)
-
     def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
         noise_key, own_key, copies_key = jax.random.split(key, 3)
-        joins = jax.random.bernoulli(own_key, own) if own < 1 else jnp.bool_(True)
-        times = there * drawn(copies_key)
+        own, far = _known(copies_key, release.sampling)
+        joins, times = jax.random.bernoulli(own_key, own), there * far
+        secret = own if hidden else 1.0
         if not hidden:  # the view knows who joins
             times = jnp.where(joins, times, 0.0)
         sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
@@ -157,9 +168,8 @@ def _part(
 
     def round(key: Key, present: jax.Array) -> jax.Array:
         part_key, steps_key = jax.random.split(key)
-        there = jax.random.bernoulli(part_key, known) if known < 1 else jnp.bool_(True)
+        there = _taking_part(part_key, release.participation)
         keys = jax.random.split(steps_key, release.local_steps)
-        there = there.astype(jnp.float32)
         total, _ = lax.scan(lambda s, k: (s + step(k, present, there), None), jnp.zeros(()), keys)
         return total
 
@@ -204,8 +214,8 @@ def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
     return ratios
 
 
-def _mixed(ratio: jax.Array, rate: float) -> jax.Array:
+def _mixed(ratio: jax.Array, rate: jax.Array | float) -> jax.Array:
     """log(1 - q + q e^L)."""
-    if rate >= 1:
+    if isinstance(rate, float) and rate >= 1:
         return ratio
     return jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + ratio)

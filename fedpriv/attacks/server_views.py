@@ -58,9 +58,10 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
     """The view of a round of `algorithm` (`fedpriv.one_round` with this key); to be jitted as a whole.
 
     A message counts as the update that it alone would make of the model, times the cohort's expected size. Where the
-    clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients; where
-    the server adds it, as noise that is correlated over rounds, and of Laplace noise, the message stays bare. With
-    model splitting the update is by the first visible submodel, see `by_models` for others.
+    clients' noise is drawn for their sum, a message gets a share of its own, 1 / s of the variance for s clients, those
+    who vanished with their shares included; where the server adds it, as noise correlated over rounds, and of Laplace
+    noise, the message stays bare. With model splitting the update is by the first visible submodel, see `by_models`
+    for others.
 
     Args:
       state: of the algorithm, with the model in `params`; after the first rounds of an `Opening`.
@@ -119,16 +120,17 @@ class Listening(Cohort):
         self.messages.append(messages)
         return total, kept
 
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree) -> PyTree:
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
         """Without noise that is correlated over rounds, which is the server's own."""
-        return total if is_correlated(used) else super()._noisy(used, key, total)
+        return total if is_correlated(used) else super()._noisy(used, key, total, options)
 
     def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         used = options.mechanism.in_round(self.round)
         bare = options.by_server or options.local or is_correlated(used)
         if used.noise == "gaussian" and not bare:
             own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
-            self.messages[-1] = _with_shares(own_key, self.messages[-1], self._drawn, used.perturb)
+            messages, mask = self.messages[-1], self._drawn.mask
+            self.messages[-1] = _with_shares(own_key, messages, mask, self._shares, used.perturb)
         if not self._added:
             return total
         return jax.tree.map(jnp.add, total, self._added[len(self.messages) - 1])
@@ -149,17 +151,19 @@ def by_models(view: View, params: Params, models: jax.Array) -> View:
 
 
 def _with_shares(
-    key: Key, updates: PyTree, cohort: Draw, perturb: Callable[[Key, PyTree], PyTree]
+    key: Key,
+    updates: PyTree,
+    present: jax.Array,
+    shares: jax.Array | int,
+    perturb: Callable[[Key, PyTree], PyTree],
 ) -> PyTree:
-    size = jnp.maximum(jnp.sum(cohort.mask), 1)
-
     def one(key: Key, update: PyTree, real: jax.Array) -> PyTree:
         noise = perturb(key, jax.tree.map(jnp.zeros_like, update))
         return jax.tree.map(
-            lambda u, z: u + jnp.where(real, z, 0.0) / jnp.sqrt(size), update, noise
+            lambda u, z: u + jnp.where(real, z, 0.0) / jnp.sqrt(shares), update, noise
         )
 
-    return jax.vmap(one)(jax.random.split(key, len(cohort.mask)), updates, cohort.mask)
+    return jax.vmap(one)(jax.random.split(key, len(present)), updates, present)
 
 
 def local_update(

@@ -186,9 +186,11 @@ def state_sum(messages: jax.Array, step: Positive, number: jax.Array | Positive)
     check_numbers("messages", messages, 3)
     step = checked("step", step, Positive)
     number = checked("number", number, jax.Array | Positive)
-    drift = step * jnp.sum(messages.mean(1, keepdims=True) - messages, 0)
-    drift -= step * (messages[-1].mean(0) - messages[-1])  # up to k = K - 1
-    return messages[-1] - drift / (1 + jnp.broadcast_to(number, messages.shape[1:2])[:, None])
+    drift = jnp.sum(messages.mean(1, keepdims=True) - messages, 0)
+    drift -= messages[-1].mean(0) - messages[-1]  # up to k = K - 1
+    with np.errstate(over="ignore"):  # numbers beyond float32 are infinite
+        mixed = 1 + jnp.broadcast_to(number, messages.shape[1:2])[:, None]
+        return messages[-1] - step * drift / mixed
 
 
 def unmixed(

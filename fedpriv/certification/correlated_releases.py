@@ -10,9 +10,9 @@ from typing import Any
 import jax
 
 from fedpriv.certification.marks import Sum
-from fedpriv.certification.releases import SELDOM
+from fedpriv.certification.releases import SELDOM, static
 from fedpriv.certification.trace import Stage
-from fedpriv.mechanisms.correlated import is_correlated
+from fedpriv.mechanisms.correlated import is_correlated, whole_run
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import VIEWS, Everyone, Release
@@ -104,6 +104,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
         noise_is_split=False,
         schedule=_words(sums, schema, rounds),
         reason="; ".join(dict.fromkeys(why for each in sums for why in _uncounted(each.mechanism))),
+        mechanism=_for_audits(sums, schema, rounds),
     )
     bare = replace(known, multiplier=0.0, reason=ADDED_BY_SERVER)
     by_enclave = all(_in_enclave(each.mechanism) for each in sums)
@@ -135,7 +136,17 @@ def _amplified(
         drawn = replace(drawn, neighbour="remembered")
     once = _multiplier(sums, rounds, rounds, 1)
     turns = schema.rounds_of_a_unit(rounds)
-    return replace(known, multiplier=once, sampling=drawn, steps=turns)
+    used: Any = sums[0].mechanism
+    plain = used.correlation.mechanism if known.mechanism else None
+    return replace(known, multiplier=once, sampling=drawn, steps=turns, mechanism=plain)
+
+
+def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> Mechanism | None:
+    """The mechanism of the whole run, where there is but one."""
+    used: Any = sums[0].mechanism
+    if len(sums) > 1 or used.parts or used.correlation.mechanism.worst is None:
+        return None
+    return whole_run(static(used), rounds, schema.separation, schema.participations)
 
 
 def _is_correlated(release: Sum) -> bool:

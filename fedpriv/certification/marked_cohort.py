@@ -29,11 +29,12 @@ from fedpriv.core.code_places import is_jax_file, place
 from fedpriv.core.generators import generator_of
 from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.core.user_functions import asked
+from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.participation_schemas import CyclicPoisson
-from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds import client_shard, cohort
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
@@ -83,10 +84,14 @@ class MarkedCohort(Cohort):
     @property
     def size(self) -> jax.Array:
         """i32[], marked where it says who takes part."""
-        if not isinstance(self._sampler.accounting, Poisson | CyclicPoisson):
+        if not isinstance(self._sampler.accounting, Poisson | Dropping | CyclicPoisson):
             return jnp.int32(self._sampler.slots)
         source = Source(Private(TAKING_PART, -1, user_line()))
         return mark_tree(self._marks, source, jnp.int32(0))
+
+    def _noise_left(self) -> jax.Array:
+        """Not marked: the release's sampling says it."""
+        return jnp.float32(1)
 
     @property
     def public(self) -> Shard:
@@ -118,9 +123,11 @@ class MarkedCohort(Cohort):
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         return mark_tree(self._marks, NoiseKey(user_line(), mechanism), key)
 
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree) -> PyTree:
-        """With noise of this round alone: what is traced has the shapes of the correlated one."""
-        return asked("perturb", used.perturb, "(key, total)", key, total)
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
+        """Correlated noise as that of this round alone, which has the same shapes."""
+        if is_correlated(used):
+            return asked("perturb", used.perturb, "(key, total)", key, total)
+        return super()._noisy(used, key, total, options)
 
     def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         how, like = options._asdict(), _shapes(total)

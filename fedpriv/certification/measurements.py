@@ -21,7 +21,7 @@ from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Params, PyTree, State
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Everyone, FixedSize, Release, WithReplacement
+from fedpriv.privacy import Dropping, Everyone, FixedSize, Release, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort, SumOptions
 from fedpriv.rounds.one_round import keys_of, schedule_key
@@ -42,6 +42,10 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
     """Raises ValueError: a sampler made by hand draws somebody, or a pair, more often than its accounting says."""
     if constructed(sampler):
         return
+    if isinstance(sampler.accounting, Dropping):  # how many stay decides how much noise there is
+        raise ValueError(
+            f"sampler: made by hand, for {sampler.accounting}; let members vanish by fp.dropping"
+        )
     from scipy.stats import binom
 
     told, n = sampler.accounting, sampler.accounting.population

@@ -20,10 +20,19 @@ from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, WithReplacement
+from fedpriv.privacy import (
+    VIEWS,
+    Dropping,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    Sampling,
+    WithReplacement,
+)
 from fedpriv.privacy.participation_schemas import ParticipationSchema
-from fedpriv.privacy.release import Unit, View
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.release import NoiseKind, Unit, View
+from fedpriv.privacy.sampling import loses_noise
 from fedpriv.privacy.truncation import seen_in_a_cut
 from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -117,7 +126,7 @@ class Cohorts(NamedTuple):
 
     @property
     def are_of_one_size(self) -> bool:
-        """Whether all cohorts have so many clients, `most`."""
+        """Whether all cohorts have so many clients, `most`, before some may vanish."""
         return isinstance(self.drawn, FixedSize | Everyone) and not self.schedule
 
 
@@ -137,20 +146,21 @@ def _of_clients(
     Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
     fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
     who takes part; also where Poisson cohorts are cut so often. Where that is rare, see `truncation.draw_cases`.
+
+    So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
+    those who are known to stay costs less than one replaced.
+
+    Towards the server a member is hidden by its own share, whether others vanish or not; making up for lost shares only
+    adds to it.
     """
-    drawn, reason = cohorts.drawn, _reason(sums, first)
+    drawn, reason = _who_stays(cohorts.drawn, sums), _reason(sums, first)
     by_all: dict[str, Any] = {}
-    if remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM):
+    all_drawn = loses_noise(drawn) and drawn.most == drawn.population
+    if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
         by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
     elif remembers and isinstance(drawn, Poisson):
         drawn = replace(drawn, neighbour="remembered")
-    kinds = {each.mechanism.noise for each in sums if _multiplier(each, first) > 0}
-    if len({each.local for each in sums}) > 1 or len(kinds) > 1:
-        raise ValueError(
-            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
-            f"{sums[-1].line}); give all the same"
-        )
-    noise = kinds.pop() if kinds else "gaussian"
+    noise = _kind_of_noise(sums, first, loses_noise(cohorts.drawn))
     power = 2 if noise == "gaussian" else 1
     multiplier = _together([(_multiplier(each, first), each.times) for each in sums], power)
     lossy = any(each.codec.lossy for each in sums)
@@ -160,6 +170,8 @@ def _of_clients(
     def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
         fields: dict[str, Any] = {"sampling": drawn, "noise_is_split": noise_is_split}
         fields |= {"reason": reason, "schedule": cohorts.schedule} | common | by_all | more
+        if view == "server":
+            fields |= {name: _whole(fields.get(name)) for name in ("sampling", "participation")}
         return Release(view, unit, m, steps=cohorts.steps, **fields)
 
     if sums[0].local and multiplier > 0:
@@ -200,6 +212,52 @@ def _of_clients(
     ]
 
 
+def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
+    """How members vanish, for those who add the noise of these sums.
+
+    What the server adds is whole. With whole noise, each of everyone stays on its own: a Poisson cohort. Noise of their
+    own goes with those who vanish; where none but its own is counted for a member, a subset of any size hides no less
+    than one that is complete.
+    """
+    if not isinstance(drawn, Dropping):
+        return drawn
+    everyone = drawn.size == drawn.population
+    if not sums[0].local:
+        if drawn.noise_is_lost and not any(map(_server_adds, sums)):
+            return drawn
+        return Poisson(drawn.population, 1 - drawn.dropout) if everyone else _whole(drawn)
+    gaussian = all(each.mechanism.noise == "gaussian" for each in sums)
+    if gaussian and not any(each.codec.lossy for each in sums):
+        return replace(drawn, noise_is_lost=True)
+    return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
+
+
+def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> NoiseKind:
+    """Of all sums of a cohort.
+
+    Raises:
+      ValueError: they differ in it, or in who adds it; or shares of one are lost, and the server adds that of another.
+    """
+    noisy = [each for each in sums if _multiplier(each, first) > 0]
+    kinds = {each.mechanism.noise for each in noisy}
+    adding = {_server_adds(each) for each in noisy} if shares_are_lost else set()
+    if any(len(kind) > 1 for kind in ({each.local for each in sums}, kinds, adding)):
+        raise ValueError(
+            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
+            f"{sums[-1].line}); give all the same"
+        )
+    return kinds.pop() if kinds else "gaussian"  # type: ignore[return-value]
+
+
+def _server_adds(release: Sum) -> bool:
+    return not release.local and (release.codec.lossy or release.weighting.by_server)
+
+
+def _whole(drawn: Any) -> Any:
+    """The same cohorts, for whom the noise that others add does not count."""
+    return replace(drawn, noise_is_lost=False) if isinstance(drawn, Dropping) else drawn
+
+
 def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     """Of releases of one cohort, each so many times: sensitivities add up in l2 (power 2), or l1."""
     each = [(m, times) for m, times in multipliers if times]
@@ -217,8 +275,8 @@ def _of_records(
 
     The noise of others hides nothing of the steps before the last, which are seen through later ones, and what clients
     keep carries it over rounds. Only where a single noisy mean shows in the cohort's sum `alone` has it the noise of
-    all its members towards a third party, or a server that sees sums, if all divide by the same number. No sampling of
-    records hides a whole client.
+    all its members towards a third party, or a server that sees sums, if all divide by the same number and none
+    vanishes. No sampling of records hides a whole client.
     """
     groups: dict[Any, list[Mean]] = {}
     for mean in stage.means:
@@ -231,6 +289,7 @@ def _of_records(
             "sampled clients give one sampler of records and one mechanism"
         )
     releases = []
+    clients = _whole(cohorts.drawn)
     for means in groups.values():
         records = accounting_of(means[0].records, size)
         used: RecordMechanism = means[0].mechanism
@@ -242,6 +301,7 @@ def _of_records(
             shared = (
                 stage.alone
                 and cohorts.are_of_one_size
+                and not isinstance(clients, Dropping)
                 and equal_divisors
                 and not whole
                 and view != "server"
@@ -257,7 +317,7 @@ def _of_records(
                     noise=used.noise,  # type: ignore[arg-type]
                     noise_is_split=shared,
                     local_steps=sum(mean.times for mean in means),
-                    participation=cohorts.drawn,
+                    participation=clients,
                     schedule=cohorts.schedule,
                     reason="" if own > 0 else used.reason,
                     mechanism=_drawable(means[:1], first),
@@ -275,12 +335,12 @@ def _reason(sums: Sequence[Sum], first: int) -> str:
 def _drawable(releases: Sequence[Sum | Mean], first: int) -> Mechanism | None:
     """The mechanism for audits, where there is one."""
     used = releases[0].mechanism.in_round(first) if len(releases) == 1 else None
-    return _static(used) if isinstance(used, Mechanism) else None
+    return static(used) if isinstance(used, Mechanism) else None
 
 
-def _static(used: Mechanism) -> Mechanism:
+def static(used: Mechanism) -> Mechanism:
     """With a clip norm of 1 where it is computed in the round."""
     if used.parts:
-        return joint(*map(_static, used.parts))
+        return joint(*map(static, used.parts))
     traced = any(isinstance(c, jax.core.Tracer) for c in jax.tree.leaves(used.clip_norm))
     return used.at(1.0, used.noise_multiplier) if traced and used.at else used

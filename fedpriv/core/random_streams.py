@@ -24,3 +24,7 @@ SCHEDULE = 0xC8D3F06B
 """Of who takes part when, once for a whole run."""
 PERSONAL = 0xB7A15E3F
 """Of the training of what a client keeps for itself, beside that of what it shares."""
+VANISHING = 0xFA21E0D5
+"""Of who vanishes after it was drawn, beside the draw."""
+STRAGGLING = 0xE57A6612
+"""Of how many of its steps a client takes."""

@@ -73,7 +73,7 @@ class History:
     Attributes:
       seeds: of the runs side by side.
       evaluations: oldest first.
-      state: of the algorithm, leaves [seeds, ...]; None until the run has ended.
+      state: of the algorithm, leaves [seeds, ...]; None until the run has ended, and in a run of the launcher.
       compile_seconds: seconds of tracing and compiling, before the first round; None until that is done, and for a
         streamed federation, whose programs are compiled when they are first needed.
     """
@@ -96,18 +96,22 @@ class History:
         """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
 
-    def params(self, seed: Seed | None = None) -> Params:
-        """The trained model of one of `seeds`, by default the first; leaves as of one model, without the axis of seeds.
+    def state_of(self, seed: Seed | None = None) -> State:
+        """The state of one of `seeds`, by default the first; leaves as a round has them, without the axis of seeds.
 
         Raises:
-          ValueError: no such seed was trained, or the run has not ended.
+          ValueError: no such seed was trained, the run has not ended, or it was the launcher's, which keeps no state.
         """
-        seed = checked("seed", self.seeds[0] if seed is None else seed, Seed)
-        if self.state is None:
-            raise ValueError("params: the run has not ended; its state is not there yet")
-        if seed not in self.seeds:
-            raise ValueError(f"seed: {seed} was not trained; give one of {list(self.seeds)}")
-        at = self.seeds.index(seed)
+        at = self._place_of(seed)
+        return jax.tree.map(lambda leaf: leaf[at], self.state)
+
+    def params(self, seed: Seed | None = None) -> Params:
+        """The trained model of one of `seeds`, by default the first; of personal models the shared one.
+
+        Raises:
+          ValueError: as `state_of`.
+        """
+        at = self._place_of(seed)
         return jax.tree.map(lambda leaf: leaf[at], self.state.params)
 
     def metric(self, name: str) -> np.ndarray:
@@ -137,6 +141,18 @@ class History:
     def downlink_mb(self) -> np.ndarray:
         """f64[evaluations, seeds], megabytes, see `Evaluation`."""
         return self._each(lambda e: e.downlink_mb)
+
+    def _place_of(self, seed: Seed | None) -> int:
+        """Of a seed in the state, which has to be there."""
+        seed = checked("seed", self.seeds[0] if seed is None else seed, Seed)
+        if self.state is None:
+            raise ValueError(
+                "state: there is none; a run that goes on has none yet, and one of the launcher keeps shared models "
+                "alone, which fp.load_model(folder, algorithm, seed) reads"
+            )
+        if seed not in self.seeds:
+            raise ValueError(f"seed: {seed} was not trained; give one of {list(self.seeds)}")
+        return self.seeds.index(seed)
 
     def _each(self, of: Callable[[Evaluation], np.ndarray]) -> np.ndarray:
         """f64[evaluations, seeds], also where there are no evaluations."""

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from fedpriv.core.arguments import checked, require
 from fedpriv.core.provenance import constructed, sealed
@@ -19,6 +21,8 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, spread
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.min_separation import most_participations
 
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"
 
@@ -117,3 +121,64 @@ def perturbed_in_run(
     noise, after = factorization.next(memory, z, t)
     bounds = spread(mechanism.clip_norm, total)
     return jax.tree.map(lambda s, n, c: s + (c * n).astype(s.dtype), total, noise, bounds), after
+
+
+def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -> Mechanism:
+    """The mechanism of a whole run, for audits: contributions and sums are trees of [rounds, ...].
+
+    Its noise is that of the engine, round by round. Its worst contribution is that of the worst rounds found among
+    those that are equally far apart.
+
+    Args:
+      used: correlated; not joint.
+      separation, most: as `Factorization.sensitivity`.
+    """
+    assert used.correlation is not None
+    mechanism, factorization, _ = used.correlation
+
+    def perturb(key: Key, total: PyTree) -> PyTree:
+        def step(memory: PyTree, t: jax.Array) -> tuple[PyTree, PyTree]:
+            row = jax.tree.map(lambda leaf: leaf[t], total)
+            noisy, memory = perturbed_in_run(used, jax.random.fold_in(key, t), row, memory, t)
+            return memory, noisy
+
+        like = jax.tree.map(lambda leaf: leaf[0], total)
+        return lax.scan(step, first_memory(used, like), jnp.arange(rounds))[1]
+
+    def whiten(total: PyTree) -> jax.Array:
+        seen = jnp.asarray(factorization.strategy(rounds), jnp.float32)
+        return (seen @ jax.vmap(mechanism.whiten)(total)).reshape(-1)
+
+    def worst(d: int) -> PyTree:
+        there = _worst_rounds(factorization.strategy(rounds), separation, most)
+        u = mechanism.worst(d)
+        return jax.tree.map(lambda leaf: jnp.tensordot(there, leaf, 0), u)
+
+    def clip(total: PyTree) -> tuple[PyTree, jax.Array]:
+        bounded, norms = jax.vmap(mechanism.clip)(total)
+        return bounded, jnp.max(norms)
+
+    sensitivity = factorization.sensitivity(rounds, separation, most)
+    return mechanism._replace(
+        clip=clip,
+        perturb=perturb,
+        certified_multiplier=mechanism.certified_multiplier / sensitivity,
+        scales=None,
+        norms=None,
+        worst=worst,
+        whiten=whiten,
+        at=None,
+    )
+
+
+def _worst_rounds(c: Floats, separation: int, most: int | None) -> Floats:
+    """f64[rounds], 1 in the rounds of a unit that show the most, of those with equal distances."""
+    rounds = c.shape[1]
+    k = most_participations(rounds, separation, most)
+    patterns = []
+    for step in range(separation, rounds // k + separation + 1):
+        for begin in range(min(step, rounds)):
+            there = np.zeros(rounds)
+            there[begin::step][:k] = 1
+            patterns.append(there)
+    return max(patterns, key=lambda there: float(np.linalg.norm(c @ there)))

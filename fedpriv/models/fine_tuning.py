@@ -95,9 +95,11 @@ def adapters(
     sides = {path: _sides(its.leaves[path].shape) for path in _matching("where", where, kernels)}
     for path, (rows, columns) in sides.items():
         if rank > min(rows, columns):
+            large = [other for other, its_sides in sides.items() if min(its_sides) >= rank]
+            without = f", or leave it out, as where={large[0]!r} does" if large else ""
             raise ValueError(
                 f"rank: {rank} exceeds the smaller side of {path or 'it'}, a matrix of {rows} x {columns}; give at "
-                f"most {min(rows, columns)}, or leave it out, as where='kernel$' does biases"
+                f"most {min(rows, columns)}{without}"
             )
 
     def init(key: Key) -> Params:
@@ -191,7 +193,7 @@ def _fine_tuned(
     model: Model, init: Callable[[Key], Params], whole: Callable[[Params], Params]
 ) -> Model:
     """`model` with other parameters, of which `whole` makes its own."""
-    scored, used = Score.of(model.score), model.apply
+    scored, used, whole = Score.of(model.score), model.apply, _of_its_own(init, whole)
 
     def loss(params: Params, example: Example) -> jax.Array:
         return model.loss(whole(params), example)
@@ -207,7 +209,6 @@ def _fine_tuned(
         return used(whole(params), x)
 
     def merged(params: Params) -> Params:
-        check_shapes("params", params, jax.eval_shape(init, jax.random.key(0)))
         return model.merged(whole(params)) if model.merged else whole(params)
 
     return model._replace(
@@ -217,3 +218,16 @@ def _fine_tuned(
         apply=apply if used else None,
         merged=merged,
     )
+
+
+def _of_its_own(
+    init: Callable[[Key], Params], whole: Callable[[Params], Params]
+) -> Callable[[Params], Params]:
+    """`whole`, which raises ValueError for parameters that are not such as `init` makes."""
+    shapes = jax.eval_shape(init, jax.random.key(0))
+
+    def checked_whole(params: Params) -> Params:
+        check_shapes("params", params, shapes)
+        return whole(params)
+
+    return checked_whole

@@ -28,6 +28,7 @@ from fedpriv.models.modules import (
     CNN,
     MLP,
     CharacterLSTM,
+    CharacterTransformer,
     DropoutCNN,
     LogisticRegression,
     SigmoidLeNet,
@@ -36,7 +37,16 @@ from fedpriv.models.named_leaves import check_shapes, named_leaves
 from fedpriv.models.networks import Apply, Built, Model, predict
 
 NETWORKS: dict[str, Any] = {
-    n.__name__: n for n in (CNN, MLP, CharacterLSTM, DropoutCNN, LogisticRegression, SigmoidLeNet)
+    n.__name__: n
+    for n in (
+        CNN,
+        MLP,
+        CharacterLSTM,
+        CharacterTransformer,
+        DropoutCNN,
+        LogisticRegression,
+        SigmoidLeNet,
+    )
 }
 """What a file may name."""
 PARAMETERS, NETWORK = "model.safetensors", "model.json"

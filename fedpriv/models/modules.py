@@ -209,3 +209,38 @@ class CharacterLSTM(_Checked):
         for _ in range(2):
             x = LSTM(self.hidden)(x)
         return nn.Dense(self.vocabulary)(x)
+
+
+class CharacterTransformer(_Checked):
+    """Embedding and positions, blocks of causal attention and two dense layers, a linear output at every position.
+
+    Each half of a block adds to its input what it makes of the normalised input (A. Vaswani et al., arXiv:1706.03762,
+    with layer normalisation first, R. Xiong et al., arXiv:2002.04745).
+
+    Attributes:
+      vocabulary: number of characters, in and out.
+      width: numbers per character, of which every head of attention takes its share.
+      heads: of attention; they divide `width`.
+      blocks: number of blocks.
+    """
+
+    vocabulary: Count
+    width: Count
+    heads: Count
+    blocks: Count
+
+    @nn.compact
+    def __call__(self, characters: jax.Array) -> jax.Array:
+        """f32[length, vocabulary], the logits at every position of one text, ids [length]."""
+        length = len(characters)
+        unit = nn.initializers.normal(1.0)  # the normalisation makes the loss steep in smaller ones
+        embed = nn.Embed(self.vocabulary, self.width, embedding_init=unit)
+        x = embed(characters.astype(jnp.int32))
+        x = x + self.param("positions", unit, (length, self.width))
+        past = jnp.tri(length, dtype=bool)
+        for _ in range(self.blocks):
+            y = nn.LayerNorm()(x)
+            x = x + nn.MultiHeadDotProductAttention(self.heads)(y, mask=past)
+            y = nn.gelu(nn.Dense(4 * self.width)(nn.LayerNorm()(x)))
+            x = x + nn.Dense(self.width)(y)
+        return nn.Dense(self.vocabulary, name="head")(nn.LayerNorm()(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -25,18 +26,32 @@ def _escaped(part: str) -> str:
     return part.replace("%", "%25").replace(".", "%2E")
 
 
+def readable(path: str) -> str:
+    """For people: with the dots that are part of a name, such as of an adapter, which has the path of its matrix."""
+    return re.sub("%(25)*2E", ".", path) or "the array"
+
+
 def check_shapes(name: str, params: Params, wanted: Params) -> None:
     """Raises ValueError: the parameters are not those of one model of the shapes `wanted`."""
-    shapes = {path: tuple(leaf.shape) for path, leaf in named_leaves(wanted).items()}
-    given = {path: np.shape(leaf) for path, leaf in named_leaves(params).items()}
-    seeds = {shape[:1] for shape in given.values()}
-    if shapes != given and len(seeds) == 1 and {n: s[1:] for n, s in given.items()} == shapes:
-        raise ValueError(
-            f"{name}: of {seeds.pop()[0]} seeds together; give those of one, history.params(seed)"
-        )
-    for path in dict.fromkeys([*shapes, *given]):
-        if shapes.get(path) != given.get(path):
-            raise ValueError(
-                f"{name}: {path or 'it'} has the shape {given.get(path)}, but {shapes.get(path)} in the model; give "
-                "its own parameters"
-            )
+    if said := misfit(params, wanted):
+        raise ValueError(f"{name}: {said}")
+
+
+def misfit(params: Params, wanted: Params) -> str | None:
+    """Why the parameters are not those of one model of the shapes `wanted`, with a remedy; None where they are."""
+    shapes = {path: list(leaf.shape) for path, leaf in named_leaves(wanted).items()}
+    given = {path: list(np.shape(leaf)) for path, leaf in named_leaves(params).items()}
+    if shapes == given:
+        return None
+    seeds = {shape[0] if shape else None for shape in given.values()}
+    if len(seeds) == 1 and {path: shape[1:] for path, shape in given.items()} == shapes:
+        return f"an axis of seeds, of length {seeds.pop()}; give those of one, history.params(seed)"
+    own = "give its own parameters, with init, loss and score of one model"
+    missing = [readable(path) for path in shapes if path not in given]
+    others = [readable(path) for path in given if path not in shapes]
+    if missing or others:
+        lacking = f"{missing[0]} is missing" if missing else ""
+        beside = f"{others[0]} is not of the model" if others else ""
+        return f"{', '.join(filter(None, (lacking, beside)))}; {own}"
+    path = next(path for path in shapes if shapes[path] != given[path])
+    return f"{readable(path)} has the shape {given[path]}, but {shapes[path]} in the model; {own}"

@@ -11,7 +11,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from flax.errors import InvalidRngError, ScopeParamShapeError
+from flax.errors import (
+    InvalidRngError,
+    ScopeCollectionNotFound,
+    ScopeParamNotFoundError,
+    ScopeParamShapeError,
+)
 from jax import lax
 
 from fedpriv.core.arguments import Count, checked, require
@@ -28,6 +33,7 @@ from fedpriv.models.modules import (
     SigmoidLeNet,
     Weights,
 )
+from fedpriv.models.named_leaves import misfit
 from fedpriv.models.score import Score
 
 Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
@@ -95,6 +101,7 @@ def _mapped(apply: Apply, params: Params, inputs: PyTree, batch_size: int) -> Py
     return lax.map(lambda x: apply(params, x), inputs, batch_size=batch_size)
 
 
+_MISFITS = (ScopeParamShapeError, ScopeParamNotFoundError, ScopeCollectionNotFound)
 _OF_IMAGES = (LogisticRegression, MLP, CNN, DropoutCNN, SigmoidLeNet)  # these scale bytes
 
 
@@ -133,8 +140,10 @@ def classifier(
         training: dict[str, Any] = {"train": True, "rngs": {"dropout": key}}
         try:
             return module.apply(params, x, **(evaluating if key is None else training))
-        except ScopeParamShapeError:
-            raise wrong_input(inputs, x, like.shape) from None
+        except _MISFITS:
+            said = misfit(params, jax.eval_shape(initial, jax.random.key(0)))
+            wrong = ValueError(f"params: {said}") if said else wrong_input(inputs, x, like.shape)
+            raise wrong from None
         except InvalidRngError as error:
             raise ValueError(
                 f"module: {type(module).__name__} draws random numbers outside of training ({_first(error)}); give its "

@@ -19,7 +19,14 @@ from fedpriv.privacy.claims import (
 )
 from fedpriv.privacy.participation_schemas import CyclicPoisson, MinimumSeparation
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Certificate, Claim, Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
+from fedpriv.privacy.sampling import (
+    Dropping,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Sampling,
+    WithReplacement,
+)
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
 __all__ = [
@@ -29,6 +36,7 @@ __all__ = [
     "Certificate",
     "Claim",
     "CyclicPoisson",
+    "Dropping",
     "Everyone",
     "FixedSize",
     "MinimumSeparation",

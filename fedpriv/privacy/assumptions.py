@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from fedpriv.privacy.release import ALWAYS_ASSUMED, Release
 from fedpriv.privacy.sampling import (
+    Dropping,
     Everyone,
     FixedSize,
     Poisson,
     Sampling,
     WithReplacement,
+    loses_noise,
     takes_all,
 )
 
@@ -26,9 +28,33 @@ def assumptions(
         texts.append(f"the weights that cohorts are drawn by, {which}, are public")
     if any(isinstance(r.sampling, WithReplacement) for r in active):
         texts.append("what is drawn n times moves a sum by n clip norms; n, too, is visible")
+    texts += _of_vanishing(active, view)
     if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts.append("secure aggregation shows nothing but the sum")
     return (*texts, *_shares(active, relation, honest), *ALWAYS_ASSUMED)
+
+
+def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:
+    """Of members that are drawn and then vanish, and of their shares of the noise."""
+    drawn = [r.participation or r.sampling for r in active]
+    vanishing = [sampling for sampling in drawn if isinstance(sampling, Dropping)]
+    if not vanishing:
+        return []
+    rates = " or ".join(sorted({f"{sampling.dropout:.4g}" for sampling in vanishing}))
+    texts = [f"members vanish with probability {rates}, independently of one another and of data"]
+    adds = "an enclave that sums" if view == "server_secagg" else "whoever sums"
+    if any(map(loses_noise, vanishing)):
+        texts.append(
+            "shares of the noise that are lost with members who vanish are counted as lost; `honest` is beside it, the "
+            "fraction of those who stay that adds its share; without dropouts in the sampling, it bounds what members "
+            "take along who vanish together"
+        )
+    elif any(release.noise_is_split for release in active):
+        texts.append(
+            f"whoever vanishes, the noise is whole: those who stay make up for lost shares, or {adds} adds them; "
+            "`honest` is beside it, the fraction of the noise that is added and unknown to the view"
+        )
+    return texts
 
 
 def _has_secret_size(sampling: Sampling) -> bool:
@@ -38,13 +64,17 @@ def _has_secret_size(sampling: Sampling) -> bool:
 def _of_secret(releases: Sequence[Release]) -> list[str]:
     """For the sampling to amplify."""
     samplings = [release.sampling for release in releases]
-    texts = ["cohorts (their sizes, too) and noise are drawn afresh in every round and stay secret"]
+    lost = any(map(loses_noise, samplings))
+    sizes = "their sizes, too, where noise is whole" if lost else "their sizes, too"
+    texts = [f"cohorts ({sizes}) and noise are drawn afresh in every round and stay secret"]
     drawn = "cohorts"
     if all(release.unit == "record" for release in releases):
         texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]
         drawn = "the records of a step"
     if any(isinstance(sampling, FixedSize) for sampling in samplings):
-        texts.append(f"{drawn} are uniform without replacement, and sums are divided by their size")
+        whole = not any(isinstance(sampling, Dropping) for sampling in samplings)
+        size = "their size" if whole else "a number fixed beforehand"
+        texts.append(f"{drawn} are uniform without replacement, and sums are divided by {size}")
         texts.append("replacing a unit moves a sum by at most twice its clipped norm")
     if any(isinstance(sampling, Poisson) for sampling in samplings):
         texts.append("units join independently, and sums are divided by a number fixed beforehand")
@@ -108,8 +138,13 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
             "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)"
         )
     else:
+        left = (
+            " that is not lost"
+            if any(loses_noise(r.participation or r.sampling) for r in active)
+            else ""
+        )
         texts.append(
-            f"{honest:.4g} of the noise's variance is added and unknown to the view; how much more there is "
+            f"{honest:.4g} of the noise's variance{left} is added and unknown to the view; how much more there is "
             "depends neither on the unit nor on who takes part"
         )
     if relation != "zero_out":

@@ -13,7 +13,7 @@ from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Sampling, most_often, times_drawn
+from fedpriv.privacy.sampling import Sampling, loses_noise, most_often, times_drawn
 from fedpriv.privacy.tilted import Composed, Rounds
 from fedpriv.privacy.truncation import draw_cases
 
@@ -27,7 +27,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts,
     `curves.remove_delta` and `curves.add_delta`; replace-one: `curves.replace_delta`; with a capacity, its cases, see
-    `truncation.draw_cases`. Zero-out: `curves.shown_delta`.
+    `truncation.draw_cases`. Zero-out: `curves.shown_delta`, where noise is lost in each case.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -45,9 +45,12 @@ def compose(releases: Sequence[Release], relation: str, interval: float) -> tupl
     each = []
     for release in releases:
         multiplier = multiplier_for(release, relation)
-        pair = _round(release.sampling, release.noise, multiplier, relation, interval)
-        known = release.participation
-        rate = 1.0 if known is None else known.rate
+        known, drawn, rate = release.participation, release.sampling, 1.0
+        if known is not None and loses_noise(known):  # how much noise is left is known, too
+            pair = _round(known, release.noise, multiplier, "zero_out", interval)
+        else:
+            pair = _round(drawn, release.noise, multiplier, relation, interval)
+            rate = 1.0 if known is None else known.rate
         each.append([Rounds(one, release.local_steps, rate, release.steps) for one in pair])
     directions = list(zip(*each, strict=True))
     kept = directions if relation == "add_or_remove" else directions[:1]
@@ -63,9 +66,11 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
     once = spread = 0.0
     for release in releases:
         multiplier = multiplier_for(release, relation)
-        n, chances = times_drawn(release.sampling)
+        known = release.participation
+        drawn = known if known is not None and loses_noise(known) else release.sampling
+        n, chances = times_drawn(drawn)
         spread += release.steps * release.local_steps * float(chances @ n**2) / multiplier**2
-        once = max(once, _largest_loss(release.sampling, release.noise, multiplier, 10.0))
+        once = max(once, _largest_loss(drawn, release.noise, multiplier, 10.0))
     composed = spread / 2 + 10 * math.sqrt(spread)
     width = max(once / _CELLS, composed / _COMPOSED_CELLS) / _FINEST
     return float(_FINEST * 2.0 ** max(0, math.ceil(math.log2(width))))
@@ -85,6 +90,8 @@ def _round(
     """Losses of one release, in both directions; `multiplier` is relative to `relation`'s distance."""
 
     def forward(epsilon: Floats) -> Floats:
+        if relation == "zero_out" and loses_noise(sampling):
+            return of_cases(_told_delta, epsilon)
         if relation == "zero_out":
             return curves.shown_delta(epsilon, multiplier, times_drawn(sampling), noise)
         if relation == "replace_one":
@@ -112,3 +119,9 @@ def _round(
 
     last = math.ceil(_largest_loss(sampling, noise, multiplier, _FAR) / interval)
     return connect_the_dots(forward, backward, last, interval)
+
+
+def _told_delta(epsilon: Floats, multiplier: float, rate: float, noise: str) -> Floats:
+    """`curves.shown_delta` of a unit that is drawn once, at `rate`."""
+    drawn = np.arange(2.0), np.array([1 - rate, rate])
+    return curves.shown_delta(epsilon, multiplier, drawn, noise)

@@ -56,6 +56,7 @@ def sensitivity(strategy: ArrayLike, separation: Count, most: Count | None = Non
     c = np.asarray(strategy, np.float64)
     usable = c.ndim == 2 and c.size > 0 and bool(np.isfinite(c).all())
     require(usable, "strategy", strategy, "give a matrix of finite numbers with a column per round")
+    separation = checked("separation", separation, Count)
     k = most_participations(c.shape[1], separation, most)
     gram = np.abs(c.T @ c)
     return math.sqrt(min(_of_earliest(gram, separation, k), _by_rows(gram, separation, k)))
@@ -94,15 +95,12 @@ def _by_rows(gram: Floats, separation: int, k: int) -> float:
 def _best_pattern(weights: Floats, separation: int, most: int | None) -> Floats:
     """For each column of f64[T, n] >= 0, the largest sum over a pattern of rounds: f64[n].
 
-    By dynamic programming from the end; without `most` a round at a time, otherwise a participation at a time.
+    By dynamic programming from the last round to the first, once for each participation or, without `most`, for all.
     """
     rounds, columns = weights.shape
     best = np.zeros((rounds + separation, columns))  # of rounds t, t + 1, ...
-    if most is None:
+    for _ in range(1 if most is None else most):
+        after = best if most is None else best.copy()  # of one participation less
         for t in reversed(range(rounds)):
-            best[t] = np.maximum(best[t + 1], weights[t] + best[t + separation])
-        return best[0]
-    for _ in range(most):
-        with_t = weights + best[separation:]
-        best[:rounds] = np.maximum.accumulate(with_t[::-1])[::-1]
+            best[t] = np.maximum(best[t + 1], weights[t] + after[t + separation])
     return best[0]

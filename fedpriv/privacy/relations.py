@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedpriv.core.arguments import require
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, Poisson, Sampling, WithReplacement
+from fedpriv.privacy.sampling import Everyone, Poisson, Sampling, WithReplacement, loses_noise
 
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
@@ -20,7 +20,7 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
 
     Raises:
         ValueError: Poisson, fixed-size and with-replacement draws together; Poisson cohorts together with clients who
-            add all of their noise themselves, which is gone when one of them is removed.
+            add all of their noise themselves, or a share that may be lost: it is gone when one of them is removed.
     """
     kinds = {type(release.sampling) for release in releases}
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
@@ -41,8 +41,9 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         not any(map(_takes_noise_along, releases)),
         "sampling",
         drawn,
-        "certified for add-or-remove adjacency, which does not compose with clients who add all of their noise "
-        "themselves, as one that is removed takes it along; add noise in one way, or draw cohorts of fixed size",
+        "certified for add-or-remove adjacency, which does not compose with clients who add all of their noise, or a "
+        "share that may be lost, as one that is removed takes it along; add noise in one way, or draw cohorts of fixed "
+        "size",
     )
     return "add_or_remove"
 
@@ -56,8 +57,9 @@ def _adjacency(sampling: Sampling) -> str:
 
 
 def _takes_noise_along(release: Release) -> bool:
-    """Whether clients are hidden by noise that each adds itself, and who takes part is taken to be known."""
+    """Whether noise that each client adds itself is gone with it, and who takes part is taken to be known."""
     own = release.own_noise or not (release.noise_is_split or release.server_adds_noise)
+    own |= loses_noise(release.participation)
     counts = release.multiplier > 0 and release.unit == "client"
     return own and counts and isinstance(release.sampling, Everyone)
 

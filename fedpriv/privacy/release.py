@@ -15,7 +15,7 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.sampling import Everyone, Sampling, loses_noise
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 Unit: TypeAlias = Literal["client", "record"]
@@ -46,8 +46,8 @@ ALWAYS_ASSUMED = (
     "population, rate, delta, all settings and the numbers in the round were fixed without looking at the data",
     "preprocessing and the initial model do not depend on the private data",
     "checkpoints and the state are not released; they hold what clients keep for themselves",
-    "metrics on private records, cohort sizes, times and the capacity (array shapes show the largest client) are not "
-    "released",
+    "metrics on private records, cohort sizes (traffic tells them), times and the capacity (array shapes show the "
+    "largest client) are not released",
     NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""
@@ -78,7 +78,8 @@ class Release:
         steps: number of rounds.
         local_steps: releases in a round, such as a client's K local steps, each with a draw of its own by `sampling`.
         participation: how a round's clients are drawn, once for all its local steps; the view is taken to know who
-            takes part. Who is drawn several times takes part once. None: `sampling` says it all.
+            takes part. Who is drawn several times takes part once. None: `sampling` says it all. One whose noise is
+            lost with members that vanish goes with one release of `Everyone`.
         noise: "gaussian" or "laplace".
         noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so that those who
             drop out or collude take theirs away.
@@ -116,6 +117,16 @@ class Release:
         drawn = self.participation
         known = drawn is None or isinstance(drawn, Sampling)
         require(known, "participation", drawn, f"{remedy}, or None")
+        alone = isinstance(self.sampling, Everyone) and self.local_steps == 1
+        require(
+            alone or not loses_noise(drawn),
+            "participation",
+            drawn,
+            "it says how much noise one release has; give it as `sampling`, or beside Everyone and one local step",
+        )
+        whole = not (loses_noise(self.sampling) or loses_noise(drawn))
+        remedy = "what is left of Laplace noise when shares of it are lost is not Laplace; give Gaussian noise"
+        require(self.noise == "gaussian" or whole, "noise", self.noise, remedy)
         few = self.steps * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedpriv.privacy.release import UNITS, VIEWS, Release
-from fedpriv.privacy.sampling import Everyone, WithReplacement, most_often, takes_all
+from fedpriv.privacy.sampling import (
+    Everyone,
+    WithReplacement,
+    loses_noise,
+    most_often,
+    takes_all,
+)
 
 _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 
@@ -33,13 +39,18 @@ def read(releases: Sequence[Release]) -> tuple[Release, ...]:
 def is_exact(releases: Sequence[Release], relation: str) -> bool:
     """Whether nothing but Gaussian noise is secret: the view knows every draw that somebody is left out of.
 
+    Not where noise is lost with members that vanish, as rounds in which the unit takes part then differ.
+
     Args:
         releases: as `read` gives them.
         relation: "zero_out", where it knows all draws, or one under which `sampling` is secret.
     """
     known = relation == "zero_out"
     return all(
-        r.noise == "gaussian" and (known or isinstance(r.sampling, Everyone)) for r in releases
+        r.noise == "gaussian"
+        and (known or isinstance(r.sampling, Everyone))
+        and not (loses_noise(r.sampling) or loses_noise(r.participation))
+        for r in releases
     )
 
 

@@ -14,7 +14,14 @@ import numpy as np
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, times_drawn
+from fedpriv.privacy.sampling import (
+    Everyone,
+    FixedSize,
+    Poisson,
+    Sampling,
+    loses_noise,
+    times_drawn,
+)
 from fedpriv.privacy.truncation import DrawCase, draw_cases
 
 _HARMLESS = ("failed to converge after", "Optimal order is the")
@@ -33,7 +40,9 @@ def rdp_epsilon(
     dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; cohorts that are
     cut to a capacity by their cases, see `truncation.draw_cases`. Replace-one: Wang, Balle and
     Kasiviswanathan 2019, Theorem 27, and no more than without sampling, as divergences are jointly
-    quasi-convex. Zero-out: exact, see `_shown`.
+    quasi-convex; members that vanish are counted as if they stayed: given who is drawn, the sum is
+    a mixture, over who else stays, of Gaussians that one member replaced, or left out, moves by
+    2 C at most. Zero-out: exact, see `_shown`.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -68,9 +77,12 @@ def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
 def _has_divergence(release: Release, relation: str) -> bool:
     """dp-accounting has no amplification by sampling of Laplace noise, nor by Poisson for a unit that is replaced.
 
-    A unit that is seen, however seldom, has none at all.
+    A unit that is seen, however seldom, has none at all. Where noise is lost with members that vanish, cases of hardly
+    any noise would decide at all but the smallest orders: left to the other accountant.
     """
     drawn = release.sampling
+    if loses_noise(drawn) or loses_noise(release.participation):
+        return False
     hidden = relation != "zero_out" and not isinstance(drawn, Everyone)
     if relation == "replace_one" and isinstance(drawn, Poisson):
         return False

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
+from fedpriv.core.arguments import Decay, LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
 
 
@@ -61,6 +61,34 @@ class FixedSize:
     def rate(self) -> float:
         """Probability that a given client takes part in a round: size / population."""
         return self.size / self.population
+
+
+@dataclass(frozen=True)
+class Dropping(FixedSize):
+    """A cohort of fixed size whose members vanish after they were drawn, independently of one another and of data.
+
+    Attributes:
+        dropout: p, the probability that a member vanishes.
+        noise_is_lost: whether each of the s = `size` members adds 1 / s of the noise's variance, and the shares of
+            those that vanish are missing; else the noise is whole, whoever vanishes.
+
+    Raises:
+        ValueError: as `FixedSize`, or a probability outside [0, 1).
+    """
+
+    dropout: Decay = 0.0
+    noise_is_lost: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a round and stays: (1 - p) size / population."""
+        return (1 - self.dropout) * self.size / self.population
+
+    def __repr__(self) -> str:
+        """Without the digits by which a multiple of 2^-32 differs from what was meant."""
+        p = round(self.dropout, 9)
+        size = f"population={self.population}, size={self.size}"
+        return f"Dropping({size}, dropout={p}, noise_is_lost={self.noise_is_lost})"
 
 
 Neighbour: TypeAlias = Literal["removed", "remembered", "emptied", "replaced"]
@@ -139,6 +167,11 @@ class WithReplacement:
 
 
 Sampling = Everyone | FixedSize | Poisson | WithReplacement
+
+
+def loses_noise(sampling: object) -> bool:
+    """Whether shares of the noise are lost with members of a cohort that vanish."""
+    return isinstance(sampling, Dropping) and sampling.noise_is_lost
 
 
 def times_drawn(sampling: Sampling) -> tuple[Floats, Floats]:

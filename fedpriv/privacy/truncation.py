@@ -1,4 +1,4 @@
-"""Poisson cohorts that are cut down to a capacity: what one client then does to the sum."""
+"""Cohorts that are cut down to a capacity, or whose members vanish: what one client then does to the sum."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from fedpriv.privacy.sampling import Poisson, Sampling
+import numpy as np
+
+from fedpriv.privacy.sampling import Dropping, Poisson, Sampling
 
 _NEVER = 1e-250  # cuts rarer than this are left out; the margin for rounding covers them
+_SELDOM = 1e-30  # so seldom do so few members stay that the unit counts as seen
+_MOST_CASES = 128  # of how many stay
 
 
 class DrawCase(NamedTuple):
@@ -45,7 +49,15 @@ def seen_in_a_cut(sampling: Sampling) -> float:
 
 
 def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
-    """The cases of a Poisson cohort, or of everyone, when one unit is added or removed.
+    """The cases of a Poisson cohort, or of everyone, when one unit is added or removed; of fixed sizes, replaced.
+
+    Where members vanish and the noise is whole, there is one case, at the rate of being drawn and staying. *Proof.* Let
+    B be the law of the sum given that the unit is drawn and stays, A of the sum otherwise, and T the others of its
+    cohort that stay: of s - 1 others each with probability 1 - p. Otherwise those who stay are T alone where the unit
+    is drawn and vanishes. Where it is not drawn there is one other more, j, who stays with probability 1 - p: they are
+    T and j, or T. So B and A have a coupling in which the unit is replaced by j or left out, which moves the sum by 2 C
+    or C, and those are the pairs that `curves.replace_delta` asks for. For this the number of those who stay has to be
+    secret, as the noise does not show it.
 
     Formal guarantees: the pair of sums with and without the unit is dominated, in each direction, by the pair that
     shows the case and has noise moved by `distance` at `rate`, or not moved.
@@ -73,6 +85,8 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     15.4 and 12.8, and 3.94 holds without a cut. So cohorts that are nearly always cut have nothing to gain: what a
     client displaces shows as well as itself. Where about half of them are cut, up to a factor of 2.4 is open.
     """
+    if isinstance(sampling, Dropping) and sampling.noise_is_lost:
+        return _of_those_who_stay(sampling)
     if not isinstance(sampling, Poisson) or not is_cut(sampling):
         return (DrawCase(1.0, sampling.rate, 1.0),)
     if sampling.neighbour in ("emptied", "replaced"):
@@ -87,6 +101,37 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     fits = float(binom.cdf(size - 1, n - 1, rate))
     distance = math.inf if sampling.neighbour == "remembered" else 2.0
     cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), distance))
+    return tuple(case for case in cases if case.chance > 0)
+
+
+def _of_those_who_stay(sampling: Dropping) -> tuple[DrawCase, ...]:
+    """The cases where noise is lost: by how many stay, which a sum of many coordinates shows.
+
+    Formal guarantees: as `curves.replace_delta`, of the pair that shows the case, with noise moved by `distance`.
+
+    *Proof.* k ~ Bin(s, 1 - p) members stay, whatever the data. Given k, they are a uniform subset of k of the N units,
+    as every subset is equally likely by symmetry, and the noise has variance k / s of the whole: a cohort of fixed size
+    k in which a replaced unit moves the sum sqrt(s / k) as far, in units of the noise. Divergences are jointly convex,
+    so the mixture is a bound. To a view that is told who stays, so is that of `curves.shown_delta` at rate k / N: a
+    unit that sends zeros is drawn as often as one that does not. Given k = 0 nobody adds noise: nothing is released.
+
+    Neighbouring k are taken together where there are more than 128, at the largest rate and distance of them, in both
+    of which the curves rise. The smallest k, of probability 1e-30 altogether, count as if the unit were seen.
+    """
+    from scipy.stats import binom
+
+    s, n, stays = sampling.size, sampling.population, 1 - sampling.dropout
+    k = np.arange(1, s + 1)
+    seldom = int(np.sum(binom.cdf(k, s, stays) < _SELDOM))
+    chances = binom.pmf(k, s, stays)
+    cases = [
+        DrawCase(float(binom.pmf(0, s, stays)), 0.0, 1.0),
+        DrawCase(float(chances[:seldom].sum()), seldom / n, math.inf),
+    ]
+    kept = k[seldom:]
+    for group in np.array_split(kept, min(len(kept), _MOST_CASES)):
+        chance = float(chances[group - 1].sum())
+        cases.append(DrawCase(chance, float(group[-1]) / n, math.sqrt(s / group[0])))
     return tuple(case for case in cases if case.chance > 0)
 
 

@@ -23,6 +23,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.privacy.sampling import loses_noise
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Draw
@@ -122,7 +123,8 @@ class Cohort:
         """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
 
         Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
-        the noise's variance; here it is drawn once. Messages of a lossy codec carry none: the server adds it.
+        the noise's variance; here it is drawn once. Messages of a lossy codec carry none: the server adds it. Where
+        members vanish and take their shares along (`fp.dropping`), the noise is that of the k that are left.
 
         Args:
           client: what a member does. Its key depends on `key` and its id alone.
@@ -136,7 +138,7 @@ class Cohort:
 
         Raises:
           ValueError: what clients keep has no row for each of them; no mechanism; no weighting, or one of messages that
-            carry noise already.
+            carry noise already; Laplace noise of which shares are lost.
         """
         check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
         local = checked("local", local, bool)
@@ -181,9 +183,9 @@ class Cohort:
         total, (new, seen, weights, counts) = self._over(one, clients_key, own)
         self._count(*counts)
         total = weighting.bounded(total, weights, self.expected_size)
-        if not local:
-            total = self._noisy(used, self._noise_key(noise_key, mechanism), total)
         options = SumOptions(mechanism, codec, local, weighting)
+        if not local:
+            total = self._noisy(used, self._noise_key(noise_key, mechanism), total, options)
         wire = codec.wire(dimension(total))
         if options.by_server:
             wire = wire._replace(overhead=wire.overhead + weighting.bits)
@@ -252,6 +254,31 @@ class Cohort:
         """Who takes part, for attacks, whose scores are not released: no certificate counts it."""
         return self._drawn
 
+    @property
+    def _shares(self) -> jax.Array | int:
+        """Of how many shares the noise of the sum consists, if they are all there."""
+        drawn = self._sampler.accounting
+        return drawn.most if loses_noise(drawn) else jnp.maximum(self.size, 1)
+
+    def _noise_left(self) -> jax.Array:
+        """f32[], deviation of the noise that is left over that of all of it; counted by the release."""
+        return jnp.sqrt(self.size / self._shares).astype(jnp.float32)
+
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
+        """The sum with the noise that is there: of the shares of those who stay, if others are lost."""
+        if is_correlated(used):
+            return self._memory.perturb(used, key, total, self.round)
+        if options.by_server or not loses_noise(self._sampler.accounting):
+            return _perturbed(used, key, total)
+        if used.noise == "laplace" and used.certified_multiplier > 0:
+            raise ValueError(
+                "mechanism: what is left of Laplace noise when shares of it are lost is not Laplace; give Gaussian "
+                'noise, or fp.dropping(..., noise="whole")'
+            )
+        left = self._noise_left()
+        noise = _perturbed(used, key, jax.tree.map(jnp.zeros_like, real(total)))
+        return jax.tree.map(lambda s, z: s + left.astype(z.dtype) * z, real(total), noise)
+
     def _size_for(self, weighting: Weighting, shard: Shard) -> jax.Array:
         """The number of a client's records, by which its message is weighted."""
         return shard.size
@@ -259,12 +286,6 @@ class Cohort:
     def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
         """The key, where noise of `mechanism` is drawn from it."""
         return key
-
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree) -> PyTree:
-        """The sum of this round, perturbed."""
-        if is_correlated(used):
-            return self._memory.perturb(used, key, total, self.round)
-        return _perturbed(used, key, total)
 
     def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
         """What the round gets of a noisy sum, whose noise is drawn from the key."""

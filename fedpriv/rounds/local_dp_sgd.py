@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, Fraction, checked, require
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, Params
 from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.local_training import Schedule, optimizer_of
+from fedpriv.rounds.local_training import Batches, Plan, Schedule, optimizer_of, steps_taken
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.record_samplers import RecordSampler
 
@@ -39,6 +39,7 @@ class LocalSteps(NamedTuple):
       optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
       mechanism: what bounds a record's gradient and perturbs the sum.
       unit: what is protected.
+      stragglers: share of the clients that take fewer steps, see `fp.straggling`. All K are counted.
     """
 
     gradients: Gradients
@@ -47,6 +48,7 @@ class LocalSteps(NamedTuple):
     optimizer: Schedule
     mechanism: RecordMechanism
     unit: Literal["record", "client"] = "record"
+    stragglers: Fraction = 0.0
 
     def run(
         self,
@@ -60,7 +62,8 @@ class LocalSteps(NamedTuple):
         """K steps from x along the noisy gradients plus `correction`; where not `moving`, all at x.
 
         Returns:
-          (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2).
+          (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2). Of a straggler,
+          those of the steps that it takes.
         """
         moving = checked("moving", moving, jax.Array | bool)
         optimizer = optimizer_of(self.optimizer, jnp.asarray(shard.round))
@@ -69,6 +72,10 @@ class LocalSteps(NamedTuple):
 
         def at(y: Params) -> Params:
             return jax.tree.map(lambda y, x: jnp.where(moving, y, x), y, x)
+
+        taken: jax.Array | int = self.steps
+        if self.stragglers > 0:
+            taken = steps_taken(key, self.steps, self.stragglers)
 
         def step(k: jax.Array, carry: tuple) -> tuple:
             y, state, total, drift, lost = carry
@@ -85,11 +92,17 @@ class LocalSteps(NamedTuple):
             drift += optax.tree.norm(moved, squared=True)
             return y, state, total + flatten(h), drift, lost + seen.total()
 
+        def step_if_taken(k: jax.Array, carry: tuple) -> tuple:
+            after = step(k, carry)
+            if self.stragglers == 0:
+                return after
+            return jax.tree.map(lambda new, old: jnp.where(k < taken, new, old), after, carry)
+
         nothing = jnp.zeros(2, jnp.int32)
         start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()), nothing)
-        y, _, total, drift, lost = lax.fori_loop(0, self.steps, step, start)
+        y, _, total, drift, lost = lax.fori_loop(0, self.steps, step_if_taken, start)
         add_records(lost)
-        return at(y), total / self.steps, drift / self.steps
+        return at(y), total / taken, drift / taken
 
 
 def check_steps(local: LocalSteps) -> None:
@@ -102,3 +115,34 @@ def check_steps(local: LocalSteps) -> None:
         optimizer=local.optimizer,
         mechanism=local.mechanism,
     )
+
+
+Work = TypeVar("Work", LocalSteps, Batches)
+
+
+def straggling(work: Work, rate: Fraction) -> Work:
+    """A client's local steps, of which it takes only a part with probability `rate`: the first k, k uniform from 1 on.
+
+    T. Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127, Section 5.2. Who is
+    late, and by how much, is drawn afresh in every round, independently of data.
+
+    Formal guarantees: those without stragglers. A client's message is bounded whatever the client does. A record is
+    seen through the noisy gradients of the steps taken, which all K together show, too: the certificate counts K.
+
+    Args:
+      work: such as `fp.epochs(5, batch_size=10)`, or `fp.LocalSteps(...)`.
+      rate: share of the clients that are late.
+
+    Raises:
+      ValueError: a rate outside [0, 1], or what is no local work.
+    """
+    rate = checked("rate", rate, Fraction)
+    if isinstance(work, LocalSteps):
+        return work._replace(stragglers=rate)
+    check_parts(batches=work)
+
+    def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
+        whole = work(key, size, capacity)
+        return whole._replace(steps=steps_taken(key, whole.steps, rate))
+
+    return plan

@@ -11,7 +11,7 @@ import optax
 from jax import lax
 
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, NonNegative, checked, require
+from fedpriv.core.arguments import Count, Fraction, NonNegative, checked, require
 from fedpriv.core.array_arguments import check_key
 from fedpriv.core.random_losses import (
     GradientFunction,
@@ -112,6 +112,13 @@ def full_batch() -> Batches:
         return Plan(jnp.int32(1), lambda step: (positions, positions < size), 1)
 
     return plan
+
+
+def steps_taken(key: Key, steps: jax.Array | int, stragglers: Fraction) -> jax.Array:
+    """i32[]: `steps`, or with probability `stragglers` a uniform number from 1 to `steps`; from a stream of its own."""
+    late, done = jax.random.split(jax.random.fold_in(key, random_streams.STRAGGLING))
+    part = jax.random.randint(done, (), 1, jnp.maximum(steps, 1) + 1)
+    return jnp.minimum(jnp.where(jax.random.bernoulli(late, stragglers), part, steps), steps)
 
 
 def _order(key: Key, size: jax.Array, capacity: int) -> jax.Array:

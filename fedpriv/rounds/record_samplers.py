@@ -12,7 +12,7 @@ from jax import lax
 
 from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
 from fedpriv.core.types import Key
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling
+from fedpriv.privacy.sampling import Dropping, Everyone, FixedSize, Poisson, Sampling
 from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, fixed_size, poisson
 
 
@@ -123,6 +123,8 @@ def draw_records(
     """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
     known = isinstance(records, Sampler) or type(records) is PublicSizes
     require(known, "records", records, "give such as fp.poisson(100, rate=0.1), or fp.PublicSizes")
+    remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
+    require(not isinstance(records.accounting, Dropping), "records", records.accounting, remedy)
     if isinstance(records, PublicSizes):
         drawn, divisor = records.draw(key, size), records.divisor(size)
     else:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core import random_streams
 from fedpriv.core.arguments import (
     Count,
     CountOrZero,
+    Decay,
     NonNegative,
     Positive,
     Rate,
@@ -21,10 +23,17 @@ from fedpriv.core.arguments import (
     require,
 )
 from fedpriv.core.checked_tuples import checking_fields
-from fedpriv.core.provenance import sealed
+from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson, Sampling, WithReplacement
+from fedpriv.privacy.sampling import (
+    Dropping,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Sampling,
+    WithReplacement,
+)
 from fedpriv.rounds.subset_sampling import ordered_subset
 
 _MOST_SLOTS = 2**22  # of a Poisson cohort, whose sizes' probabilities are computed one by one
@@ -254,3 +263,60 @@ def with_replacement(sizes: Sequence[Positive], size: Count) -> Sampler:
         return Draw(ids, jnp.ones(size, bool))
 
     return sealed(Sampler(draw, size, float(size), accounting))
+
+
+def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "whole") -> Sampler:
+    """The members that `sampler` draws, each of whom vanishes with probability `rate` before it sends anything.
+
+    They vanish independently of one another and of data. What vanishes is not waited for: its slot is empty, what it
+    keeps for itself stays as it was, it is not counted as traffic, and a mean divides by the expected number of those
+    who stay. A Poisson cohort is cut to its capacity after members vanished.
+
+    Formal guarantees: those of the certificate; proofs are in `fedpriv.privacy.truncation`. Towards a third party, who
+    vanishes has to stay as secret as who is drawn. Members who vanish together are not covered; without `dropping`, a
+    fraction `honest` of the noise bounds what they take along. Nor are members who vanish for reasons of their data:
+    that they do says something of it, which no noise hides.
+
+    Args:
+      sampler: `everyone`, `fixed_size` or `poisson`.
+      rate: p, in [0, 1); 0, or less than 2^-33, gives back `sampler`.
+      noise: "whole": a sum has all of its noise, whoever vanishes, as those who stay make up for it, or whoever sums
+        adds it. "lost": each of the s members drawn adds 1 / s of the variance, and the shares of those who vanish are
+        missing; if all do, nothing is released. Where members add all of the noise themselves, they take it along
+        either way.
+
+    Raises:
+      ValueError: a rate outside [0, 1); a sampler made by hand, with replacement or with members that vanish already;
+        noise lost from a Poisson cohort, of whose secret size nobody knows its share.
+    """
+    fits = isinstance(sampler, Sampler)
+    remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, on each side of an Opening"
+    require(fits, "sampler", sampler, remedy)
+    rate = checked("rate", rate, Decay)
+    noise = checked("noise", noise, Literal["whole", "lost"])
+    drawn = sampler.accounting
+    known = constructed(sampler) and type(drawn) in (Everyone, FixedSize, Poisson)
+    remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, as it is"
+    require(known, "sampler", drawn, remedy)
+    if rate == 0:
+        return sampler
+    if isinstance(drawn, Poisson):
+        remedy = "nobody knows its share of a Poisson cohort's secret size; give 'whole', or draw fixed_size"
+        require(noise == "whole", "noise", noise, remedy)
+        return poisson(drawn.population, drawn.rate * (1 - rate), drawn.capacity)
+    # Of 32 random bits: the probability that is drawn by is a multiple of 2^-32, and so is that accounted for.
+    numbers = min(round(rate * 2**32), 2**32 - 1)
+    dropout = numbers / 2**32
+    if dropout == 0:
+        return sampler
+    accounting = Dropping(drawn.population, drawn.most, dropout, noise == "lost")
+    vanishes = np.uint32(numbers)
+
+    def draw(key: Key) -> Draw:
+        members = sampler.draw(key)
+        bits = jax.random.bits(jax.random.fold_in(key, random_streams.VANISHING), (sampler.slots,))
+        stays = bits >= vanishes
+        return Draw(jnp.where(stays, members.ids, drawn.population), stays)
+
+    expected_size = sampler.expected_size * (1 - dropout)
+    return sealed(Sampler(draw, sampler.slots, expected_size, accounting))

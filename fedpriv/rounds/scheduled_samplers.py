@@ -19,7 +19,7 @@ from fedpriv.privacy.participation_schemas import (
     MinimumSeparation,
     ParticipationSchema,
 )
-from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds.samplers import Draw, Sampler, check_draw, drawn_from, poisson
 
 
@@ -55,7 +55,8 @@ def has_full_cohorts(sampler: AnySampler) -> bool:
     drawn = sampler.accounting
     if isinstance(drawn, MinimumSeparation):
         return drawn.participations is None and drawn.most * drawn.separation == drawn.population
-    return not isinstance(drawn, Poisson | CyclicPoisson) and sampler.slots == drawn.most
+    varies = isinstance(drawn, Poisson | Dropping | CyclicPoisson)
+    return not varies and sampler.slots == drawn.most
 
 
 def cohort_drawn(sampler: AnySampler, key: Key, schedule: Key, t: jax.Array) -> Draw:

@@ -164,3 +164,25 @@ def test_a_personal_model_that_is_released_is_a_leak():
 def test_heads_that_are_none(head, said):
     with refused(said):
         fp.fed_per(squared, head=head, **HEAD).init(PARAMS, FEDERATION)
+
+
+@pytest.mark.parametrize("make", [partial(fp.fed_per, head=("b",)), partial(fp.ditto, lam=LAM)])
+def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
+    algorithm = make(squared, **HEAD)
+    score = lambda params, example: {"loss": squared(params, example)}  # noqa: E731
+    options = {"score": score, "rounds": 2, "seeds": (0, 7)}
+    test = jax.tree.map(np.asarray, FEDERATION.examples)
+    history = fp.simulate(algorithm, PARAMS, FEDERATION, test, **options)
+    alone = fp.simulate(algorithm, PARAMS, FEDERATION, test, **{**options, "seeds": (7,)})
+    for i in (2, np.int32(2), jnp.int32(2)):
+        one = algorithm.personal(history.state_of(7), i)
+        assert_identical(one, algorithm.personal(alone.state_of(), 2))
+        assert_identical(
+            one, jax.jit(algorithm.personal)(jax.tree.map(lambda x: x[1], history.state), 2)
+        )
+    with refused(r"^state: it has an axis of seeds; give that of one, history.state_of\(seed\)"):
+        algorithm.personal(history.state, 2)
+    with refused("^client: 4, but there are 4; give one of 0 to 3"):
+        algorithm.personal(history.state_of(7), CLIENTS)
+    with refused("^client: -1; give"):
+        algorithm.personal(history.state_of(7), -1)

@@ -15,6 +15,7 @@ from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level
 from fedpriv.mechanisms.mechanisms import gaussian, joint, laplace, mechanism
 from fedpriv.mechanisms.noise import haar_noise, isotropic
 from fedpriv.privacy import (
+    Dropping,
     Everyone,
     FixedSize,
     Poisson,
@@ -119,6 +120,14 @@ RELEASES = {
         3,
         view="server",
         participation=WithReplacement(20, 4, 0.1),
+    ),
+    "members vanish": release(gaussian(1.0, 2.0), Dropping(20, 8, 0.3), 5),
+    "noise vanishes": release(gaussian(1.0, 3.0), Dropping(20, 8, 0.3, True), 3),
+    "noise vanishes, known": release(
+        gaussian(1.0, 2.0), Dropping(20, 8, 0.3, True), 3, view="server_secagg"
+    ),
+    "noise of everyone vanishes": release(
+        gaussian(1.0, 2.0), Everyone(8), 3, participation=Dropping(8, 8, 0.3, True)
     ),
     "records with replacement": release(
         gaussian(1.0, 2.0),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import loaded
 from prepared import write_random
+from test_shakespeare import LONG, write_plays
 
 from experiments.config import modules
 from experiments.papers.reproduce import work
@@ -30,6 +31,15 @@ SMALL = {
     "quickstart": [],
     "fed_smp_fashion_mnist": FED_SMP,
     "fine_tuning": [*FED_SMP, "--clip-norm", "0.001"],
+    "fine_tuning_text": [
+        *FED_SMP,
+        "--clip-norm",
+        "0.001",
+        "--base-plays",
+        "1",
+        "--base-epochs",
+        "1",
+    ],
     "dp_scaffold_synthetic": [*SCAFFOLD, "--records", "50"],
     "dp_scaffold_mnist": SCAFFOLD,
     "dp_scaffold_femnist": SCAFFOLD,
@@ -117,10 +127,12 @@ COMMANDS = commands()
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """Prepared data sets of random images."""
+    """Prepared data sets of random images, and two plays."""
     folder = tmp_path_factory.mktemp("data")
     names = ("mnist", "fashion_mnist", "cifar10", "emnist/balanced", "emnist/bymerge")
     write_random(folder, *names, train=1000, test=700)
+    speeches = [(play, f"ROLE {i}", LONG) for play in "AB" for i in range(20) for _ in range(10)]
+    write_plays(folder / "shakespeare" / "plays.jsonl", speeches)
     return folder
 
 

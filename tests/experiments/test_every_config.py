@@ -29,6 +29,7 @@ SMALL = {
     "fed_smp_shakespeare": FED_SMP.replace("--clients 6", "--clients 12"),
     "fed_smp_svhn": FED_SMP + " --local.epochs 1",
     "fine_tuning": FED_SMP + " --local.epochs 1 --noise-multiplier 0.01",
+    "fine_tuning_text": FED_SMP + " --base-plays 1 --base-epochs 1 --noise-multiplier 0.01",
     "mspdq_cifar10": MSPDQ,
     "mspdq_mnist": MSPDQ,
     "personal": "--clients 8 --cohort 2 --batch-size 5",
@@ -43,7 +44,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """Random images, and a play of twenty roles."""
+    """Random images, and two plays of twenty roles each."""
     folder = tmp_path_factory.mktemp("data")
     write_random(
         folder, "mnist", "fashion_mnist", "cifar10", "emnist/balanced", train=300, test=120
@@ -51,7 +52,7 @@ def data_dir(tmp_path_factory):
     rng = np.random.default_rng(0)
     splits = {split: random_split(rng, 60, (32, 32, 3), 10) for split in ("train", "test", "extra")}
     write_images(folder, "svhn_cropped", splits, 10)
-    speeches = [("A", f"ROLE {i}", LONG) for i in range(20) for _ in range(4)]
+    speeches = [(play, f"ROLE {i}", LONG) for play in "AB" for i in range(20) for _ in range(4)]
     write_plays(folder / "shakespeare" / "plays.jsonl", speeches)
     return folder
 

@@ -123,7 +123,10 @@ def test_a_config_that_builds_in_one_piece_is_refused(tmp_path, capsys):
     words = [str(tmp_path / "mine.py"), "--grid", "p=0.1,0.2", "--folds", "3"]
     assert command.main([*words, "--output", str(tmp_path / "never")]) == 2
     error = capsys.readouterr().err
-    assert "fold: the config has build alone, which loads all records; give it load and on" in error
+    assert (
+        "fold: the config has build alone, which loads all records; replace build by load and on"
+        in error
+    )
     assert error.count("\n") == 1
     assert not (tmp_path / "never").exists()
 
@@ -148,6 +151,22 @@ def test_the_best_mean_of_each_algorithm_is_chosen():
     errors = [score("a", "1", 0.4, 0.2, metric="error"), score("a", "2", 0.1, 0.2, metric="error")]
     assert choose.chosen(errors, ())["a"].values["p"] == "2"
     assert choose.chosen(errors, ["error"])["a"].values["p"] == "1"
+
+
+def test_a_metric_of_single_clients_is_not_said_to_be_of_the_fold():
+    """They hold records out of their own, or train on them; neither are those of the fold."""
+    for metric in (
+        "personal_accuracy_mean",
+        "held_out_loss_pooled",
+        "per_client_accuracy_below_0.5",
+    ):
+        found = [score("a", "1", 0.9, 0.1, metric=metric)]
+        assert "on records of single clients, which are not of the fold" in caption_of(found)
+    assert "after the last round, on the fold that" in caption_of([score("a", "1", 0.9, 0.1)])
+
+
+def caption_of(found):
+    return choose.table(found, {}, 2).notes[0]
 
 
 def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_see(tmp_path):

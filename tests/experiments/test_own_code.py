@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import loaded
 from resumed import KilledError, Stop
+from small import refused
 
 import configs
+import experiments
 from experiments.base import user_modules
 from experiments.config import modules
 from experiments.config.settings import changed
@@ -119,11 +122,34 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
 
 
 @pytest.mark.slow
+def test_the_guides_config_that_holds_records_out(tmp_path):
+    """As it stands there: its metric is that of personal models, and a fold can be held out."""
+    (config,) = (block for block in guides_python() if "# my_digits.py" in block)
+    (tmp_path / "my_digits.py").write_text(config)
+    module = str(tmp_path / "my_digits.py")
+    run = experiments.train(module, folder=tmp_path / "run", progress=False)
+    assert run.summary.metric == "personal_accuracy_mean"
+    history = run.history["fed_per"]
+    mean = run.summary.final["fed_per"]["personal_accuracy_mean"].mean
+    assert mean == history.metric("personal_accuracy_mean")[-1]
+    assert mean > 0.5 > history.metric("held_out_accuracy_mean")[-1]
+    with refused("^state: there is none; .* the launcher keeps shared models"):
+        history.state_of(0)
+    options = ["--grid", "per-client=5", "--folds", "2", "--rounds", "1"]
+    assert loaded("sweep").main([module, *options, "--output", str(tmp_path / "swept")]) == 0
+    caption = (tmp_path / "swept" / "table.md").read_text()
+    assert "personal_accuracy_mean after the last round, on records of single clients" in caption
+
+
+def guides_python():
+    guide = Path(configs.__file__).parents[1] / "experiments" / "README.md"
+    return re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+
+
+@pytest.mark.slow
 def test_the_guides_config(tmp_path, monkeypatch):
     """As it stands there, from another folder; its model is trained on."""
-    guide = Path(configs.__file__).parents[1] / "experiments" / "README.md"
-    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
-    algorithm, config, further = (b for b in blocks if "halved" in b)
+    algorithm, config, further = (block for block in guides_python() if "halved" in block)
     project = tmp_path / "project"
     project.mkdir()
     (project / "halved.py").write_text(algorithm)

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
 from experiments import privacy, run
@@ -179,6 +180,46 @@ def test_sizes_follow_the_rates():
     assert (changed.cohort, changed.warm_rounds) == (5, 0)
 
 
+WAYS = {
+    "secret": ("secret", "poisson", "add_or_remove"),
+    "public, subsets": ("public", "subsets", "replace_one"),
+    "public, Poisson": ("public", "poisson", "replace_one"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WAYS)
+def test_clients_of_unequal_size_cost_and_train(name, tmp_path):
+    """What the ledger counts without data is what the run's certificates say of its federation."""
+    sizes, sampling, relation = WAYS[name]
+    given = {"clients": 10, "records": 50, "rounds": 3, "warm_start": 1, "local_steps": 2}
+    given |= {"sizes": sizes, "record_sampling": sampling}
+    (account,) = experiments.cost("dp_scaffold_synthetic", algorithms=("dp_scaffold",), **given)
+    run = experiments.train("dp_scaffold_synthetic", folder=tmp_path / "run", **given)
+    trained = run.certificates["dp_scaffold"]
+    assert {one.view: one for one in account.certificates} == trained
+    assert {one.relation for one in trained.values()} == {relation}
+    assert {one.unit for one in trained.values()} == {"record"}
+    assert (sizes == "public") == bool(account.client_epsilons)
+    for history in run.history.values():
+        assert np.isfinite(history.metric("loss")).all()
+
+
+def test_unequal_sizes_are_what_clients_hold():
+    config = replace(
+        dp_scaffold_synthetic.settings, clients=10, records=50, sizes="public", measured=False
+    )
+    (federation,) = experiment_of(dp_scaffold_synthetic, config).entries["dp_scaffold"].federations
+    assert tuple(federation.size.tolist()) == config.held
+    assert sorted(config.held) == [4, 5, 7, 9, 11, 14, 19, 24, 31, 40]
+    assert config.held != tuple(sorted(config.held))
+    whole = replace(config, sizes="equal")
+    (equal,) = experiment_of(dp_scaffold_synthetic, whole).entries["dp_scaffold"].federations
+    assert np.unique(equal.size).tolist() == [40]
+    for some, every, held in zip(federation.rows, equal.rows, config.held, strict=True):
+        np.testing.assert_array_equal(some[:held], every[:held])
+
+
 def test_the_warm_start_of_a_short_run_is_short():
     config = dp_scaffold_synthetic.settings
     of = {rounds: replace(config, rounds=rounds).warm_rounds for rounds in (1, 2, 20, 79, 80, 400)}
@@ -195,6 +236,7 @@ def test_the_warm_start_of_a_short_run_is_short():
         (["--client-rate", "0.001"], "client_rate: 0.001 of 10 is less than one"),
         (["--record-rate", "2"], "record_rate: 2.0; give"),
         (["--records", "3"], "records: 3; give"),
+        (["--sizes", "secret"], "record_sampling: subsets of one size show how many records"),
         (["--eta-0", "-1"], "eta_0: -1.0; give"),
         (["--l2", "-1"], "l2: -1.0; give"),
         (["--clip-norm", "0"], "clip_norm: 0.0; give"),

@@ -4,9 +4,13 @@ SVHN has the same clients, cohorts, rounds and sigma in the paper, hence the sam
 """
 
 import math
+import time
 
+import numpy as np
 import pytest
+from tree_nodes import tree_sensitivity_squared
 
+import fedpriv as fp
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -16,6 +20,7 @@ from fedpriv.privacy import (
     fed_smp_claim,
     losses,
 )
+from fedpriv.privacy.curves import epsilon_of_mixture
 
 DELTA = 6000**-1.1
 POISSON = Poisson(6000, 1 / 60, None)
@@ -118,3 +123,34 @@ def test_certified_dp_scaffold(sigma, clients, records, rounds, epsilon):
     certificate = certify_releases([release], 1 / (clients * records), "third_party")
     assert certificate.epsilon == pytest.approx(epsilon, rel=1e-3)
     assert certificate.relation == "replace_one"
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(0.1507, 3.424), (0.01434, 0.9935)])
+def test_deployed_keyboards(rho, epsilon):
+    """Published as 3.42 and 0.994: one Gaussian release of that zero-concentrated parameter, delta 1e-10."""
+    assert gaussian_epsilon(2 * rho, 1e-10) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_tree_of_a_keyboard():
+    """Sigma 7, 2,000 rounds, 313 or more apart, 6 at most; published: zCDP 0.81, epsilon 8.90 at delta 1e-10.
+
+    That is of all complete nodes. What is released costs less.
+    """
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    start = time.perf_counter()
+    squared = tree_sensitivity_squared(2000, 2000, separation=313, most=6)
+    assert time.perf_counter() - start < 5
+    assert squared == 79
+    released = fp.noise_matrices.tree(2000).sensitivity(2000, separation=313, most=6) ** 2
+    assert released == pytest.approx(71.775, rel=1e-4)
+    assert squared / (2 * 7**2) == pytest.approx(0.8061, rel=1e-3)
+    by_renyi = RdpAccountant().compose(GaussianDpEvent(7 / math.sqrt(squared))).get_epsilon(1e-10)
+    assert by_renyi == pytest.approx(8.899, rel=1e-3)
+    assert gaussian_epsilon(squared / 7**2, 1e-10) == pytest.approx(8.526, rel=1e-3)
+
+
+def gaussian_epsilon(precision, delta):
+    """Exact: of N(0, 1) moved by the square root of `precision`."""
+    return epsilon_of_mixture(np.array([precision]), np.ones(1), 0.0, delta)

@@ -38,12 +38,15 @@ _FILES = ("plays.jsonl.gz", "plays.jsonl")
 _FIELDS = ("play", "speaker", "text")
 
 
-def load_shakespeare(data_dir: Path) -> Dataset:
-    """All roles with at least two speeches.
+def load_shakespeare(data_dir: Path, plays: slice = slice(None)) -> Dataset:
+    """All roles with at least two speeches, of all plays or of some.
 
     Reads `plays.jsonl.gz` or `plays.jsonl` from `data_dir/shakespeare`, else `data_dir`, else
     `data_dir/../shakespeare`: one JSON object per line with play, act, scene, speaker and text (act
     and scene are not used), in the order of the plays.
+
+    Args:
+        plays: which of them, in the file's order; `slice(5)` takes the first five.
 
     Returns:
         Examples {"text": u8[N, 80] input ids, "label": i32[N, 80] the ids that follow, "mask":
@@ -55,9 +58,15 @@ def load_shakespeare(data_dir: Path) -> Dataset:
     Raises:
         MissingDataError: no such file.
         CorruptDataError: a line cannot be read, or no role has two speeches.
+        ValueError: `plays` takes none.
     """
     path = _find(data_dir)
-    roles = [speeches for speeches in _roles(path).values() if len(speeches) >= 2]
+    spoken = _roles(path)
+    names = list(dict.fromkeys(play for play, _ in spoken))
+    chosen = set(names[plays])
+    if names and not chosen:
+        raise ValueError(f"plays: {plays} takes none of the {len(names)} in {path}; take others")
+    roles = [own for (play, _), own in spoken.items() if play in chosen and len(own) >= 2]
     if not roles:
         raise CorruptDataError(f"{path} has no role with two speeches; prepare it anew")
     parts = [_split(speeches) for speeches in roles]

@@ -3,7 +3,7 @@
 C: C. A. Choquette-Choo et al., arXiv:2306.08153; R. McKenna, arXiv:2405.15913 (Toeplitz). C^-1: N. P. Kalinin, R.
 McKenna, J. Upadhyay, C. H. Lampert, "Back to Square Roots", arXiv:2505.12128.
 
-Either way a round's noise needs b - 1 earlier vectors. They lie in a ring: the one of round s in row s mod (b - 1).
+Either way a round's noise needs b - 1 earlier vectors. They lie in a ring: that of round s in row s mod its length.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.mechanisms.noise_matrices.factorization import (
     Factorization,
     Identity,
+    Rounds,
     inverse,
     toeplitz,
 )
@@ -62,7 +63,7 @@ class Banded(Factorization):
 
     def _next(self, memory: jax.Array, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
         row = jnp.asarray(self.rows, memory.dtype)[jnp.minimum(t, len(self.rows) - 1)]
-        noise = (z - weighted_past(row, memory, t)) / row[0]
+        noise = (z - weighted(row[1 + ages(memory, t - 1)], memory)) / row[0]
         return noise, remembered(memory, noise, t)
 
     def __repr__(self) -> str:
@@ -83,8 +84,8 @@ class BandedInverse(Factorization):
 
     @property
     def memory_size(self) -> int:
-        """Fresh noise of b - 1 rounds."""
-        return len(self.coefficients) - 1
+        """Fresh noise of b rounds: written before it is read, or XLA would copy all of it."""
+        return len(self.coefficients)
 
     def _strategy(self, rounds: int) -> Floats:
         return inverse(self._noising(rounds))
@@ -94,7 +95,8 @@ class BandedInverse(Factorization):
 
     def _next(self, memory: jax.Array, z: jax.Array, t: jax.Array) -> tuple[jax.Array, Any]:
         a = jnp.asarray(self.coefficients, memory.dtype)
-        return a[0] * z + weighted_past(a, memory, t), remembered(memory, z, t)
+        memory = remembered(memory, z, t)
+        return weighted(a[ages(memory, t)], memory), memory
 
     def __repr__(self) -> str:
         return (
@@ -103,18 +105,22 @@ class BandedInverse(Factorization):
         )
 
 
-def weighted_past(weights: jax.Array, memory: jax.Array, t: jax.Array) -> jax.Array:
-    """sum_{j = 1}^{b - 1} weights_j x_(t-j), of the x in a ring."""
-    ago = 1 + (t - 1 - jnp.arange(len(memory))) % len(memory)
-    return jnp.tensordot(weights[ago], memory, axes=1, precision=jax.lax.Precision.HIGHEST)
+def ages(memory: jax.Array, latest: jax.Array) -> jax.Array:
+    """i32[rows]: how many rounds before `latest` the vector in each row of the ring was remembered."""
+    return (latest - jnp.arange(len(memory))) % len(memory)
+
+
+def weighted(weights: jax.Array, memory: jax.Array) -> jax.Array:
+    """The sum of the ring's rows, times their weights."""
+    return jnp.tensordot(weights, memory, axes=1, precision=jax.lax.Precision.HIGHEST)
 
 
 def remembered(memory: jax.Array, x: jax.Array, t: jax.Array) -> jax.Array:
-    """The ring with x of round t in place of the oldest."""
-    return memory.at[t % len(memory)].set(x)
+    """The ring with x of round t in place of the oldest; `memory.at[].set` would have XLA copy all of it in a scan."""
+    return jax.lax.dynamic_update_index_in_dim(memory, x, t % len(memory), 0)
 
 
-def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
+def banded_toeplitz(rounds: Rounds, bands: Count) -> Factorization:
     """C Toeplitz with so many bands, of norm 1, optimised for the mean squared error of prefix sums.
 
     Sensitivity is sqrt(k) where units take part at most k times, `bands` or more rounds apart. Optimised by
@@ -125,7 +131,7 @@ def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
       bands: b, at most T; memory is b - 1 vectors.
 
     Raises:
-      ValueError: more bands than rounds, or a count below 1.
+      ValueError: more bands than rounds, more than 10,000 rounds, or a count below 1.
     """
     rounds, bands = _checked(rounds, bands)
     if bands == 1:
@@ -133,7 +139,7 @@ def banded_toeplitz(rounds: Count, bands: Count) -> Factorization:
     return Banded("banded_toeplitz", rounds, (tuple(_toeplitz(rounds, bands)),))
 
 
-def banded(rounds: Count, bands: Count) -> Factorization:
+def banded(rounds: Rounds, bands: Count) -> Factorization:
     """C with so many bands and columns of norm 1, optimised for the mean squared error of prefix sums.
 
     As `banded_toeplitz` with an error that is a little smaller, below 1 % for 1,000 rounds. To optimise it takes
@@ -144,7 +150,7 @@ def banded(rounds: Count, bands: Count) -> Factorization:
       bands: b, at most T; memory is b - 1 vectors.
 
     Raises:
-      ValueError: more bands than rounds, or a count below 1.
+      ValueError: more bands than rounds, more than 10,000 rounds, or a count below 1.
     """
     rounds, bands = _checked(rounds, bands)
     if bands == 1:
@@ -152,17 +158,17 @@ def banded(rounds: Count, bands: Count) -> Factorization:
     return Banded("banded", rounds, _normalized(rounds, bands))
 
 
-def banded_inverse(rounds: Count, bands: Count) -> Factorization:
+def banded_inverse(rounds: Rounds, bands: Count) -> Factorization:
     """C^-1 Toeplitz with so many bands: the first coefficients of (1 - x)^1/2, 1, -1/2, -1/8, -1/16, ...
 
     The banded inverse square root (BISR), for units that take part several times. One band is `identity`.
 
     Args:
       rounds: T.
-      bands: b, at most T; memory is b - 1 vectors.
+      bands: b, at most T; memory is b vectors.
 
     Raises:
-      ValueError: more bands than rounds, or a count below 1.
+      ValueError: more bands than rounds, more than 10,000 rounds, or a count below 1.
     """
     rounds, bands = _checked(rounds, bands)
     if bands == 1:
@@ -172,8 +178,8 @@ def banded_inverse(rounds: Count, bands: Count) -> Factorization:
     return BandedInverse(rounds, tuple(root.tolist()))
 
 
-def _checked(rounds: Count, bands: Count) -> tuple[int, int]:
-    rounds, bands = checked("rounds", rounds, Count), checked("bands", bands, Count)
+def _checked(rounds: Rounds, bands: Count) -> tuple[int, int]:
+    rounds, bands = checked("rounds", rounds, Rounds), checked("bands", bands, Count)
     require(bands <= rounds, "bands", bands, f"give at most the {rounds} rounds of the run")
     return rounds, bands
 

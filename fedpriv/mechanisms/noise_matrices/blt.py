@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.arguments import Count, checked
-from fedpriv.mechanisms.noise_matrices.factorization import Factorization, toeplitz
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Rounds, toeplitz
 from fedpriv.privacy.curves import Floats
 
 
@@ -57,7 +57,7 @@ class BufferedToeplitz(Factorization):
 
 
 def blt(
-    rounds: Count, separation: Count = 1, participations: Count | None = None, buffers: Count = 3
+    rounds: Rounds, separation: Count = 1, participations: Count | None = None, buffers: Count = 3
 ) -> Factorization:
     """A BLT, optimised for the mean squared error of prefix sums.
 
@@ -70,9 +70,9 @@ def blt(
       buffers: memory in vectors; 2 to 5 do.
 
     Raises:
-      ValueError: a count below 1, or buffers for which the optimisation fails.
+      ValueError: more than 10,000 rounds, a count below 1, or buffers for which the optimisation fails.
     """
-    rounds = checked("rounds", rounds, Count)
+    rounds = checked("rounds", rounds, Rounds)
     separation = checked("separation", separation, Count)
     participations = checked("participations", participations, Count | None)
     buffers = checked("buffers", buffers, Count)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from fedpriv.core.arguments import Count, Decay, checked, require
-from fedpriv.mechanisms.noise_matrices.factorization import Factorization
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Rounds
 
 Workload: TypeAlias = Literal["prefix", "momentum"]
 
@@ -26,7 +26,7 @@ class Error(NamedTuple):
 
 def error(
     factorization: Factorization,
-    rounds: Count,
+    rounds: Rounds,
     separation: Count = 1,
     most: Count | None = None,
     of: Workload = "prefix",

@@ -5,16 +5,27 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, Range, checked, require
 from fedpriv.core.types import PyTree
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.min_separation import most_participations, sensitivity
+
+MOST_ROUNDS = 10_000
+Rounds: TypeAlias = Annotated[
+    int,
+    Range(
+        f"a whole number from 1 to {MOST_ROUNDS}, as matrices have a row for each round",
+        1,
+        MOST_ROUNDS,
+        whole=True,
+    ),
+]
 
 
 class Factorization(ABC):
@@ -57,23 +68,25 @@ class Factorization(ABC):
         noise, memory = zip(*both, strict=True) if both else ((), ())
         return treedef.unflatten(noise), treedef.unflatten(memory)
 
-    def strategy(self, rounds: Count) -> Floats:
-        """C, f64[m, rounds]: what a run of so many rounds releases of the sums, each row with noise N(0, 1).
+    def strategy(self, rounds: Rounds) -> Floats:
+        """C, f64[rounds, rounds], lower triangular: what a run releases of the sums, each row with noise N(0, 1).
 
         Raises:
-          ValueError: more rounds than it is for.
+          ValueError: more rounds than it is for, or than 10,000.
         """
         return self._strategy(self._checked(rounds))
 
-    def noising(self, rounds: Count) -> Floats:
+    def noising(self, rounds: Rounds) -> Floats:
         """f64[rounds, rounds], lower triangular: the matrix that `next` applies to z.
 
         Raises:
-          ValueError: more rounds than it is for.
+          ValueError: more rounds than it is for, or than 10,000.
         """
         return self._noising(self._checked(rounds))
 
-    def sensitivity(self, rounds: Count, separation: Count = 1, most: Count | None = None) -> float:
+    def sensitivity(
+        self, rounds: Rounds, separation: Count = 1, most: Count | None = None
+    ) -> float:
         """The largest ||C u|| of a unit whose contributions have norm 1 or less.
 
         With noise sigma z the whole run is one Gaussian release of multiplier sigma / sensitivity.
@@ -84,7 +97,7 @@ class Factorization(ABC):
           most: most rounds that a unit takes part in; None is as many as fit.
 
         Raises:
-          ValueError: more rounds than it is for, or a count below 1.
+          ValueError: more rounds than it is for, or than 10,000; a count below 1.
         """
         return sensitivity(self.strategy(rounds), separation, most)
 
@@ -101,8 +114,8 @@ class Factorization(ABC):
         dtype = jnp.promote_types(leaf.dtype, jnp.float32)
         return jnp.zeros((self.memory_size, *leaf.shape), dtype)
 
-    def _checked(self, rounds: Count) -> int:
-        rounds = checked("rounds", rounds, Count)
+    def _checked(self, rounds: Rounds) -> int:
+        rounds = checked("rounds", rounds, Rounds)
         fits = self.rounds is None or rounds <= self.rounds
         require(fits, "rounds", rounds, f"{self!r} is for {self.rounds} at most; make it for those")
         return rounds

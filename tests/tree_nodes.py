@@ -1,4 +1,4 @@
-"""Sensitivity of binary trees of partial sums, exactly.
+"""Binary trees as the papers account for them: every complete node is released. Their sensitivity, exactly.
 
 P. Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling", arXiv:2103.00039, Appendix D.
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpriv.core.arguments import Count, checked
 from fedpriv.privacy.min_separation import most_participations
 
 NEVER = 2**40
@@ -25,8 +26,18 @@ Table = dict[int, list[Entry]]
 """By n."""
 
 
+def nodes_of(rounds: int, restart_every: int) -> NDArray[np.float64]:
+    """0/1, [nodes, rounds]: the nodes that are complete."""
+    nodes = []
+    for start, height in roots(rounds, restart_every):
+        for size in 2 ** np.arange(height + 1):
+            first = np.arange(start, start + 2**height, size)[:, None]
+            nodes.append((first <= np.arange(rounds)) & (np.arange(rounds) < first + size))
+    return np.concatenate(nodes).astype(np.float64)
+
+
 def tree_sensitivity_squared(
-    rounds: int, restart_every: int, separation: int, most: int | None
+    rounds: int, restart_every: int, separation: Count, most: Count | None
 ) -> int:
     """max over patterns of at most `most` rounds, `separation` apart, of sum over complete nodes of squares.
 
@@ -39,6 +50,7 @@ def tree_sensitivity_squared(
       restart_every: rounds of a tree, after which a new one begins.
       separation, most: as for `min_separation.sensitivity`.
     """
+    separation = checked("separation", separation, Count)
     k = most_participations(rounds, separation, most)
     full = [_leaf()]
     for height in range(1, min(rounds, restart_every).bit_length()):
@@ -77,7 +89,7 @@ def _parent(child: Table, half: int, separation: int, k: int) -> Table:
 
 def _followed(before: Table, node: Table, start: int, separation: int, k: int) -> Table:
     """Patterns of the rounds before `start`, continued into the node that begins there, or not."""
-    found = {n: list(entries) for n, entries in before.items()}
+    found: Table = {n: list(entries) for n, entries in before.items()}
     for n, entries in before.items():
         for more, of_node in node.items():
             if n + more > k:

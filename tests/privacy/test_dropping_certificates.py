@@ -1,0 +1,431 @@
+"""Certificates where members vanish after they were drawn: own mixtures, explicit neighbours, limits."""
+
+import itertools
+import math
+
+import numpy as np
+import optax
+import pytest
+from every_algorithm import CLIENTS, FEDERATION, MAKERS, PARAMS
+from scipy.stats import binom, norm
+from small import certified, refused, released, squared
+
+import fedpriv as fp
+from fedpriv.compression.codecs import UNCODED
+from fedpriv.privacy import (
+    Dropping,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    certify_releases,
+    curves,
+    truncation,
+)
+
+N, S, P, SIGMA, DELTA = 12, 6, 0.3125, 3.0, 1e-3  # P is a multiple of 2^-32
+PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
+X = np.linspace(-60, 60, 120_001)
+CELL = X[1] - X[0]
+
+
+def release(sampling, view="third_party", steps=1, multiplier=SIGMA, **more):
+    return Release(view, "client", multiplier, sampling, steps, **more)
+
+
+def epsilon_of(*releases, delta=DELTA, **more):
+    return certify_releases(releases, delta, releases[0].view, **more).epsilon
+
+
+def dp_fed_avg(sampler, noise_multiplier=SIGMA, **more):
+    private = {"clip_norm": 1.0, "noise_multiplier": noise_multiplier}
+    return fp.dp_fed_avg(squared, sampler=sampler, **PLAIN, **private, **more)
+
+
+def found(sampler, view="third_party", rounds=3, delta=DELTA, **more):
+    return certified(dp_fed_avg(sampler), rounds, delta, view=view, **more)
+
+
+FIXED, ALL = fp.fixed_size(N, S), fp.everyone(N)
+
+
+def hockey_stick(p, q, epsilon):
+    """Of densities on X."""
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * CELL)
+
+
+def gaussian_delta(epsilon, mu):
+    return norm.sf(epsilon / mu - mu / 2) - math.exp(epsilon) * norm.sf(epsilon / mu + mu / 2)
+
+
+# Third parties, cohorts of fixed size: one unit is replaced
+
+
+def test_where_noise_is_lost_it_is_the_mixture_over_who_stays():
+    """One round, integrated case by case: k of s stay, 2 C over noise of sqrt(k / s)."""
+    epsilon = found(fp.dropping(FIXED, P, "lost"), rounds=1).epsilon
+    delta = 0.0
+    for k in range(1, S + 1):
+        far = 2 / SIGMA * math.sqrt(S / k)
+        with_it = (1 - k / N) * norm.pdf(X) + k / N * norm.pdf(X, far)
+        delta += binom.pmf(k, S, 1 - P) * hockey_stick(with_it, norm.pdf(X), epsilon)
+    assert delta == pytest.approx(DELTA, rel=1e-3)
+
+
+def test_where_noise_is_whole_it_is_thinned():
+    epsilon = found(fp.dropping(FIXED, P), rounds=1).epsilon
+    rate = (1 - P) * S / N
+    with_it = (1 - rate) * norm.pdf(X) + rate * norm.pdf(X, 2 / SIGMA)
+    assert hockey_stick(with_it, norm.pdf(X), epsilon) == pytest.approx(DELTA, rel=1e-3)
+    smaller = release(FixedSize(20, 7), steps=10)
+    thinned = release(Dropping(20, 10, 0.3), steps=10)
+    by_losses = (certify_releases([r], DELTA, r.view).epsilons["PLD"] for r in (smaller, thinned))
+    assert next(by_losses) == pytest.approx(next(by_losses), rel=1e-9)
+
+
+@pytest.mark.parametrize("others", [-1.0, 0.0, 0.5, 1.0])
+@pytest.mark.parametrize("unit", [(1.0, -1.0), (-1.0, 1.0), (1.0, 0.0), (0.0, 1.0)])
+def test_explicit_neighbours_stay_below_the_certificate(others, unit):
+    """All others send the same; the sum's law by every draw, with the number of those who stay shown or not."""
+    n, s, p, sigma, delta = 5, 3, 0.4, 2.0, 0.01
+    whole = epsilon_of(release(Dropping(n, s, p), multiplier=sigma), delta=delta)
+    lost = epsilon_of(release(Dropping(n, s, p, True), multiplier=sigma), delta=delta)
+    laws = np.zeros((2, len(X)))
+    shown = 0.0
+    for k in range(s + 1):
+        case = np.zeros((2, len(X)))
+        for law, own in zip(case, unit, strict=True):
+            for there, chance in ((0, 1 - k / n), (1, k / n)):
+                mean = there * own + (k - there) * others
+                law += chance * norm.pdf(X, mean, sigma * math.sqrt(k / s) if k else sigma)
+                laws[unit.index(own)] += binom.pmf(k, s, 1 - p) * chance * norm.pdf(X, mean, sigma)
+        if k:
+            shown += binom.pmf(k, s, 1 - p) * hockey_stick(*case, lost)
+    assert shown <= delta * (1 + 1e-6)
+    assert hockey_stick(*laws, whole) <= delta * (1 + 1e-6)
+
+
+def test_the_thinned_bound_is_attained():
+    """By one of two clients that sends 1 against -1, where the other sends -1; p as small as can be."""
+    n, s, p, sigma = 2, 1, 1e-6, 2.0
+    epsilon = epsilon_of(release(Dropping(n, s, p), multiplier=sigma), delta=0.01)
+    stays = 1 - p
+    with_it = stays * (norm.pdf(X, 1, sigma) + norm.pdf(X, -1, sigma)) / 2 + p * norm.pdf(
+        X, 0, sigma
+    )
+    without = stays * norm.pdf(X, -1, sigma) + p * norm.pdf(X, 0, sigma)
+    assert hockey_stick(with_it, without, epsilon) == pytest.approx(0.01, rel=1e-3)
+
+
+# Views that know who stays, and everyone
+
+
+@pytest.mark.parametrize(
+    ("sampler", "view", "n", "s"),
+    [
+        (fp.dropping(FIXED, P, "lost"), "server_secagg", N, S),
+        (fp.dropping(fp.everyone(4), P, "lost"), "third_party", 4, 4),
+        (fp.dropping(fp.everyone(4), P, "lost"), "server_secagg", 4, 4),
+    ],
+)
+def test_the_mixture_over_all_patterns(sampler, view, n, s):
+    """Three rounds: in each nobody sees the unit, or it stays with k - 1 others."""
+    certificate = found(sampler, view)
+    assert certificate.relation == "zero_out"
+    cases = [(binom.pmf(k, s, 1 - P) * k / n, s / k / SIGMA**2) for k in range(1, s + 1)]
+    cases.append((1 - sum(chance for chance, _ in cases), 0.0))
+    delta = 0.0
+    for rounds in itertools.product(cases, repeat=3):
+        chance, precision = math.prod(c for c, _ in rounds), sum(x for _, x in rounds)
+        if precision:
+            delta += chance * gaussian_delta(certificate.epsilon, math.sqrt(precision))
+    assert delta == pytest.approx(DELTA, rel=1e-3)
+    assert delta <= DELTA
+
+
+def test_many_rounds_keep_to_the_mixture():
+    """A hundred rounds, against patterns that are drawn: within five deviations (a false alarm once in 2e6)."""
+    epsilon = found(fp.dropping(FIXED, P, "lost"), "server_secagg", rounds=100, delta=0.05).epsilon
+    rng = np.random.default_rng(0)
+    stay = rng.binomial(S, 1 - P, (100_000, 100))
+    there = rng.random(stay.shape) < stay / N
+    precision = np.sum(there * S / np.maximum(stay, 1), 1) / SIGMA**2
+    each = gaussian_delta(epsilon, np.sqrt(precision))
+    assert abs(each.mean() - 0.05) < 5 * each.std() / math.sqrt(len(each))
+
+
+def test_a_server_hides_a_member_by_its_own_share():
+    """1 / s of the noise, s being the number that is drawn, lost or not."""
+    for noise in ("whole", "lost"):
+        sampler = fp.dropping(FIXED, P, noise)
+        alone = release(Dropping(N, S, P), "server", 3, SIGMA / math.sqrt(S), noise_is_split=False)
+        assert found(sampler, "server").epsilon == pytest.approx(epsilon_of(alone), rel=1e-9)
+
+
+def test_whole_noise_of_everyone_and_of_poisson_cohorts_is_that_of_poisson_cohorts():
+    for sampler, same in (
+        (fp.dropping(ALL, P), fp.poisson(N, 1 - P, N)),
+        (fp.dropping(fp.poisson(N, 0.5, 7), P), fp.poisson(N, 0.5 * (1 - P), 7)),
+    ):
+        for view in fp.VIEWS:
+            ours, theirs = found(sampler, view), found(same, view)
+            assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-9)
+            assert ours.basis == "constructed"
+
+
+# Limits
+
+
+@pytest.mark.parametrize("view", fp.VIEWS)
+@pytest.mark.parametrize("sampler", [FIXED, ALL])
+def test_hardly_anybody_vanishes(sampler, view):
+    """Down to no drops at all, towards today's certificate; but for everyone's whole noise, a Poisson cohort's."""
+    today = found(sampler, view).epsilon
+    for noise in ("whole", "lost"):
+        assert found(fp.dropping(sampler, 0.0, noise), view).epsilon == today
+        seldom = found(fp.dropping(sampler, 1e-9, noise), view).epsilon
+        assert seldom == pytest.approx(today, rel=1e-3)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_declared_without_drops(lost):
+    for view in ("third_party", "server_secagg"):
+        never = epsilon_of(release(Dropping(N, S, 0.0, lost), view, 3))
+        assert never == pytest.approx(epsilon_of(release(FixedSize(N, S), view, 3)), rel=1e-3)
+
+
+def test_it_moves_as_it_should():
+    rates = (0.0, 0.1, 0.3, 0.6, 0.9)
+    for view in fp.VIEWS:
+        whole = [found(fp.dropping(FIXED, p), view).epsilon for p in rates]
+        assert whole == sorted(whole, reverse=True)
+        lost = [found(fp.dropping(FIXED, p, "lost"), view).epsilon for p in rates]
+        assert all(a <= b * (1 + 1e-9) for a, b in zip(whole, lost, strict=True))
+    for view in ("third_party", "server_secagg"):
+        sampling = Dropping(N, S, P, True)
+        by_noise = [epsilon_of(release(sampling, view, 3, sigma)) for sigma in (8.0, 4.0, 2.0)]
+        by_rounds = [epsilon_of(release(sampling, view, steps)) for steps in (1, 3, 10, 30)]
+        assert by_noise == sorted(by_noise)
+        assert by_rounds == sorted(by_rounds)
+
+
+def test_few_cases_are_above_many(monkeypatch):
+    """Neighbouring numbers of those who stay taken together: never below, by little."""
+    sampling = Dropping(4000, 400, P, True)
+    cases = truncation.draw_cases(sampling)
+    assert len(cases) < 140
+    assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-9)
+    merged = epsilon_of(release(sampling, steps=50))
+    monkeypatch.setattr(truncation, "_MOST_CASES", 1000)
+    exact = epsilon_of(release(sampling, steps=51)), epsilon_of(release(sampling, steps=49))
+    assert merged < exact[0] * 1.01
+    assert merged > exact[1]
+
+
+def test_honest_is_beside_it():
+    """A fraction h of the noise of those who stay: sqrt(h) of the multiplier; assumptions say how they relate."""
+    for noise, said in (("whole", "the noise is whole"), ("lost", "are counted as lost")):
+        certificate = found(fp.dropping(FIXED, P, noise), "server_secagg", honest=0.8)
+        sampling = Dropping(N, S, P, noise == "lost")
+        less = release(sampling, "server_secagg", 3, SIGMA * math.sqrt(0.8))
+        assert certificate.epsilon == pytest.approx(epsilon_of(less), rel=1e-9)
+        text = " ".join(certificate.assumptions)
+        assert said in text
+        assert "`honest` is beside it" in text
+        assert "members vanish with probability 0.3" in text
+
+
+def test_other_noise_of_the_same_rounds():
+    """Beside Laplace noise there is no sum over patterns; the losses of a round are composed, to 1e-3 of it."""
+    lost = release(
+        Everyone(N), "third_party", 3, participation=Dropping(N, N, P, True), noise="gaussian"
+    )
+    laplace = release(Everyone(N), "third_party", 1, 50.0, noise="laplace")
+    both = epsilon_of(lost, laplace)
+    alone = epsilon_of(lost)
+    assert alone * (1 - 1e-3) < both < alone + 1 / 50 + 1e-3
+
+
+# Who keeps state, who adds the noise, records
+
+
+def heads(sampler):
+    return fp.fed_per(
+        squared, head=("b",), sampler=sampler, mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
+    )
+
+
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_clients_that_remember_whether_they_stayed(noise):
+    """The view is taken to know who was drawn and who vanished: no amplification, as of secure aggregation."""
+    algorithm = heads(fp.dropping(FIXED, P, noise))
+    certificate = certified(algorithm, 3, DELTA)
+    assert certificate.relation == "zero_out"
+    known = found(fp.dropping(FIXED, P, noise), "server_secagg")
+    assert certificate.epsilon == pytest.approx(known.epsilon, rel=1e-9)
+    on_their_own = released(heads(fp.dropping(ALL, P)), 3)["third_party"][0]
+    assert on_their_own.sampling == Poisson(N, 1 - P, None, "remembered")
+
+
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_everyones_own_noise(noise):
+    """Known to stay, beside the noise of the others who do."""
+    algorithm = fp.ldp_fed_avg(
+        squared, sampler=fp.dropping(ALL, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
+    )
+    seen = released(algorithm, 3)["third_party"][0]
+    assert (seen.sampling, seen.participation) == (Everyone(N), Dropping(N, N, P, True))
+    assert seen.multiplier == pytest.approx(SIGMA * math.sqrt(N))
+
+
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_noise_of_ones_own_goes_with_who_vanishes(noise):
+    """Local differential privacy: a sum of k messages has the noise of k, whatever the sampler says."""
+    algorithm = fp.ldp_fed_avg(
+        squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
+    )
+    seen = released(algorithm, 3)
+    assert seen["server_secagg"][0].sampling == Dropping(N, S, P, True)
+    assert seen["server_secagg"][0].multiplier == pytest.approx(SIGMA * math.sqrt(S))
+    assert seen["server"][0].sampling == Dropping(N, S, P)
+    assert seen["server"][0].multiplier == pytest.approx(SIGMA)
+    laplace = fp.ldp_fed_avg(
+        squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.laplace(1.0, 20.0), **PLAIN
+    )
+    assert released(laplace, 3)["third_party"][0].sampling == FixedSize(N, S)
+
+
+def test_noise_of_the_server_is_never_lost():
+    for part in ({"codec": fp.top_k(2)}, {"weighting": fp.ByExamples(3.0, estimator="clipped")}):
+        algorithm = dp_fed_avg(fp.dropping(FIXED, P, "lost"), **part)
+        seen = released(algorithm, 3)["third_party"][0]
+        assert seen.server_adds_noise
+        assert seen.sampling == Dropping(N, S, P)
+
+
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_records_are_seen_where_their_client_stays(noise):
+    """Whose noisy mean shows in the sum has its own noise only, as others may vanish."""
+    local = fp.LocalSteps(
+        fp.per_example(squared),
+        records=fp.poisson(4, 0.5, 4),
+        steps=1,
+        optimizer=lambda t: optax.sgd(0.1),
+        mechanism=fp.gaussian(1.0, SIGMA),
+    )
+    drop, keep = (
+        released(fp.dp_sgd(local, sampler=sampler), 3)["third_party"][0]
+        for sampler in (fp.dropping(FIXED, P, noise), FIXED)
+    )
+    assert drop.participation == Dropping(N, S, P)
+    assert drop.multiplier == pytest.approx(keep.multiplier / math.sqrt(S))
+    assert not drop.noise_is_split
+    assert drop.participation.rate == pytest.approx((1 - P) * S / N)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in MAKERS if not n.startswith("msp")])
+def test_every_algorithm(name):
+    """With whole noise it costs no more than without drops; with lost noise, no less than that."""
+    for sampler in (fp.fixed_size(CLIENTS, 3), fp.everyone(CLIENTS)):
+        samplers = (sampler, fp.dropping(sampler, P), fp.dropping(sampler, P, "lost"))
+        made = [fp.trace_round(MAKERS[name](sampler=s), PARAMS, FEDERATION) for s in samplers]
+        for view in fp.VIEWS:
+            today, whole, lost = (each.certify(2, DELTA, view=view).epsilon for each in made)
+            assert whole <= today
+            assert whole <= lost * (1 + 1e-9)
+            assert math.isinf(today) == math.isinf(whole) == math.isinf(lost)
+
+
+def test_refusals():
+    with refused("best_of: 2; no Rényi divergences are known"):
+        found(fp.dropping(FIXED, P, "lost"), best_of=2)
+    assert found(fp.dropping(FIXED, P), best_of=2).epsilon < math.inf
+    with refused("dropout: 1"):
+        Dropping(N, S, 1.0)
+    with refused("size: 13"):
+        Dropping(N, 13, P)
+    with refused("participation: .*it says how much noise one release has"):
+        release(Everyone(N), local_steps=2, participation=Dropping(N, S, P, True))
+    with refused("noise: 'laplace'; what is left of Laplace noise"):
+        release(Dropping(N, S, P, True), noise="laplace")
+    with refused("noise: 'laplace'; what is left of Laplace noise"):
+        release(Everyone(N), participation=Dropping(N, S, P, True), noise="laplace")
+
+
+@pytest.mark.parametrize("then", [fp.poisson(N, 0.5), fp.dropping(ALL, P)])
+def test_a_share_that_is_lost_does_not_go_with_a_unit_that_is_removed(then):
+    """Who is removed leaves one share fewer of the noise of a round that shows how many there are."""
+    opening = fp.Opening(fp.dropping(ALL, P, "lost"), 1, then)
+    with refused("sampling: .*add-or-remove adjacency, which does not compose with .*may be lost"):
+        found(opening)
+    assert found(opening, "server_secagg").relation == "zero_out"
+    assert found(fp.Opening(fp.dropping(ALL, P, "lost"), 1, FIXED)).relation == "replace_one"
+
+
+def two_sums(sampler, codec):
+    """Of which the server adds the noise of the second, where the codec is lossy."""
+    used = fp.gaussian(1.0, SIGMA)
+
+    def round(key, state, cohort):
+        first = cohort.sum(lambda key, shard: state.params, key, mechanism=used)
+        second = cohort.sum(lambda key, shard: state.params, key, mechanism=used, codec=codec)
+        return state._replace(params=first.total, round=state.round + 1), second.metrics
+
+    return fp.Algorithm(fp.start, round, sampler)
+
+
+def test_shares_of_one_sum_are_not_lost_beside_whole_noise_of_another():
+    lost = fp.dropping(FIXED, P, "lost")
+    assert released(two_sums(lost, UNCODED), 1)["third_party"][0].sampling == lost.accounting
+    with refused("round: sums of one cohort differ in .*who adds it"):
+        released(two_sums(lost, fp.top_k(2)), 1)
+    mixed = released(two_sums(fp.dropping(FIXED, P), fp.top_k(2)), 1)["third_party"][0]
+    assert mixed.sampling == Dropping(N, S, P)
+
+
+def test_who_may_make_up_for_lost_shares():
+    """No server that the noise shall hide from."""
+    whole = fp.dropping(FIXED, P)
+    assert "or whoever sums adds them" in " ".join(found(whole).assumptions)
+    assert "or an enclave that sums adds them" in " ".join(
+        found(whole, "server_secagg").assumptions
+    )
+
+
+def shown(points, s, p, sigma):
+    """{how many stay: density on X of the sum of their messages, with shares of noise lost}, by every draw."""
+    laws = {k: np.zeros(len(X)) for k in range(1, s + 1)}
+    for drawn in itertools.combinations(points, s):
+        for stay in itertools.product((False, True), repeat=s):
+            k = sum(stay)
+            chance = (1 - p) ** k * p ** (s - k) / math.comb(len(points), s)
+            if k:
+                total = sum(own for own, stays in zip(drawn, stay, strict=True) if stays)
+                laws[k] += chance * norm.pdf(X, total, sigma * math.sqrt(k / s))
+    return laws
+
+
+@pytest.mark.parametrize("others", [(-1.0, -1.0, -1.0), (-1.0, 0.2, 0.9), (0.5, 0.5, -0.7)])
+@pytest.mark.parametrize("unit", [(1.0, -1.0), (-0.4, 1.0), (0.0, 1.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.2])
+def test_unlike_others_stay_below_the_curves(others, unit, epsilon):
+    """At every epsilon, as composition asks for: with who stays counted, and with whole noise and nothing shown."""
+    s, p, sigma = 2, 0.4, 2.0
+    n = 1 + len(others)
+    lost, whole = ([shown((own, *others), s, p, sigma) for own in unit], [])
+    bound = sum(
+        binom.pmf(k, s, 1 - p)
+        * float(curves.replace_delta(epsilon, sigma * math.sqrt(k / s) / 2, k / n))
+        for k in range(1, s + 1)
+    )
+    assert sum(hockey_stick(*(law[k] for law in lost), epsilon) for k in (1, 2)) <= bound + 1e-6
+    for own in unit:
+        points, law = (own, *others), p**s * norm.pdf(X, 0, sigma)
+        for drawn in itertools.combinations(points, s):
+            of_draw = norm.pdf(X, sum(drawn), sigma) * (1 - p) ** s
+            of_draw += sum(norm.pdf(X, one, sigma) for one in drawn) * p * (1 - p)
+            law = law + of_draw / math.comb(n, s)
+        whole.append(law)
+    thinned = float(curves.replace_delta(epsilon, sigma / 2, (1 - p) * s / n))
+    assert hockey_stick(*whole, epsilon) <= thinned + 1e-6

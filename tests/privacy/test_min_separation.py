@@ -1,0 +1,176 @@
+"""Sensitivity under minimum separation, against every participation of short runs."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from small import refused
+from tree_nodes import nodes_of, tree_sensitivity_squared
+
+import fedpriv as fp
+from fedpriv.privacy.min_separation import most_participations, sensitivity
+
+SCHEMAS = [(1, 1), (1, 3), (1, None), (2, 2), (2, None), (3, 2), (4, 3), (5, None), (9, None)]
+
+
+def patterns(rounds, separation, most, start=0):
+    """All sets of one or more rounds from `start` that a unit may take part in."""
+    if most == 0:
+        return
+    for first in range(start, rounds):
+        yield [first]
+        later = None if most is None else most - 1
+        for rest in patterns(rounds, separation, later, first + separation):
+            yield [first, *rest]
+
+
+def by_force(c, separation, most):
+    """sup ||C u||^2 over patterns, for equal contributions."""
+    of = (c[:, p].sum(axis=1) for p in patterns(c.shape[1], separation, most))
+    return max(float(column @ column) for column in of)
+
+
+def by_force_with_signs(c, separation, most):
+    """sup ||C u||^2 over patterns and u of -1 and 1."""
+    best = 0.0
+    for p in patterns(c.shape[1], separation, most):
+        signs = np.array(list(itertools.product([-1, 1], repeat=len(p))))
+        best = max(best, float((np.square(c[:, p] @ signs.T)).sum(axis=0).max()))
+    return best
+
+
+def toeplitz(*coefficients, rounds=9):
+    column = np.append(coefficients, np.zeros(rounds - len(coefficients)))
+    return np.array(
+        [[column[i - j] if i >= j else 0.0 for j in range(rounds)] for i in range(rounds)]
+    )
+
+
+def matrices():
+    """Of 9 rounds."""
+    rng = np.random.default_rng(0)
+    yield from (rng.normal(size=(9, 9)) * np.tri(9) for _ in range(4))
+    yield from (rng.uniform(size=(12, 9)) for _ in range(2))
+    yield toeplitz(1, 0.2, 0.7)
+    yield toeplitz(1, -0.5, 0.3, -0.1)
+    yield np.linalg.inv(toeplitz(*0.6 ** np.arange(9)))
+    yield np.linalg.inv(fp.noise_matrices.tree(9).noising(9))
+
+
+@pytest.mark.parametrize(("separation", "most"), SCHEMAS)
+def test_no_participation_is_beyond_the_bound(separation, most):
+    rng = np.random.default_rng(1)
+    for c in matrices():
+        bound = sensitivity(c, separation, most) ** 2
+        assert by_force_with_signs(c, separation, most) <= bound * (1 + 1e-12)
+        for p in itertools.islice(patterns(9, separation, most), 0, None, 7):
+            u = rng.normal(size=(9, 3))
+            u /= np.linalg.norm(u, axis=1, keepdims=True)
+            assert np.square(c[:, p] @ u[p]).sum() <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("separation", "most"), SCHEMAS)
+@pytest.mark.parametrize(
+    "coefficients", [(1,), (1, 0.5), (1, 0.5, 0.375, 0.3125), (1, 1, 1), tuple(0.9 ** np.arange(9))]
+)
+def test_exact_for_coefficients_that_fall(coefficients, separation, most):
+    c = toeplitz(*coefficients)
+    exact = by_force(c, separation, most)
+    assert sensitivity(c, separation, most) ** 2 == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize(("separation", "most"), [(3, 1), (3, 2), (3, None), (4, 2), (9, None)])
+def test_exact_for_bands_within_the_separation(separation, most):
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        c = rng.normal(size=(9, 9)) * (np.tri(9) - np.tri(9, k=-3))
+        exact = by_force(c, separation, most)
+        assert sensitivity(c, separation, most) ** 2 == pytest.approx(exact, rel=1e-12)
+
+
+def test_limits():
+    c = next(matrices())
+    once = np.linalg.norm(c, axis=0).max()
+    for schema in ((1, 1), (9, None), (9, 4), (50, None)):
+        assert sensitivity(c, *schema) == pytest.approx(once, rel=1e-12)
+    every = math.sqrt(np.abs(c.T @ c).sum())
+    assert sensitivity(c, 1) == pytest.approx(every, rel=1e-12)
+    assert sensitivity(np.eye(9), 2, 3) == pytest.approx(math.sqrt(3), rel=1e-12)
+    assert sensitivity([[2.0]], 1) == pytest.approx(2.0)
+
+
+def test_no_looser_than_the_librarys():
+    from jax_privacy.matrix_factorization import sensitivity as library
+    from jax_privacy.matrix_factorization import toeplitz as library_toeplitz
+
+    for c in matrices():
+        for schema in ((1, 3), (2, 2), (3, None)):
+            theirs = library.get_min_sep_sensitivity_upper_bound(c.astype(np.float32), *schema)
+            assert sensitivity(c, *schema) <= theirs * (1 + 1e-5)
+    c = fp.noise_matrices.banded_inverse(200, 10).strategy(200)
+    theirs = library_toeplitz.minsep_sensitivity_squared(c[:, 0].astype(np.float32), 30, 5)
+    assert sensitivity(c, 30, 5) ** 2 == pytest.approx(float(theirs), rel=1e-5)
+
+
+def test_how_often():
+    assert most_participations(10, 3) == 4
+    assert most_participations(9, 3) == 3
+    assert most_participations(10, 3, 2) == 2
+    assert most_participations(10, 3, 9) == 4
+    assert most_participations(10, 50) == 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "separation", "most", "said"),
+    [
+        (np.eye(2), 0, None, "separation: 0; give a whole number"),
+        (np.eye(2), 1, 0, "most: 0; give a whole number"),
+        (np.ones(2), 1, None, r"strategy: float64\[2\]; give a matrix"),
+        (np.full((2, 2), np.nan), 1, None, "strategy: .*; give a matrix of finite numbers"),
+        (np.ones((2, 0)), 1, None, "strategy: .*; give a matrix"),
+    ],
+)
+def test_refused(strategy, separation, most, said):
+    with refused(said):
+        sensitivity(strategy, separation, most)
+
+
+@pytest.mark.parametrize("restart_every", [1, 3, 4, 8, 12])
+@pytest.mark.parametrize("rounds", [1, 7, 12])
+def test_tree_by_force(rounds, restart_every):
+    nodes = nodes_of(rounds, restart_every)
+    for separation, most in SCHEMAS:
+        exact = tree_sensitivity_squared(rounds, restart_every, separation, most)
+        assert exact == by_force(nodes, separation, most)
+        assert sensitivity(nodes, separation, most) ** 2 >= exact * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("separation", "most"), [(5, 4), (3, 5), (8, None)])
+def test_tree_of_more_rounds_by_force(separation, most):
+    nodes = nodes_of(27, 27)
+    exact = tree_sensitivity_squared(27, 27, separation, most)
+    assert exact == by_force(nodes, separation, most)
+
+
+@pytest.mark.parametrize(("separation", "most"), [(16, 3), (8, None), (64, 1)])
+def test_what_a_tree_releases_moves_less_than_its_nodes(separation, most):
+    tree = fp.noise_matrices.tree(64)
+    by_nodes = tree_sensitivity_squared(64, 64, separation, most)
+    assert tree.sensitivity(64, separation, most) ** 2 < by_nodes
+
+
+@pytest.mark.parametrize("rounds", [1, 8, 64, 1024])
+def test_one_participation_is_dp_accountings_tree(rounds):
+    import dp_accounting as dp
+    from dp_accounting.rdp import RdpAccountant
+
+    squared = tree_sensitivity_squared(rounds, rounds, 1, 1)
+    ours = dp.GaussianDpEvent(20 / math.sqrt(squared))
+    theirs = dp.SingleEpochTreeAggregationDpEvent(20.0, rounds)
+    relation = dp.NeighboringRelation.REPLACE_SPECIAL
+    of = [
+        RdpAccountant(neighboring_relation=relation).compose(event).get_epsilon(1e-6)
+        for event in (ours, theirs)
+    ]
+    assert of[0] == pytest.approx(of[1], rel=1e-9)

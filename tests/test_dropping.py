@@ -1,0 +1,428 @@
+"""Members who vanish after they were drawn, and clients that take only a part of their local steps."""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+from small import (
+    FALSE_ALARM,
+    assert_close,
+    assert_identical,
+    assert_normal,
+    assert_uniform,
+    heavy_ball,
+    members,
+    one_round,
+    records,
+    refused,
+    regression,
+    squared,
+    start,
+    vector,
+)
+
+import fedpriv as fp
+from fedpriv.attacks.server_views import server_view
+from fedpriv.privacy import Dropping
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+TRIALS, RATE = 20_000, 0.3125  # a multiple of 2^-32, as what is drawn by
+CLIENTS, SIZE = 6, 4
+FEDERATION = regression([3] * CLIENTS)
+KEY = jax.random.key(2)
+FIXED = fp.fixed_size(CLIENTS, SIZE)
+WHOLE, LOST = fp.dropping(FIXED, RATE), fp.dropping(FIXED, RATE, "lost")
+OPENING = fp.Opening(fp.dropping(fp.everyone(CLIENTS), 0.5, "lost"), 1, WHOLE)
+PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
+STILL = {"optimizer": lambda t: optax.sgd(0.0), "batches": fp.full_batch()}  # noise alone moves it
+
+
+def draws(sampler, trials=TRIALS):
+    keys = jax.random.split(jax.random.key(0), trials)
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(sampler.draw))(keys))
+
+
+def after(algorithm, key=KEY, federation=FEDERATION, state=None):
+    state = algorithm.init(start(), federation) if state is None else state
+    return one_round(algorithm)(key, state, federation)
+
+
+def moved(algorithm, key):
+    return vector(after(algorithm, key)[0].params) - vector(start())
+
+
+def noisy(sampler, **more):
+    return fp.dp_fed_avg(
+        squared, sampler=sampler, clip_norm=1.0, noise_multiplier=2.0, **STILL, **more
+    )
+
+
+def key_where(sampler, stay):
+    """The first key of a round in which so many stay."""
+    keys = (jax.random.fold_in(KEY, i) for i in range(2000))
+    return next(key for key in keys if len(members(sampler, key)) == stay)
+
+
+@pytest.mark.parametrize("sampler", [fp.everyone(3), FIXED, fp.poisson(9, 0.4, 5)])
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_at_rate_0_it_is_the_sampler(sampler, noise):
+    assert fp.dropping(sampler, 0, noise) is sampler
+
+
+@pytest.mark.parametrize("rate", [0.3, 1e-9, 1 - 1e-12])
+def test_what_is_drawn_by_is_what_is_accounted_for(rate):
+    """A multiple of 2^-32, in words the rate that was asked for."""
+    dropout = fp.dropping(FIXED, rate).accounting.dropout
+    assert dropout * 2**32 == round(dropout * 2**32) < 2**32
+    assert dropout == pytest.approx(rate, abs=2**-32)
+    assert "dropout=0.3," in repr(fp.dropping(FIXED, 0.3).accounting)
+    assert fp.dropping(FIXED, 2**-34) is FIXED
+
+
+@pytest.mark.parametrize("noise", ["whole", "lost"])
+def test_each_subset_stays_as_often_as_it_should(noise):
+    """A fifth of the probability of pairs for 6 pairs, and so on; a false alarm once in 3e5."""
+    sampler = fp.dropping(fp.fixed_size(4, 2), RATE, noise)
+    assert sampler.expected_size == pytest.approx(2 * (1 - RATE))
+    drawn = draws(sampler)
+    assert np.array_equal(drawn.ids == 4, ~drawn.mask)
+    there = (drawn.ids[..., None] == np.arange(4)).sum(1)
+    assert there.max() == 1
+    stayed = there @ 2 ** np.arange(4)
+    for k, chance in ((0, RATE**2), (1, 2 * RATE * (1 - RATE) / 4), (2, (1 - RATE) ** 2 / 6)):
+        subsets = [sum(2**i for i in members) for members in combinations(range(4), k)]
+        assert_uniform([np.sum(stayed == s) for s in subsets], TRIALS, chance)
+
+
+@pytest.mark.parametrize("sampler", [fp.everyone(4), fp.fixed_size(5, 4)])
+def test_those_who_stay_are_of_those_who_would_be_drawn(sampler):
+    drawn, whole = draws(fp.dropping(sampler, RATE), 50), draws(sampler, 50)
+    np.testing.assert_array_equal(drawn.ids[drawn.mask], whole.ids[drawn.mask])
+    assert 0 < drawn.mask.mean() < 1
+
+
+def test_of_everyone_each_stays_on_its_own():
+    sampler = fp.dropping(fp.everyone(3), RATE)
+    assert sampler.accounting == Dropping(3, 3, RATE)
+    stayed = draws(sampler).mask @ 2 ** np.arange(3)
+    for subset in range(8):
+        k = subset.bit_count()
+        chance = (1 - RATE) ** k * RATE ** (3 - k)
+        assert_uniform([np.sum(stayed == subset)], TRIALS, chance)
+    all_shares = fp.dropping(fp.everyone(3), RATE, "lost")
+    assert all_shares.accounting == Dropping(3, 3, RATE, True)
+    np.testing.assert_array_equal(draws(all_shares).mask @ 2 ** np.arange(3), stayed)
+
+
+def test_a_poisson_cohort_is_one_of_a_lower_rate():
+    sampler, lower = fp.dropping(fp.poisson(9, 0.4, 5), RATE), fp.poisson(9, 0.4 * (1 - RATE), 5)
+    assert sampler.accounting == lower.accounting
+    assert sampler.expected_size == lower.expected_size
+    assert_identical(draws(sampler, 100), draws(lower, 100))
+    assert fp.dropping(sampler, 0.5).accounting.rate == pytest.approx(0.4 * (1 - RATE) * 0.5)
+
+
+def test_training_is_numpys_on_the_messages_that_arrive():
+    """Of several rounds, with cohorts of different sizes."""
+    algorithm = fp.fed_avg(squared, sampler=WHOLE, **PLAIN)
+    state, theta, sizes = algorithm.init(start(), FEDERATION), vector(start()), []
+    for t in range(6):
+        key = jax.random.fold_in(KEY, t)
+        state, metrics = after(algorithm, key, state=state)
+        stay = members(WHOLE, key)
+        trained = [
+            heavy_ball(theta, *records(FEDERATION, i), steps=1, rate=0.1, momentum=0) for i in stay
+        ]
+        theta = theta - sum((theta - own for own in trained), 0 * theta) / (SIZE * (1 - RATE))
+        assert metrics["cohort_size"] == len(stay)
+        sizes.append(len(stay))
+    assert_close(vector(state.params), theta)
+    assert min(sizes) < max(sizes) <= SIZE
+
+
+@pytest.mark.parametrize("stay", range(SIZE + 1))
+def test_lost_shares_are_missing_from_the_noise(stay):
+    """The same draw of the noise, times sqrt(k / s)."""
+    key = key_where(LOST, stay)
+    whole, lost = (moved(noisy(sampler), key) for sampler in (WHOLE, LOST))
+    assert np.abs(whole).min() > 0
+    assert_close(lost, np.sqrt(stay / SIZE) * whole)
+
+
+def test_the_noise_that_is_left_is_normal():
+    sampler = fp.dropping(fp.fixed_size(CLIENTS, 2), RATE, "lost")
+    keys = jax.random.split(KEY, 4000)
+    run, algorithm = fp.one_round(noisy(sampler)), noisy(sampler)
+    state = algorithm.init(start(), FEDERATION)
+    states, metrics = jax.jit(jax.vmap(run, (0, None, None)))(keys, state, FEDERATION)
+    noise = np.asarray(states.params["w"] - state.params["w"], np.float64)
+    size = np.asarray(metrics["cohort_size"])
+    for k in (1, 2):
+        assert_normal(noise[size == k], 2.0 * np.sqrt(k / 2) / sampler.expected_size)
+    assert np.all(noise[size == 0] == 0)
+
+
+@pytest.mark.parametrize(("sampler", "moves"), [(WHOLE, True), (LOST, False)])
+def test_a_cohort_that_vanishes_whole(sampler, moves):
+    """It releases noise where the server adds it, nothing where clients do; without noise the model stays."""
+    key = key_where(sampler, 0)
+    assert bool(moved(noisy(sampler), key).any()) == moves
+    assert not moved(fp.fed_avg(squared, sampler=sampler, **PLAIN), key).any()
+    _, metrics = after(noisy(sampler), key)
+    assert metrics["cohort_size"] == 0
+
+
+def test_what_the_server_adds_is_whole():
+    """To messages of a lossy codec, and after a division by the clients' weights."""
+    key = key_where(LOST, 1)
+    for part in ({"codec": fp.top_k(4)}, {"weighting": fp.ByExamples(3.0, estimator="clipped")}):
+        whole, lost = (moved(noisy(sampler, **part), key) for sampler in (WHOLE, LOST))
+        assert_close(lost, whole)
+
+
+class Counted(NamedTuple):
+    params: dict
+    round: jax.Array
+    times: jax.Array  # i32[clients]
+
+
+def counting(sampler):
+    """Each client keeps how often it stayed."""
+
+    def init(params, federation):
+        return Counted(params, jnp.int32(0), jnp.zeros(federation.num_clients, jnp.int32))
+
+    def round(key, state, cohort):
+        def client(key, shard, times):
+            return fp.Sent(jnp.float32(times), own=times + 1)
+
+        _, metrics, times = cohort.sum(
+            client, key, mechanism=fp.gaussian(1.0, 1.0), own=state.times
+        )
+        return Counted(state.params, state.round + 1, times), metrics
+
+    return fp.Algorithm(init, round, sampler)
+
+
+@pytest.mark.parametrize("sampler", [WHOLE, LOST])
+def test_what_a_vanished_member_keeps_stays_as_it_was(sampler):
+    algorithm, expected = counting(sampler), np.zeros(CLIENTS, int)
+    state = algorithm.init(start(), FEDERATION)
+    for t in range(5):
+        key = jax.random.fold_in(KEY, t)
+        state, _ = after(algorithm, key, state=state)
+        np.add.at(expected, members(sampler, key), 1)
+    np.testing.assert_array_equal(state.times, expected)
+    assert 0 < expected.sum() < 5 * SIZE
+
+
+def test_how_many_stay_is_private():
+    """It says something of who takes part, which the certificate counts on to be secret."""
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(
+            lambda key, shard: state.params, key, mechanism=fp.gaussian(1.0, 1.0)
+        )
+        params = jax.tree.map(lambda s: s / (1 + cohort.size), total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    for sampler in (WHOLE, LOST):
+        with pytest.raises(fp.LeakError, match="who takes part"):
+            fp.certify(fp.Algorithm(fp.start, round, sampler), start(), FEDERATION, 3, 1e-3)
+    assert fp.certify(fp.Algorithm(fp.start, round, FIXED), start(), FEDERATION, 3, 1e-3)
+
+
+def test_a_sampler_made_by_hand_is_refused():
+    """What it draws could be measured, but not how seldom few stay."""
+    by_hand = noisy(LOST._replace(draw=lambda key: LOST.draw(key)))
+    with refused("sampler: made by hand, .*; let members vanish by fp.dropping"):
+        fp.check_algorithm(by_hand, start(), FEDERATION)
+
+
+def test_a_server_sees_each_message_with_its_share_of_what_was_drawn():
+    keys = jax.random.split(KEY, 500)
+    algorithm = noisy(LOST)
+    state = algorithm.init(start(), FEDERATION)
+    view = jax.jit(jax.vmap(lambda key: server_view(algorithm, key, state, FEDERATION)))(keys)
+    assert_normal(np.asarray(view.update)[np.asarray(view.cohort.mask)], 2.0 / np.sqrt(SIZE))
+
+
+def run(algorithm, federation=FEDERATION, **more):
+    test = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
+    score = lambda params, example: {"accuracy": 0.0, "loss": squared(params, example)}  # noqa: E731
+    options = {"score": score, "rounds": 4, "every": 2} | more
+    return fp.simulate(algorithm, start(), federation, test, **options)
+
+
+def test_uplink_is_of_the_messages_that_arrive():
+    """32 bits for each of four values; on average over the clients."""
+    found = run(fp.fed_avg(squared, sampler=WHOLE, **PLAIN), seeds=(3,))
+    whole = run(fp.fed_avg(squared, sampler=FIXED, **PLAIN), seeds=(3,))
+    messages, of_all = (h.uplink_mb[-1, 0] * CLIENTS / (4 * 4e-6) for h in (found, whole))
+    assert messages == pytest.approx(round(messages))
+    assert messages < of_all == pytest.approx(4 * SIZE)
+
+
+@pytest.mark.parametrize(
+    "sampler", [LOST, pytest.param(OPENING, marks=pytest.mark.slow, id="opening")]
+)
+def test_streamed_and_on_several_devices(sampler):
+    """The same bits as in memory, on one device."""
+    algorithm = noisy(sampler)
+    examples = jax.tree.map(np.asarray, FEDERATION.examples)
+    rows = [np.asarray(own) for own in FEDERATION.rows]
+    streamed = fp.StreamedFederation.from_arrays(examples, rows)
+    expected, found = run(algorithm), run(algorithm, streamed)
+    assert_identical(found.state, expected.state)
+    np.testing.assert_array_equal(found.uplink_mb, expected.uplink_mb)
+    spread = run(algorithm, strategy=fp.Strategy(2, 1), seeds=(0,))
+    assert_close(spread.state.params, expected.state.params)
+
+
+def test_refusals():
+    drop = fp.dropping
+    with refused("rate: 1; give a number from 0 to below 1"):
+        drop(FIXED, 1)
+    with refused("rate: -0.1"):
+        drop(FIXED, -0.1)
+    with refused("noise: 'some'; give one of 'whole', 'lost'"):
+        drop(FIXED, 0.1, "some")
+    with refused("noise: 'lost'; nobody knows its share"):
+        drop(fp.poisson(9, 0.4), 0.1, "lost")
+    for sampler in (fp.with_replacement([1, 1], 2), LOST, FIXED._replace(expected_size=3.0)):
+        with refused("sampler: .*; give one of fp.everyone, fp.fixed_size and fp.poisson"):
+            drop(sampler, 0.1)
+    for sampler in (fp.Opening(fp.everyone(6), 1, FIXED), fp.fixed_order(6, 2), None):
+        with refused("sampler: .*give one of .*, on each side of an Opening"):
+            drop(sampler, 0.1)
+    with refused("sampler: Dropping.* may draw a client in any rounds"):
+        matrix = fp.noise_matrices.banded_toeplitz(3, bands=2)
+        used = fp.correlated(fp.gaussian(1.0, 1.0), matrix)
+        correlated = fp.fed_avg(squared, sampler=LOST, mechanism=used, **PLAIN)
+        fp.certify(correlated, start(), FEDERATION, 3, 1e-3)
+    with refused("records: .*clients vanish, not records"):
+        steps = fp.dp_sgd(local(records=drop(fp.fixed_size(3, 2), 0.1)), sampler=FIXED)
+        after(steps)
+    laplace = fp.fed_avg(squared, sampler=LOST, mechanism=fp.laplace(1.0, 1.0), **PLAIN)
+    with refused('mechanism: .*is not Laplace; give Gaussian noise, or fp.dropping.*"whole"'):
+        after(laplace)
+    split = {"splitting": fp.splitting.uniform(0.3), "coupling": fp.consensus.coupling(0.4, 0.1)}
+    with refused("sampler: cohorts vary in size"):
+        exchanges = fp.consensus.constant(3)
+        fp.msp_fl(squared, sampler=LOST, exchanges=exchanges, **split, **PLAIN)
+
+
+# Stragglers
+
+
+def local(steps=4, noise=0.0, **more):
+    how = {"records": fp.everyone(3), "mechanism": fp.gaussian(1e6, noise)} | more
+    return fp.LocalSteps(
+        fp.per_example(squared), steps=steps, optimizer=lambda t: optax.sgd(0.1), **how
+    )
+
+
+SHARD = fp.Shard(
+    jax.tree.map(lambda leaf: leaf[FEDERATION.rows[0]], FEDERATION.examples),
+    jnp.int32(3),
+    jnp.int32(0),
+)
+STEPS = 4
+
+
+def by_batches(rate):
+    batches = fp.epochs(STEPS, batch_size=3)
+    batches = fp.straggling(batches, rate)
+    sgd = optax.sgd(0.1)
+
+    def trained(key):
+        grad = fp.mean_grad(squared)
+        return fp.train(key, start(), SHARD, grad=grad, optimizer=sgd, batches=batches)
+
+    return trained
+
+
+def by_local_steps(rate):
+    steps = fp.straggling(local(STEPS), rate)
+    return lambda key: steps.run(key, start(), SHARD)[0]
+
+
+@pytest.mark.parametrize("trained", [by_batches, by_local_steps])
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+def test_stragglers_take_a_uniform_number_of_their_steps(trained, rate):
+    """The model after one, two, three or four steps, by NumPy."""
+    trials = 4000
+    keys = jax.random.split(KEY, trials)
+    found = jax.jit(jax.vmap(trained(rate)))(keys)
+    found = np.concatenate([np.asarray(found["b"])[:, None], np.asarray(found["w"])], 1)
+    data = records(FEDERATION, 0)
+    wanted = [
+        heavy_ball(vector(start()), *data, steps=k, rate=0.1, momentum=0.0)
+        for k in range(1, STEPS + 1)
+    ]
+    away = np.abs(found[:, None] - np.stack(wanted)).max(-1)
+    taken = away.argmin(1)
+    assert away.min(1).max() < 1e-5
+    counts, all_of_them = np.bincount(taken, minlength=STEPS), 1 - rate + rate / STEPS
+    assert_uniform(counts[:-1], trials, rate / STEPS)
+    low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], trials, all_of_them)
+    assert low <= counts[-1] <= high
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
+    """Of SCAFFOLD's line 16: (x - y) / (k eta)."""
+    steps = fp.straggling(local(STEPS), rate)
+    keys = jax.random.split(KEY, 20)
+    y, mean, _ = jax.jit(jax.vmap(lambda key: steps.run(key, start(), SHARD)))(keys)
+    away = vector(start()) - np.concatenate([np.asarray(y["b"])[:, None], np.asarray(y["w"])], 1)
+    taken = (away @ away.T).diagonal() / np.sum(np.asarray(mean) * away, 1) / 0.1
+    np.testing.assert_allclose(taken, np.round(taken), atol=1e-3)
+    assert set(np.round(taken)) <= ({4} if rate == 0 else {1, 2, 3, 4})
+    assert_close(away, 0.1 * np.round(taken)[:, None] * mean, 1e-4)
+
+
+def test_without_stragglers_nothing_changes():
+    assert fp.straggling(local(), 0).stragglers == local().stragglers == 0
+    plain = fp.fed_avg(squared, sampler=FIXED, **PLAIN)
+    late = {"optimizer": PLAIN["optimizer"], "batches": fp.straggling(fp.full_batch(), 0)}
+    assert_identical(after(plain)[0], after(fp.fed_avg(squared, sampler=FIXED, **late))[0])
+
+
+@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
+def test_record_level_certificates_count_all_steps(make):
+    noisy_steps = local(noise=2.0, records=fp.poisson(3, 0.5, 3))
+    found, whole = (
+        fp.certify(make(steps, sampler=WHOLE), start(), FEDERATION, 5, 1e-3)
+        for steps in (fp.straggling(noisy_steps, 0.5), noisy_steps)
+    )
+    assert found.epsilon == whole.epsilon
+    assert found.basis == "constructed"
+
+
+def test_client_level_certificates_do_not_ask_how_many():
+    private = {"sampler": WHOLE, "optimizer": PLAIN["optimizer"], "clip_norm": 1.0}
+    found, whole = (
+        fp.certify(
+            fp.dp_fed_avg(squared, batches=batches, noise_multiplier=1.0, **private),
+            start(),
+            FEDERATION,
+            5,
+            1e-3,
+        )
+        for batches in (fp.straggling(fp.epochs(2, 2), 0.5), fp.epochs(2, 2))
+    )
+    assert found == whole
+
+
+def test_refused_stragglers():
+    with refused("rate: 1.5; give a number from 0 to 1"):
+        fp.straggling(fp.full_batch(), 1.5)
+    with refused("batches: 3; give such as fp.epochs"):
+        fp.straggling(3, 0.5)

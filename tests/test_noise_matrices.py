@@ -1,0 +1,347 @@
+"""Correlated noise: matrices and streams, against NumPy and jax_privacy."""
+
+import math
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from small import FALSE_ALARM, refused
+from tree_nodes import nodes_of
+
+import fedpriv as fp
+from fedpriv import noise_matrices
+from fedpriv.mechanisms.noise_matrices.blt import BufferedToeplitz
+
+ROUNDS = 21
+MAKE = {
+    "identity": noise_matrices.identity,
+    "tree": lambda: noise_matrices.tree(ROUNDS),
+    "restarts": lambda: noise_matrices.tree(ROUNDS, restart_every=6),
+    "restarts of a power": lambda: noise_matrices.tree(ROUNDS, restart_every=8),
+    "banded_inverse": lambda: noise_matrices.banded_inverse(ROUNDS, 4),
+    "one earlier": lambda: noise_matrices.banded_inverse(ROUNDS, 2),
+    "all bands": lambda: noise_matrices.banded_inverse(ROUNDS, ROUNDS),
+    "banded_toeplitz": lambda: noise_matrices.banded_toeplitz(ROUNDS, 4),
+    "banded": lambda: noise_matrices.banded(ROUNDS, 4),
+    "blt": lambda: BufferedToeplitz(ROUNDS, (0.95, 0.5), (0.2, 0.3)),
+}
+LIKE = {
+    "w": jax.ShapeDtypeStruct((3, 2), jnp.float32),
+    "b": jax.ShapeDtypeStruct((), jnp.bfloat16),
+}
+
+
+@cache
+def made(name):
+    return MAKE[name]()
+
+
+def streamed(factorization, z, like=LIKE):
+    """The noise of all rounds, one after the other."""
+
+    def of_round(memory, now):
+        t, fresh = now
+        noise, memory = factorization.next(memory, fresh, t)
+        return memory, noise
+
+    rounds = jnp.arange(len(jax.tree.leaves(z)[0]))
+    return jax.jit(lambda z: jax.lax.scan(of_round, factorization.init(like), (rounds, z))[1])(z)
+
+
+def fresh(rounds=ROUNDS, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        name: jnp.asarray(rng.normal(size=(rounds, *leaf.shape)), jnp.float32)
+        for name, leaf in LIKE.items()
+    }
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_stream_is_the_matrix(name):
+    factorization, z = made(name), fresh()
+    noise, matrix = streamed(factorization, z), factorization.noising(ROUNDS)
+    for leaf in z:
+        expected = np.tensordot(matrix, np.asarray(z[leaf], np.float64), axes=1)
+        np.testing.assert_allclose(noise[leaf], expected, rtol=0, atol=1e-5)
+        assert noise[leaf].dtype == jnp.float32
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_noising_is_the_inverse_of_the_strategy(name):
+    product = made(name).strategy(ROUNDS) @ made(name).noising(ROUNDS)
+    np.testing.assert_allclose(product, np.eye(ROUNDS), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_shorter_runs(name):
+    """Have the first rounds of the matrix."""
+    factorization = made(name)
+    whole, part = factorization.noising(ROUNDS), factorization.noising(13)
+    np.testing.assert_allclose(part, whole[:13, :13], atol=1e-12)
+    assert np.array_equal(whole, np.tril(whole))
+    c = factorization.strategy(ROUNDS)
+    np.testing.assert_allclose(factorization.strategy(13), c[:13, :13], atol=1e-12)
+    assert factorization.sensitivity(13, 5, 3) <= factorization.sensitivity(ROUNDS, 5, 3) + 1e-12
+
+
+def of_nodes_below(nodes):
+    """The least variance that prefix sums have when each is put together from below: f64[T, T] covariance."""
+    sums, rounds = {}, nodes.shape[1]
+    for i, node in enumerate(nodes):
+        below = np.flatnonzero((nodes <= node).all(axis=1))
+        weights = np.linalg.lstsq(nodes[below].T, node, rcond=None)[
+            0
+        ]  # of least norm, hence of least variance
+        sums[i] = np.zeros(len(nodes))
+        sums[i][below] = weights
+    prefixes = np.zeros((rounds, len(nodes)))
+    for t in range(rounds):
+        left = np.arange(rounds) <= t
+        while left.any():
+            inside = [i for i, node in enumerate(nodes) if (node <= left).all()]
+            largest = max(inside, key=lambda i: nodes[i].sum())
+            prefixes[t] += sums[largest]
+            left = left & (nodes[largest] == 0)
+    return prefixes @ prefixes.T
+
+
+@pytest.mark.parametrize("name", ["tree", "restarts", "restarts of a power"])
+def test_tree_has_the_noise_of_the_best_estimates_from_below(name):
+    """Found by least squares."""
+    expected = of_nodes_below(nodes_of(ROUNDS, made(name).restart_every))
+    prefixes = np.cumsum(made(name).noising(ROUNDS), axis=0)
+    np.testing.assert_allclose(prefixes @ prefixes.T, expected, atol=1e-10)
+
+
+def test_nodes_of_a_tree():
+    nodes = nodes_of(6, 6)
+    rows = {tuple(np.flatnonzero(node)) for node in nodes}
+    assert rows == {(0,), (1,), (2,), (3,), (4,), (5,), (0, 1), (2, 3), (4, 5), (0, 1, 2, 3)}
+    assert len(nodes) == len(rows)
+
+
+def test_what_a_tree_releases_protects_more_than_its_nodes():
+    tree = noise_matrices.tree(ROUNDS)
+    released = np.linalg.inv(tree.noising(ROUNDS))
+    nodes = nodes_of(ROUNDS, ROUNDS)
+    gap = np.linalg.eigvalsh(nodes.T @ nodes - released.T @ released)
+    assert gap.min() > -1e-10
+
+
+def test_identity_is_plain_noise_to_the_bit():
+    z = fresh()
+    for limit in (
+        noise_matrices.identity(),
+        noise_matrices.banded_toeplitz(9, 1),
+        noise_matrices.banded(9, 1),
+        noise_matrices.banded_inverse(9, 1),
+        noise_matrices.tree(9, restart_every=1),
+        noise_matrices.tree(1),
+    ):
+        assert limit == noise_matrices.identity()
+        assert limit.init(LIKE) == ()
+        for leaf, noise in streamed(limit, z).items():
+            np.testing.assert_array_equal(noise, z[leaf])
+    assert noise_matrices.identity().sensitivity(10**6, 10, 8) == math.sqrt(8)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("identity", 0),
+        ("tree", 4),
+        ("restarts", 2),
+        ("banded_inverse", 4),
+        ("banded", 3),
+        ("blt", 2),
+    ],
+)
+def test_memory(name, size):
+    factorization = made(name)
+    assert factorization.memory_size == size
+    memory = factorization.init(LIKE)
+    shapes = [] if size == 0 else [(size,), (size, 3, 2)]
+    assert [leaf.shape for leaf in jax.tree.leaves(memory)] == shapes
+    assert {leaf.dtype for leaf in jax.tree.leaves(memory)} <= {jnp.dtype(jnp.float32)}
+    _, later = factorization.next(memory, jax.tree.map(lambda x: x[0], fresh()), jnp.int32(0))
+    assert jax.tree.map(jnp.shape, later) == jax.tree.map(jnp.shape, memory)
+
+
+def test_memory_of_64_bits():
+    with jax.enable_x64(True):
+        like = {"w": jax.ShapeDtypeStruct((3,), jnp.float64)}
+        z = {"w": jnp.asarray(np.random.default_rng(0).normal(size=(ROUNDS, 3)))}
+        noise = streamed(made("tree"), z, like)["w"]
+        assert noise.dtype == jnp.float64
+        expected = made("tree").noising(ROUNDS) @ np.asarray(z["w"])
+        np.testing.assert_allclose(noise, expected, atol=1e-13)
+
+
+def test_several_runs_at_once():
+    z = jnp.stack([fresh(seed=s)["w"] for s in range(3)])
+    for name in ("tree", "banded", "banded_inverse", "blt"):
+        at_once = jax.vmap(lambda x, name=name: streamed(made(name), {"w": x}, {"w": LIKE["w"]}))(z)
+        for s in range(3):
+            alone = streamed(made(name), {"w": z[s]}, {"w": LIKE["w"]})
+            np.testing.assert_allclose(at_once["w"][s], alone["w"], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tree", "restarts", "banded", "banded_inverse", "blt"])
+def test_covariance(name):
+    """Of many coordinates of Gaussian noise; each entry within the bound for `FALSE_ALARM` in all."""
+    d, rounds = 20_000, 9
+    z = {"w": jax.random.normal(jax.random.key(3), (rounds, d))}
+    like = {"w": jax.ShapeDtypeStruct((d,), jnp.float32)}
+    noise = np.asarray(streamed(made(name), z, like)["w"], np.float64)
+    matrix = made(name).noising(rounds)
+    covariance = matrix @ matrix.T
+    spread = np.sqrt((covariance**2 + np.outer(np.diag(covariance), np.diag(covariance))) / d)
+    bound = stats.norm.isf(FALSE_ALARM / 2 / rounds**2)
+    assert np.all(np.abs(noise @ noise.T / d - covariance) < bound * spread)
+
+
+def test_librarys_streams():
+    """The same C^-1, as jax_privacy applies it."""
+    from jax_privacy.matrix_factorization import banded, buffered_toeplitz, toeplitz
+
+    c = made("banded_toeplitz").strategy(ROUNDS)
+    theirs = {"banded_toeplitz": toeplitz.inverse_as_streaming_matrix(jnp.asarray(c[:4, 0]))}
+    rows = np.array(made("banded").rows)
+    columns = [[rows[t + j, j] if t + j < ROUNDS else 0.0 for j in range(4)] for t in range(ROUNDS)]
+    normalized = banded.ColumnNormalizedBanded(params=jnp.asarray(columns))
+    theirs["banded"] = normalized.inverse_as_streaming_matrix()
+    blt = buffered_toeplitz.BufferedToeplitz.build([0.95, 0.5], [0.2, 0.3], jnp.float32)
+    theirs["blt"] = blt.inverse_as_streaming_matrix()
+    for name, matrix in theirs.items():
+        np.testing.assert_allclose(
+            matrix.materialize(ROUNDS), made(name).noising(ROUNDS), atol=1e-5
+        )
+
+
+def test_coefficients_of_the_inverse_square_root():
+    from jax_privacy.matrix_factorization import toeplitz
+
+    coefficients = noise_matrices.banded_inverse(30, 12).coefficients
+    np.testing.assert_allclose(
+        coefficients, toeplitz.optimal_max_error_noising_coefs(30)[:12], atol=1e-6
+    )
+    assert coefficients[:4] == (1, -1 / 2, -1 / 8, -1 / 16)
+    c = noise_matrices.banded_inverse(30, 30).strategy(30)
+    np.testing.assert_allclose(c @ c, np.tri(30), atol=1e-12)
+
+
+def test_columns_of_norm_one():
+    c = made("banded").strategy(ROUNDS)
+    np.testing.assert_allclose(np.linalg.norm(c, axis=0), 1, atol=1e-12)
+    assert np.array_equal(c, np.tril(c) - np.tril(c, -4))
+    assert made("banded").sensitivity(ROUNDS, 4, 3) == pytest.approx(math.sqrt(3), rel=1e-12)
+    assert made("banded_toeplitz").sensitivity(ROUNDS, 4, 3) == pytest.approx(math.sqrt(3))
+
+
+def test_error_of_prefix_sums_and_of_momentum():
+    for name in ("tree", "banded", "banded_inverse"):
+        factorization = made(name)
+        for of, workload in (
+            ("prefix", np.tri(ROUNDS)),
+            (
+                "momentum",
+                np.tri(ROUNDS)
+                @ np.array(
+                    [
+                        [0.5 ** (i - j) if i >= j else 0.0 for j in range(ROUNDS)]
+                        for i in range(ROUNDS)
+                    ]
+                ),
+            ),
+        ):
+            norms = np.linalg.norm(workload @ factorization.noising(ROUNDS), axis=1)
+            norms *= factorization.sensitivity(ROUNDS, 5, 3)
+            found = noise_matrices.error(factorization, ROUNDS, 5, 3, of=of, momentum=0.5)
+            assert found.root_mean_square == pytest.approx(math.sqrt(np.mean(norms**2)))
+            assert found.largest == pytest.approx(norms.max())
+
+
+def test_order_of_errors():
+    """Optimised matrices are the better, the more general they are; all are better than independent noise."""
+
+    def error(name):
+        return noise_matrices.error(made(name), ROUNDS, 5, 3).root_mean_square
+
+    assert error("banded") < error("banded_toeplitz") < error("identity")
+    assert error("banded_inverse") < error("identity")
+    long = (noise_matrices.banded_inverse(500, 20), noise_matrices.tree(500), made("identity"))
+    errors = [noise_matrices.error(f, 500, 100, 5).root_mean_square for f in long]
+    assert errors == sorted(errors)
+
+
+@pytest.mark.slow
+def test_blt():
+    """Better than half the buffers, and no worse than the banded matrix of as many vectors."""
+    blt = noise_matrices.blt(60, separation=15, participations=4, buffers=2)
+    again = noise_matrices.blt(60, separation=15, participations=4, buffers=2)
+    assert blt == again
+    assert blt.memory_size == 2
+    found = [
+        noise_matrices.error(f, 60, 15, 4).root_mean_square
+        for f in (
+            blt,
+            noise_matrices.blt(60, 15, 4, buffers=1),
+            noise_matrices.banded_toeplitz(60, 3),
+        )
+    ]
+    assert found[0] < min(found[1:])
+
+
+def test_values():
+    """Equal and hashed by their numbers, and named."""
+    for name, make in MAKE.items():
+        assert made(name) == make()
+        assert hash(made(name)) == hash(make())
+        assert repr(made(name)).startswith("fp.noise_matrices.")
+    assert len({made(name) for name in MAKE}) == len(MAKE)
+    assert repr(made("restarts")) == "fp.noise_matrices.tree(rounds=21, restart_every=6)"
+    assert repr(made("banded")) == "fp.noise_matrices.banded(rounds=21, bands=4)"
+    assert {name: made(name).bands for name in ("identity", "tree", "banded", "blt")} == {
+        "identity": 1,
+        "tree": None,
+        "banded": 4,
+        "blt": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: noise_matrices.banded(10, 11), "bands: 11; give at most the 10 rounds"),
+        (lambda: noise_matrices.banded_toeplitz(10, 11), "bands: 11; give at most the 10 rounds"),
+        (lambda: noise_matrices.banded_inverse(10, 11), "bands: 11; give at most the 10 rounds"),
+        (lambda: noise_matrices.banded_inverse(10, 0), "bands: 0; give a whole number"),
+        (lambda: noise_matrices.tree(0), "rounds: 0; give a whole number"),
+        (lambda: noise_matrices.tree(10**5), "rounds: 100000; give a whole number from 1 to 10000"),
+        (lambda: noise_matrices.tree(10, 0), "restart_every: 0; give a whole number"),
+        (lambda: noise_matrices.blt(10, 0), "separation: 0; give a whole number"),
+        (lambda: noise_matrices.blt(10, 1, 0), "participations: 0; give a whole number"),
+        (
+            lambda: noise_matrices.tree(10).strategy(11),
+            r"rounds: 11; fp.noise_matrices.tree\(rounds=10\) is for 10",
+        ),
+        (lambda: noise_matrices.tree(10).noising(11), "rounds: 11; .* is for 10 at most"),
+        (lambda: noise_matrices.tree(10).sensitivity(11), "rounds: 11; .* is for 10 at most"),
+        (lambda: noise_matrices.tree(10).sensitivity(10, 0), "separation: 0; give a whole number"),
+        (lambda: noise_matrices.error(3, 10), "factorization: 3; give such as"),
+        (
+            lambda: noise_matrices.error(fp.noise_matrices.tree(4), 4, of="last"),
+            "of: 'last'; give one of",
+        ),
+        (
+            lambda: noise_matrices.error(fp.noise_matrices.tree(4), 4, momentum=1.0),
+            "momentum: 1.0; give",
+        ),
+    ],
+)
+def test_refused(make, said):
+    with refused(said):
+        make()

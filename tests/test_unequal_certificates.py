@@ -1,0 +1,251 @@
+"""Records of clients that hold unequal numbers of them: certificates, against own pairs, dp-accounting and audits."""
+
+import math
+from itertools import combinations
+
+import dp_accounting as dp
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from scipy import optimize, stats
+from small import FALSE_ALARM, refused, regression, start, vector
+from unequal import CLIP, LEAF, WALL, algorithm_of, mean_of, sending, steps, three_ways, trained
+
+import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.privacy import curves
+from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.truncation import draw_cases
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@pytest.mark.parametrize("sizes", [WALL, LEAF], ids=["25 to 231", "5 to 662"])
+@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
+@pytest.mark.parametrize("way", ["secret", "public, Poisson", "public, batches"])
+def test_unequal_clients_train_and_are_certified(sizes, make, way):
+    federation = regression(sizes)
+    algorithm = algorithm_of(make, three_ways(sizes)[way], 2.0)
+    state = trained(algorithm, federation, 1)
+    assert np.all(np.isfinite(vector(state.params)))
+    relation = "add_or_remove" if way == "secret" else "replace_one"
+    for view in fp.VIEWS:
+        certificate = fp.certify(algorithm, start(), federation, 4, 1e-3, view=view)
+        assert certificate.basis == "constructed"
+        assert certificate.relation == relation
+        assert 0 < certificate.epsilon < math.inf
+    public = [a.startswith("how many records each client") for a in certificate.assumptions]
+    secret = [a.startswith("no client holds more than") for a in certificate.assumptions]
+    assert any(public) == (way != "secret")
+    assert any(secret) == (way == "secret")
+
+
+def epsilon_of(curve, steps, delta, step=2e-3, reach=40.0):
+    """Of so many compositions of a pair with this curve delta(epsilon), by own convolutions on an own grid.
+
+    The losses' distribution F under P is read off the curve: delta'(e) = -e^e Q[loss > e], P from Q by its loss.
+    """
+    grid = np.arange(-reach, reach + step / 2, step)
+    above = -np.diff(curve(grid)) / np.diff(np.exp(grid))  # Q[loss > e]
+    under_q = np.append(-np.diff(above), 0.0)
+    losses = np.append(grid[1:-1], grid[-1])
+    under_p = np.maximum(under_q, 0) * np.exp(losses)
+    under_p /= under_p.sum()
+    size = 1 << math.ceil(math.log2(len(under_p) * steps))
+    composed = np.fft.irfft(np.fft.rfft(under_p, size) ** steps, size)
+    total = losses[0] * steps + step * np.arange(size)
+    kept = composed > 0
+
+    def excess(epsilon):
+        gain = np.maximum(0.0, -np.expm1(epsilon - total[kept]))
+        return float(gain @ composed[kept]) - delta
+
+    return optimize.brentq(excess, 0.0, 60.0)
+
+
+def replaced_curve(rate, multiplier):
+    """By hand: H of (1 - q) N(0) + q N(1) against N(0), at the distance 2 / multiplier, either way round."""
+    mu = 2 / multiplier
+
+    def once(e):
+        return stats.norm.cdf(mu / 2 - e / mu) - np.exp(e) * stats.norm.cdf(-mu / 2 - e / mu)
+
+    def forward(e):
+        return rate * once(np.log1p(np.expm1(e) / rate))
+
+    def curve(epsilon):
+        e = np.abs(epsilon)
+        return np.where(epsilon >= 0, forward(e), -np.expm1(-e) + np.exp(-e) * forward(e))
+
+    return curve
+
+
+@pytest.mark.parametrize(("way", "size"), [("public, Poisson", 40), ("public, batches", 25)])
+def test_public_sizes_have_the_epsilon_of_an_own_pair(way, size):
+    records = three_ways(WALL)[way]
+    algorithm = fp.dp_sgd(steps(records, fp.gaussian(CLIP, 2.0), 2), sampler=fp.everyone(8))
+    certificate = fp.certify(algorithm, start(), regression(WALL), 5, 1e-3, view="server")
+    rate = 0.1 if way == "public, Poisson" else 10 / size
+    own = epsilon_of(replaced_curve(rate, 2.0), 10, 1e-3)
+    assert certificate.epsilons["PLD"] == pytest.approx(own, rel=1e-3)
+
+
+def test_secret_sizes_have_the_epsilon_of_dp_accounting():
+    algorithm = fp.dp_sgd(
+        steps(fp.poisson(231, 0.1, 231), fp.gaussian(CLIP, 1.0), 2), sampler=fp.everyone(8)
+    )
+    found = {
+        fp.certify(algorithm, start(), regression(sizes), 5, 1e-5, view="server").epsilon
+        for sizes in (WALL, [1] * 8)
+    }
+    event = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(1.0))
+    accountant = PLDAccountant(value_discretization_interval=1e-4)
+    own = accountant.compose(dp.SelfComposedDpEvent(event, 10)).get_epsilon(1e-5)
+    assert len(found) == 1
+    assert found.pop() == pytest.approx(own, rel=1e-3)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_cases_of_cut_places_bound_explicit_neighbours(capacity, replaced):
+    """Four places, all subsets, records at -1 and 1: mixtures of normals, their divergences integrated by hand."""
+    n, rate, sigma = 4, 0.4, 1.1
+    x = np.linspace(-14, 14, 20_001)
+
+    def density(contributions):
+        total = 0.0
+        for joined in range(2**n):
+            who = [i for i in range(n) if joined >> i & 1]
+            chance = rate ** len(who) * (1 - rate) ** (n - len(who))
+            subsets = [who]
+            if len(who) > capacity:
+                subsets = list(map(list, combinations(who, capacity)))
+            for kept in subsets:
+                moved = sum(contributions[i] for i in kept)
+                total = total + chance / len(subsets) * stats.norm.pdf(x, moved, sigma)
+        return total
+
+    drawn = Poisson(n, rate, capacity, "replaced" if replaced else "emptied")
+    cases = draw_cases(drawn)
+    assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-12)
+    assert sum(case.chance * case.rate for case in cases) == pytest.approx(
+        sum(stats.binom.pmf(k, n - 1, rate) * rate * min(1, capacity / (k + 1)) for k in range(n))
+    )
+    for others in ([-1, -1, -1], [1, -1, 1], [0, 0, 0], [1, 1, 1]):
+        with_it = density([1, *others])
+        without = density([-1 if replaced else 0, *others])
+        for one, other, curve in (
+            (with_it, without, curves.replace_delta if replaced else curves.remove_delta),
+            (without, with_it, curves.replace_delta if replaced else curves.add_delta),
+        ):
+            for epsilon in (0.0, 0.2, 0.7, 1.5):
+                true = np.trapezoid(np.maximum(0, one - math.exp(epsilon) * other), x)
+                multiplier = sigma / 2 if replaced else sigma
+                bound = sum(
+                    case.chance * float(curve(epsilon, multiplier / case.distance, case.rate))
+                    for case in cases
+                    if case.rate > 0
+                )
+                assert true <= bound + 1e-9
+
+
+@pytest.mark.parametrize("sizes", [WALL, LEAF], ids=["25 to 231", "5 to 662"])
+@pytest.mark.parametrize("way", ["secret", "public, Poisson", "public, batches"])
+def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(sizes, way):
+    """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence."""
+    delta = 1e-2
+    sigma, rounds = {"secret": (1.0, 5), "public, Poisson": (6.0, 100)}.get(way, (8.0, 30))
+    local = steps(three_ways(sizes)[way], fp.gaussian(CLIP, sigma), 2)
+    traced = fp.trace_round(fp.dp_sgd(local, sampler=fp.everyone(8)), start(), regression(sizes))
+    certificate = traced.certify(rounds, delta, view="server")
+    scores = draw_scores(traced.releases(rounds), "server", draws=20_000)
+    assert lower_bounds(scores, delta, FALSE_ALARM).least <= certificate.epsilon
+    assert lower_bounds(scores, delta).least > 0.6 * certificate.epsilon
+
+
+def test_the_certificate_is_the_largest_of_the_clients():
+    algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
+    federation = regression(WALL)
+    each = fp.certify_each_client(algorithm, start(), federation, 4, 1e-3, view="server")
+    worst = fp.certify(algorithm, start(), federation, 4, 1e-3, view="server")
+    epsilons = [certificate.epsilon for certificate in each]
+    assert len(each) == 8
+    assert max(epsilons) == worst.epsilon
+    order = np.argsort(WALL)
+    assert np.all(np.diff(np.array(epsilons)[order]) <= 0)
+    alone = algorithm_of(fp.dp_sgd, fp.fixed_size(90, 10), 2.0)
+    of_ninety = fp.certify(alone, start(), regression([90] * 8), 4, 1e-3, view="server")
+    assert epsilons[WALL.index(90)] == pytest.approx(of_ninety.epsilon, rel=1e-9)
+
+
+def test_secret_sizes_cost_every_client_the_same():
+    algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["secret"], 2.0)
+    each = fp.certify_each_client(algorithm, start(), regression(WALL), 4, 1e-3)
+    assert len(each) == 8
+    assert len({certificate.epsilon for certificate in each}) == 1
+
+
+def test_the_noise_of_others_counts_only_where_all_divide_by_one_number():
+    """One step on fixed cohorts: a third party sees the sum. Divisors that differ leave a record its own noise."""
+    federation = regression(WALL)
+
+    def multiplier(records):
+        algorithm = fp.dp_sgd(
+            steps(records, fp.gaussian(CLIP, 2.0), 1), sampler=fp.fixed_size(8, 4)
+        )
+        releases = fp.trace_round(algorithm, start(), federation).releases(1)
+        return {release.view: release.multiplier for release in releases}
+
+    ways = three_ways(WALL)
+    assert multiplier(ways["secret"])["third_party"] == pytest.approx(2 * math.sqrt(4))
+    for name in ("public, Poisson", "public, batches"):
+        assert set(multiplier(ways[name]).values()) == {2.0}
+
+
+def test_whole_clients_count_the_largest_batch():
+    records = three_ways(LEAF)["public, batches"]
+    local = steps(records, fp.gaussian(CLIP, 50.0))._replace(unit="client")
+    algorithm = fp.dp_sgd(local, sampler=fp.everyone(8))
+    (first, *_) = fp.trace_round(algorithm, start(), regression(LEAF)).releases(1)
+    assert first.multiplier == pytest.approx(50 / 10)
+
+
+def test_a_client_smaller_than_a_batch_costs_no_less_at_any_renyi_order():
+    """Batches of 5 of clients of 5, 6, 9 records."""
+    sizes = (5, 6, 9, 9, 9, 9, 9, 9)
+    local = steps(fp.PublicSizes(sizes, batch=5), fp.gaussian(CLIP, 6.0), 2)
+    algorithm = fp.dp_sgd(local, sampler=fp.fixed_size(8, 4))
+    each = fp.certify_each_client(algorithm, start(), regression(sizes), 5, 1e-3)
+    by_rdp = [certificate.epsilons["RDP"] for certificate in each]
+    assert by_rdp[0] >= by_rdp[1] >= by_rdp[2]
+
+
+def test_two_samplers_of_public_sizes_are_two_kinds_for_every_client():
+    def of_two(k, p, s):
+        means = [mean_of(k, p, s, fp.PublicSizes(WALL, batch=b)) for b in (30, 40)]
+        return jax.tree.map(jnp.add, *means)
+
+    algorithm = sending(of_two)
+    each = fp.certify_each_client(algorithm, start(), regression(WALL), 1, 1e-3)
+    worst = fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+    assert max(certificate.epsilon for certificate in each) == worst.epsilon
+
+
+def test_public_weights_change_no_certificate_and_want_public_sizes():
+    federation, noisy = regression(WALL), fp.gaussian(CLIP, 2.0)
+
+    def epsilon(way, **weighting):
+        local = steps(three_ways(WALL)[way], noisy, 1)
+        algorithm = fp.dp_sgd(local, sampler=fp.fixed_size(8, 4), **weighting)
+        return fp.certify(algorithm, start(), federation, 4, 1e-3).epsilon
+
+    weighting = {"weighting": fp.ByPublicSizes(WALL)}
+    plain = epsilon("public, batches")
+    assert epsilon("public, batches", **weighting) == plain
+    with refused(r"sizes\[0\]: 5, but the client holds 25"):
+        epsilon("public, batches", weighting=fp.ByPublicSizes(LEAF))
+    with refused("weighting: messages carry their noise already"):
+        epsilon("public, batches", weighting=fp.ByExamples(cap=20))

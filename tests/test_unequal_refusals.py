@@ -1,0 +1,137 @@
+"""Records of clients that hold unequal numbers of them: what would pass the accounting, and sizes that do not fit."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from small import refused, regression, start
+from unequal import GRADIENTS, LEAF, WALL, algorithm_of, mean_of, sending, three_ways
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@pytest.mark.parametrize("way", ["secret", "public, batches"])
+def test_a_size_reaches_nothing_but_its_private_mean(way):
+    records = three_ways(WALL)[way]
+
+    def sending_its_size(key, state, cohort):
+        def client(key, shard):
+            mean = shard.private_mean(
+                key, GRADIENTS, state.params, records=records, mechanism=fp.gaussian(1.0, 1.0)
+            )
+            return fp.Sent(jax.tree.map(lambda leaf: leaf * shard.size, mean))
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
+        params = jax.tree.map(jnp.add, state.params, total)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    algorithm = fp.Algorithm(fp.start, sending_its_size, fp.everyone(8), "record")
+    with refused("client's data", fp.LeakError):
+        fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+
+
+def plus_capacity(key, params, shard):
+    return jax.tree.map(lambda leaf: leaf + shard.capacity, mean_of(key, params, shard))
+
+
+class FirstRecords(fp.PublicSizes):
+    """Draws the same records again and again."""
+
+    def draw(self, key, size):
+        return fp.Draw(jnp.zeros(self.most, jnp.int32), jnp.ones(self.most, bool))
+
+
+HOLES = {
+    "a size": (
+        lambda k, p, s: mean_of(k, p, replace(s, size=jnp.minimum(s.size, 3))),
+        "shard: its size was changed",
+    ),
+    "a round": (
+        lambda k, p, s: mean_of(k, p, replace(s, round=s.round + 9)),
+        "shard: its round was changed",
+    ),
+    "a subclass": (
+        lambda k, p, s: mean_of(k, p, s, FirstRecords(WALL, batch=10)),
+        "records: .*; give such as fp.poisson",
+    ),
+    "the room for records": (plus_capacity, "shard.capacity: 231 .* is secret"),
+    "two adjacencies": (
+        lambda k, p, s: jax.tree.map(
+            jnp.add, mean_of(k, p, s), mean_of(k, p, s, fp.PublicSizes(WALL, rate=0.1))
+        ),
+        "certified for add-or-remove and replace-one adjacency",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_what_would_get_past_the_accounting_is_refused(name):
+    of_client, said = HOLES[name]
+    places = regression([*WALL[:3], 230, *WALL[4:]] if name == "the room for records" else WALL)
+    said = said.replace("231", "230") if name == "the room for records" else said
+    with refused(said):
+        fp.certify(sending(of_client), start(), places, 1, 1e-3)
+
+
+def test_public_weights_are_for_private_means_of_records():
+    weighting = fp.ByPublicSizes(WALL)
+    for algorithm in (
+        sending(mean_of, weighting=weighting),
+        sending(lambda k, p, s: jax.tree.map(jnp.ones_like, p), weighting=weighting),
+        sending(
+            lambda k, p, s: mean_of(k, p, s, fp.PublicSizes(WALL, rate=0.1)),
+            unit="client",
+            weighting=weighting,
+        ),
+    ):
+        with refused("weighting: by public sizes, of messages that are not private means"):
+            fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+
+
+def test_secret_and_public_sizes_do_not_compose():
+    secret, public = (
+        algorithm_of(fp.dp_sgd, three_ways(WALL)[way], 2.0) for way in ("secret", "public, Poisson")
+    )
+    with refused("certified for add-or-remove and replace-one adjacency"):
+        fp.certify_together([(secret, 2), (public, 2)], start(), regression(WALL), 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (fp.fixed_size(231, 10), "records: drawn among 231 of client 0, but it holds 25; where"),
+        (fp.poisson(100, 0.1), "records: drawn among 100 of client 3, but it holds 231; where"),
+        (fp.everyone(100), "records: drawn among 100 of client 3, but it holds 231; where"),
+        (fp.with_replacement([1] * 231, 3), "records: drawn among 231 of client 0"),
+        (
+            fp.PublicSizes(LEAF, batch=3),
+            r"sizes\[0\]: 5, but the client holds 25; give federation.size",
+        ),
+        (fp.PublicSizes(WALL[:-1], batch=3), "sizes: 7; give 8, one a client"),
+    ],
+)
+def test_sizes_that_do_not_fit_the_sampler_are_refused(records, said):
+    algorithm = algorithm_of(fp.dp_sgd, records, 1.0)
+    with refused(said):
+        fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "batch: None; give one of the two"),
+        ({"batch": 3, "rate": 0.1}, "batch: 3; give one of the two"),
+        ({"batch": 3, "capacity": 4}, "capacity: 4; leave it out"),
+        ({"batch": 0}, "batch: 0; give"),
+        ({"rate": 1.5}, "rate: 1.5; give"),
+        ({"sizes": [], "batch": 3}, r"sizes: \(\); give the number of records of each client"),
+        ({"sizes": [3, 0], "batch": 3}, r"sizes\[1\]: 0; give"),
+        ({"sizes": 7, "batch": 3}, "sizes: 7; give"),
+    ],
+)
+def test_public_sizes_say_what_they_want(options, said):
+    with refused(said):
+        fp.PublicSizes(**{"sizes": WALL} | options)

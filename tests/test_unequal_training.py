@@ -1,0 +1,257 @@
+"""Records of clients that hold unequal numbers of them: what is drawn, computed and perturbed, against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import (
+    assert_close,
+    assert_identical,
+    assert_normal,
+    assert_uniform,
+    regression,
+    squared,
+    start,
+    vector,
+)
+from unequal import (
+    CLIP,
+    GRADIENTS,
+    LEAF,
+    RATE,
+    ROUNDS,
+    SIZES,
+    STEPS,
+    WALL,
+    algorithm_of,
+    steps,
+    three_ways,
+    trained,
+)
+
+import fedpriv as fp
+from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.clipping import flat
+from fedpriv.mechanisms.noise import haar_noise
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+DRAWS = {
+    "secret, all": fp.everyone(40),
+    "secret, Poisson": fp.poisson(40, 1.0),
+    "public, Poisson": fp.PublicSizes(SIZES, rate=1.0),
+    "public, batches": fp.PublicSizes(SIZES, batch=5),
+}
+
+
+def alike(sizes=SIZES):
+    """All records of a client are the same, so that it does not matter which of them a batch holds."""
+    example = regression([1] * len(sizes)).examples
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    return fp.Federation.from_arrays({n: np.asarray(v)[owner] for n, v in example.items()}, rows)
+
+
+def share_of(name, size):
+    """A client's number of records in a batch over what their sum is divided by."""
+    return size / 40 if name.startswith("secret") else 1.0
+
+
+def clipped_gradients(theta, federation, clip=CLIP):
+    """f64[clients, d]: of each client's record."""
+    rows = np.asarray(federation.rows)[:, 0]
+    x, y = (np.asarray(federation.examples[name], np.float64)[rows] for name in "xy")
+    residual = x @ theta[1:] + theta[0] - y
+    g = residual[:, None] * np.concatenate([np.ones((len(y), 1)), x], 1)
+    return g * np.minimum(1, clip / np.linalg.norm(g, axis=1, keepdims=True))
+
+
+def one(theta, federation, i):
+    return clipped_gradients(theta, federation)[i]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("make", [fp.dp_sgd, fp.record_fed_avg])
+def test_federated_averaging_is_numpys(make, name):
+    federation, theta = alike(), vector(start())
+    for _ in range(ROUNDS):
+        local = []
+        for i, size in enumerate(SIZES):
+            y = theta
+            for _ in range(STEPS):
+                y = y - RATE * share_of(name, size) * one(y, federation, i)
+            local.append(y)
+        theta = np.mean(local, 0)
+    state = trained(make(steps(DRAWS[name]), sampler=fp.everyone(4)), federation)
+    assert_close(vector(state.params), theta, 1e-6)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_scaffold_is_numpys(name):
+    federation, theta = alike(), vector(start())
+    control, controls = np.zeros(4), np.zeros((4, 4))
+    for _ in range(ROUNDS):
+        local, means = [], []
+        for i, size in enumerate(SIZES):
+            y, total = theta, 0.0
+            for _ in range(STEPS):
+                h = share_of(name, size) * one(y, federation, i)
+                y, total = y - RATE * (h + control - controls[i]), total + h
+            local.append(y)
+            means.append(total / STEPS)
+        control = control + np.mean(np.array(means) - controls, 0)
+        theta, controls = np.mean(local, 0), np.array(means)
+    state = trained(fp.dp_scaffold(steps(DRAWS[name]), sampler=fp.everyone(4)), federation)
+    assert_close(vector(state.params), theta, 1e-6)
+    assert_close(state.control, control, 1e-6)
+    assert_close(state.controls, controls, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["secret, Poisson", "public, batches"])
+@pytest.mark.parametrize("kind", ["wavelet", "dynamic"])
+def test_other_mechanisms_take_them(name, kind):
+    """With next to no noise: the Haar mechanism clips alike, and a schedule's clip norm falls."""
+    federation, theta = alike(), vector(start())
+    shape = {"clip_norm": CLIP, "noise_multiplier": 1e-7}
+    used, clips = fp.mechanism(flat(), haar_noise(4), **shape), [CLIP] * ROUNDS
+    if kind == "dynamic":
+        used = fp.dynamic(fp.gaussian(**shape), rounds=2, clip_decay=4.0, parts=2)
+        clips = [CLIP, CLIP / 2]
+    for clip in clips:
+        share = np.array([share_of(name, size) for size in SIZES])[:, None]
+        theta = theta - RATE * np.mean(share * clipped_gradients(theta, federation, clip), 0)
+    make = fp.dp_sgd_wav if kind == "wavelet" else fp.dp_sgd
+    state = trained(make(steps(DRAWS[name], used, 1), sampler=fp.everyone(4)), federation)
+    assert_close(vector(state.params), theta, 1e-5)
+
+
+@pytest.mark.parametrize("batch", [3, 8])
+def test_equal_sizes_are_exact_subsets_to_the_bit(batch):
+    federation = regression([8] * 4)
+    noisy = fp.gaussian(CLIP, 1.3)
+    draws = fp.fixed_size(8, batch), fp.PublicSizes([8] * 4, batch=batch)
+    algorithms = [fp.dp_sgd(steps(each, noisy), sampler=fp.fixed_size(4, 2)) for each in draws]
+    assert_identical(*(trained(each, federation) for each in algorithms))
+    for view in fp.VIEWS:
+        fixed, public = (
+            fp.certify(each, start(), federation, 9, 1e-3, view=view) for each in algorithms
+        )
+        assert public.epsilon == pytest.approx(fixed.epsilon, rel=1e-9)
+        assert public.relation == fixed.relation
+
+
+def test_equal_sizes_drawn_by_poisson_are_the_same_whether_they_are_public():
+    federation, noisy = regression([8] * 4), fp.gaussian(CLIP, 1.3)
+    draws = fp.poisson(8, 0.4), fp.PublicSizes([8] * 4, rate=0.4)
+    algorithms = [fp.dp_sgd(steps(each, noisy), sampler=fp.fixed_size(4, 2)) for each in draws]
+    assert_identical(*(trained(each, federation) for each in algorithms))
+
+
+@pytest.mark.parametrize("size", [3, 7, 40])
+def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
+    """Every record, and every pair, as often as any other, by binomial bounds of 1e-6 for all of them."""
+    draws, batch = 40_000, 5
+    sampler = fp.PublicSizes((1, 3, 7, 40), batch=batch)
+    keys = jax.random.split(jax.random.key(1), draws)
+    ids, mask = jax.jit(jax.vmap(lambda key: sampler.draw(key, jnp.int32(size))))(keys)
+    kept = min(size, batch)
+    assert np.array_equal(np.asarray(mask), np.tile(np.arange(5) < kept, (draws, 1)))
+    there = np.zeros((draws, 41), int)
+    np.add.at(there, (np.arange(draws)[:, None], np.asarray(ids)), 1)
+    there = there[:, :size]
+    assert there.max() == 1
+    assert np.all(there.sum(1) == kept)
+    pairs = (there.T @ there)[np.triu_indices(size, 1)]
+    if kept < size:
+        assert_uniform(there.sum(0), draws, kept / size)
+        assert_uniform(pairs, draws, kept * (kept - 1) / (size * (size - 1)))
+
+
+@pytest.mark.parametrize("name", ["secret, Poisson", "public, Poisson", "public, batches"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_batch_is_drawn_among_a_clients_own_records(name, size):
+    """Run through the engine: a mean over a batch of one-hot records shows which it held, and its divisor."""
+    rate, batch, draws = 0.3, 5, 4000
+    sampler = {
+        "secret, Poisson": fp.poisson(40, rate),
+        "public, Poisson": fp.PublicSizes(SIZES, rate=rate),
+        "public, batches": fp.PublicSizes(SIZES, batch=batch),
+    }[name]
+    gradients = fp.per_example(lambda params, example: -params @ example["x"])
+    local = fp.LocalSteps(gradients, sampler, 1, lambda t: optax.sgd(1.0), fp.gaussian(9.0, 0.0))
+    shard = fp.Shard({"x": jnp.eye(40)}, jnp.int32(size))
+    keys = jax.random.split(jax.random.key(2), draws)
+    run = jax.jit(jax.vmap(lambda key: local.run(key, jnp.zeros(40), shard)[0]))
+    moved = np.asarray(run(keys), np.float64)
+    divisor = {"secret, Poisson": rate * 40, "public, Poisson": rate * size}.get(
+        name, min(batch, size)
+    )
+    held = np.round(moved * divisor)
+    np.testing.assert_allclose(moved * divisor, held, atol=1e-5)
+    assert set(np.unique(held)) <= {0.0, 1.0}
+    assert np.all(held[:, size:] == 0)
+    each = rate if "Poisson" in name else min(batch, size) / size
+    assert_uniform(held[:, :size].sum(0), draws, each)
+    if "Poisson" in name and size > 1:  # a Poisson batch is no larger where another record is in it
+        pairs = (held.T @ held)[np.triu_indices(size, 1)]
+        assert_uniform(pairs, draws, rate**2)
+
+
+@pytest.mark.parametrize("name", ["secret, Poisson", "public, Poisson", "public, batches"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_clients_noise_is_that_of_its_divisor(name, size):
+    """Gradients are 0, so that a step is noise alone: sigma C over the divisor, by a chi-square and a KS test."""
+    sampler = {
+        "secret, Poisson": fp.poisson(40, 0.3),
+        "public, Poisson": fp.PublicSizes(SIZES, rate=0.3),
+        "public, batches": fp.PublicSizes(SIZES, batch=5),
+    }[name]
+    gradients = fp.per_example(lambda params, example: 0.0 * jnp.sum(params))
+    used = fp.gaussian(CLIP, 1.7)
+    local = fp.LocalSteps(gradients, sampler, 1, lambda t: optax.sgd(1.0), used)
+    shard = fp.Shard({"x": jnp.eye(40)}, jnp.int32(size))
+    keys = jax.random.split(jax.random.key(3), 200)
+    moved = jax.jit(jax.vmap(lambda key: local.run(key, jnp.zeros(20), shard)[0]))(keys)
+    divisor = {"secret, Poisson": 0.3 * 40, "public, Poisson": 0.3 * size}.get(name, min(5, size))
+    assert_normal(np.asarray(moved), 1.7 * CLIP / divisor)
+
+
+def test_scaffold_without_privacy_takes_them_and_c_is_the_mean_of_all():
+    federation = regression(LEAF)
+    records = fp.PublicSizes(federation.size, batch=10)
+    local = fp.dp_scaffold_steps(GRADIENTS, records, 2, 0.1)
+    state = trained(fp.dp_scaffold(local, sampler=fp.everyone(8)), federation, 3)
+    assert_close(state.control, np.mean(np.asarray(state.controls, np.float64), 0), 1e-5)
+    assert np.all(np.isfinite(vector(state.params)))
+
+
+def test_clients_count_by_their_public_sizes():
+    federation, theta = alike(), vector(start())
+    weights = np.array(SIZES) / np.mean(SIZES)
+    moved = [clipped_gradients(theta, federation)[i] * -RATE * w for i, w in enumerate(weights)]
+    algorithm = fp.dp_sgd(
+        steps(DRAWS["public, batches"], count=1),
+        sampler=fp.everyone(4),
+        weighting=fp.ByPublicSizes(federation.size),
+    )
+    state = trained(algorithm, federation, 1)
+    assert_close(vector(state.params), theta + np.mean(moved, 0), 1e-6)
+
+
+def test_a_streamed_federation_trains_the_same():
+    federation = regression(WALL)
+    algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
+    examples = jax.tree.map(np.asarray, federation.examples)
+    rows = [np.asarray(r)[:n] for r, n in zip(federation.rows, WALL, strict=True)]
+    streamed = fp.StreamedFederation.from_arrays(examples, rows)
+    test = jax.tree.map(lambda leaf: leaf[:4], examples)
+
+    def score(params, example):
+        return {"loss": squared(params, example)}
+
+    runs = [
+        fp.simulate(algorithm, start(), each, test, score=score, rounds=2, every=2)
+        for each in (federation, streamed)
+    ]
+    assert_close(*(flatten(run.state.params) for run in runs), 1e-5)
