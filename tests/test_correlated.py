@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_algorithm import CLIENTS, MAKERS, NOISY, PARAMS
+from every_algorithm import CLIENTS, NOISY, PARAMS
 from every_algorithm import FEDERATION as ALL_SMALL
+from every_algorithm import MAKERS as ALGORITHMS
 from scipy import optimize, stats
 from small import (
     FALSE_ALARM,
@@ -749,14 +750,14 @@ class TestAlgorithms:
 
     TAKES_ONE: ClassVar = [
         name
-        for name, make in MAKERS.items()
+        for name, make in ALGORITHMS.items()
         if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
     ]
 
     @pytest.mark.parametrize("name", TAKES_ONE)
     def test_is_certified_and_keeps_the_shapes_of_its_memory(self, name):
         matrix = matrix_of("banded_inverse")
-        algorithm = MAKERS[name](
+        algorithm = ALGORITHMS[name](
             sampler=fp.fixed_order(CLIENTS, 2), mechanism=fp.correlated(NOISY, matrix)
         )
         traced = fp.trace_round(algorithm, PARAMS, ALL_SMALL)
@@ -773,15 +774,15 @@ class TestAlgorithms:
     )
     def test_papers_claim_nothing_of_schedules(self, name):
         for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
-            assert MAKERS[name](sampler=sampler).claim(2, 1e-5) is None
-        assert MAKERS[name]().claim(2, 1e-5) is not None
+            assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None
+        assert ALGORITHMS[name]().claim(2, 1e-5) is not None
 
     @pytest.mark.parametrize(
         "sampler", [fp.cyclic_poisson(CLIENTS, 3, 0.5), fp.fixed_order(CLIENTS, 2, 2)]
     )
     def test_a_protocol_has_no_empty_slots(self, sampler):
         with refused("sampler: cohorts vary in size or have empty slots"):
-            MAKERS["msp_fl"](sampler=sampler)
+            ALGORITHMS["msp_fl"](sampler=sampler)
 
 
 def _kind(leaf):

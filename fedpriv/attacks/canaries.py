@@ -237,11 +237,10 @@ class _AmongClients(_Played):
     ) -> Summed:
         if mechanism is ALREADY_PRIVATE:
             return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
-        fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
-        remedy = (
-            "its noise is correlated over rounds, which canaries cannot follow; audit fresh noise"
-        )
-        require(fresh, "mechanism", mechanism, remedy)
+        if isinstance(mechanism, Mechanism) and is_correlated(mechanism):
+            raise NoPlaceError(
+                "mechanism: its noise is correlated over rounds, which canaries cannot follow; audit the mechanism"
+            )
         canaries, count = self._canaries, len(self._canaries.present)
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
