@@ -5,7 +5,8 @@
 An MLP of 32 units on MNIST over 1,200 clients of 50 images, whose classes are mixed by Dirichlet(1). Cohorts of 60 take
 turns in a shuffled order, so that a client takes part every 20 rounds, 10 times in 200. Certificates are of clients who
 are zeroed out, as their turns are no secret; those of `poisson` are of clients who are added or removed, and hold only
-where nobody knows who takes part. Every server but that of `dp_fed_avg` has momentum.
+where nobody knows who takes part. Every server but that of `dp_fed_avg` has momentum. What came out, and the server's
+rates: experiments/results/correlated.md.
 """
 
 from dataclasses import dataclass
