@@ -35,6 +35,7 @@ from experiments.config.fields import (
     each_once,
     mechanism,
 )
+from experiments.config.settings import MOST_SEEDS
 from fedpriv.core.arguments import Decay, Probability, Rate
 from fedpriv.core.types import LossFn
 from fedpriv.data.datasets import Dataset
@@ -161,7 +162,8 @@ def matrix(name: Name, settings: Correlated) -> fp.noise_matrices.Factorization:
 def fixed_mask(p: float) -> Any:
     """A share p of the coordinates, drawn once: the same in every round and run."""
     drawn = fp.select_rand_k(p, unbiased=False)
-    return drawn._replace(select=lambda key, *rest: drawn.select(jax.random.key(0), *rest))
+    mask_key = jax.random.key(MOST_SEEDS)  # no run's seed
+    return drawn._replace(select=lambda key, *rest: drawn.select(mask_key, *rest))
 
 
 def ledger(settings: Correlated) -> Ledger:
