@@ -1,0 +1,383 @@
+"""Correlated noise: a run is certified and audited as a whole, and what cannot be is refused."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from correlated_runs import (
+    CLIP,
+    FEDERATION,
+    MATRICES,
+    ROUNDS,
+    SIGMA,
+    SIZE,
+    N,
+    by_all_patterns,
+    certificate,
+    correlated,
+    descent,
+    gaussian_epsilon,
+    matrix_of,
+    of_parts,
+    run,
+    silent,
+)
+from small import (
+    assert_close,
+    refused,
+    regression,
+    sgd,
+    squared,
+    start,
+)
+
+import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.canaries import with_canaries
+from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.attacks.server_views import server_view
+from fedpriv.mechanisms.correlated import OF_RUNS
+
+
+class TestCertificates:
+    @pytest.mark.parametrize("name", MATRICES)
+    @pytest.mark.parametrize("rounds", [1, 5, ROUNDS])
+    def test_a_run_is_one_gaussian(self, name, rounds):
+        found = certificate(descent(correlated(matrix_of(name)), fp.fixed_order(N, SIZE)), rounds)
+        least = by_all_patterns(matrix_of(name).strategy(rounds), 3)
+        mu = matrix_of(name).sensitivity(rounds, 3) / SIGMA
+        assert least * (1 - 1e-12) <= mu * SIGMA <= least * (1.02 if name == "tree" else 1 + 1e-12)
+        assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+        assert (found.relation, found.basis, found.unit) == ("zero_out", "constructed", "client")
+
+    def test_every_round_is_a_clients(self):
+        found = certificate(descent(correlated(matrix_of("blt")), fp.everyone(N)))
+        mu = by_all_patterns(matrix_of("blt").strategy(ROUNDS), 1) / SIGMA
+        assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+
+    def test_fewer_participations_than_fit(self):
+        sampler = fp.fixed_order(N, SIZE, participations=2)
+        found = certificate(descent(correlated(matrix_of("tree")), sampler))
+        mu = matrix_of("tree").sensitivity(ROUNDS, 3, 2) / SIGMA
+        assert_close(found.epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+
+    def test_plain_noise_is_the_identity(self):
+        """Three of nine rounds are a client's."""
+        sampler = fp.shuffled_blocks(N, SIZE)
+        plain = certificate(descent(fp.gaussian(CLIP, SIGMA), sampler))
+        same = certificate(descent(correlated(fp.noise_matrices.identity()), sampler))
+        assert_close(plain.epsilon, gaussian_epsilon(3**0.5 / SIGMA, 1e-5), 1e-6)
+        assert_close(same.epsilon, plain.epsilon, 1e-9)
+
+    def test_plain_noise_towards_servers(self):
+        """Its shares are those of the members: a server sees each of four."""
+        plain = descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE))
+        for view, share in {"server": 4, "server_secagg": 1}.items():
+            told = gaussian_epsilon((3 * share) ** 0.5 / SIGMA, 1e-5)
+            assert_close(certificate(plain, view=view).epsilon, told, 1e-6)
+
+    def test_parts_add_up(self):
+        used = fp.joint(correlated(matrix_of("banded")), fp.gaussian(1.0, 2.0))
+        found = certificate(of_parts(used, fp.fixed_order(N, SIZE)))
+        squared = (matrix_of("banded").sensitivity(ROUNDS, 3) / SIGMA) ** 2 + 3 / 2.0**2
+        assert_close(found.epsilon, gaussian_epsilon(squared**0.5, 1e-5), 1e-6)
+
+    def test_a_server_sees_what_it_adds_the_noise_to(self):
+        algorithm = descent(correlated(matrix_of("tree")), fp.fixed_order(N, SIZE))
+        for view in ("server", "server_secagg"):
+            found = certificate(algorithm, view=view)
+            assert found.epsilon == np.inf
+            assert "the server adds the noise" in str(found)
+
+    def test_an_enclave_is_assumed_where_it_is_declared(self):
+        used = fp.correlated(fp.gaussian(CLIP, SIGMA), matrix_of("tree"), enclave=True)
+        algorithm = descent(used, fp.fixed_order(N, SIZE))
+        known, third = (certificate(algorithm, view=v) for v in ("server_secagg", "third_party"))
+        assert known.epsilon == third.epsilon < np.inf
+        assert any("enclave" in text for text in known.assumptions)
+        assert not any("enclave" in text for text in third.assumptions)
+        assert certificate(algorithm, view="server").epsilon == np.inf
+
+    def test_amplified_turns(self):
+        """As the plain Poisson cohorts of one group, with noise over the norm of the longest column."""
+        matrix, group = matrix_of("banded"), 4
+        found = certificate(descent(correlated(matrix), fp.cyclic_poisson(N, 3, 0.25, group)))
+        longest = np.linalg.norm(matrix.strategy(ROUNDS), axis=0).max()
+        of_group = descent(fp.gaussian(CLIP, SIGMA / longest), fp.poisson(group, 0.25, group))
+        alone = fp.certify(of_group, start(), regression([3] * group), 3, 1e-5)
+        assert_close(found.epsilon, alone.epsilon, 1e-6)
+        assert found.relation == alone.relation == "add_or_remove"
+        known = certificate(descent(correlated(matrix), fp.fixed_order(N, SIZE)))
+        assert found.epsilon < known.epsilon
+
+    def test_nothing_is_nothing(self):
+        algorithm = descent(correlated(matrix_of("tree")), fp.fixed_order(N, SIZE))
+        assert certificate(algorithm, 0).epsilon == 0
+
+    def test_a_class_of_ones_own_is_declared(self):
+        class Silent(type(matrix_of("banded_inverse"))):
+            pass
+
+        matrix = matrix_of("banded_inverse")
+        fields = {name: getattr(matrix, name) for name in matrix.__dataclass_fields__}
+        algorithm = descent(correlated(Silent(**fields)), fp.fixed_order(N, SIZE))
+        assert certificate(algorithm).basis == "declared"
+
+    def test_all_checks(self):
+        algorithm = descent(correlated(matrix_of("blt")), fp.fixed_order(N, SIZE))
+        fp.check_algorithm(algorithm, start(), FEDERATION)
+
+    def test_noise_for_a_target(self):
+        sigma = fp.calibrate_noise(
+            lambda s: descent(correlated(matrix_of("blt"), sigma=s), fp.fixed_order(N, SIZE)),
+            *(start(), FEDERATION),
+            **{"epsilon": 2.0, "rounds": ROUNDS, "delta": 1e-5},
+        )
+        mu = matrix_of("blt").sensitivity(ROUNDS, 3) / sigma
+        assert_close(gaussian_epsilon(mu, 1e-5), 2.0, 1e-3)
+
+
+class TestAudits:
+    """The engine's own noise of whole runs, in the worst rounds, projected as the best attack does."""
+
+    @pytest.mark.parametrize("name", ["banded_inverse", "tree"])
+    def test_a_run_lies_below_its_certificate_and_near_it(self, name):
+        used = correlated(matrix_of(name), sigma=3.0)
+        traced = fp.trace_round(descent(used, fp.fixed_order(N, SIZE)), start(), FEDERATION)
+        scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
+        certified = traced.certify(ROUNDS, 1e-3).epsilon
+        assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
+        assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
+
+    def test_too_little_noise_is_refuted(self):
+        """A run of half the noise that is certified."""
+        matrix, sampler = matrix_of("banded_inverse"), fp.fixed_order(N, SIZE)
+        loud, quiet = (
+            fp.trace_round(descent(correlated(matrix, sigma=s), sampler), start(), FEDERATION)
+            for s in (2.0, 1.0)
+        )
+        scores = draw_scores(quiet.releases(ROUNDS), "third_party", draws=20_000)
+        assert lower_bounds(scores, 1e-3, 1e-6).least > loud.certify(ROUNDS, 1e-3).epsilon
+
+
+class TestRefusals:
+    USED = correlated(matrix_of("banded_inverse"))
+    SAMPLER = fp.fixed_order(N, SIZE)
+
+    @pytest.mark.parametrize("sampler", [fp.poisson(N, 0.3), fp.fixed_size(N, SIZE)])
+    def test_cohorts_without_a_schedule(self, sampler):
+        with refused("noise is correlated over rounds .*give one with a schedule"):
+            certificate(descent(self.USED, sampler))
+
+    def test_an_opening(self):
+        opening = fp.Opening(fp.everyone(N), 1, fp.everyone(N))
+        with refused("sampler: an fp.Opening"):
+            run(descent(self.USED, opening))
+
+    def test_more_rounds_than_the_matrix_has(self):
+        with refused("rounds: 10; .* is for 9 at most"):
+            certificate(descent(self.USED, self.SAMPLER), 10)
+        with refused("rounds: 10; .* is for 9 at most"):
+            run(descent(self.USED, self.SAMPLER), rounds=10)
+
+    def test_more_bands_than_groups(self):
+        with refused("has 3 bands, but a client's turn comes every 2 rounds"):
+            certificate(descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 2, 0.5)))
+        with refused("has no bands"):
+            certificate(descent(self.USED, fp.cyclic_poisson(N, 2, 0.5)))
+
+    def test_where_nothing_can_be_remembered(self):
+        def round(wrap):
+            def run(key, state, cohort):
+                def once(key):
+                    return cohort.sum(silent, key, mechanism=self.USED)
+
+                total, metrics, _ = wrap(once, key)
+                return fp.ModelState(total, state.round + 1), metrics
+
+            return fp.Algorithm(fp.start, run, self.SAMPLER)
+
+        for wrap in (
+            lambda once, key: jax.jit(once)(key),
+            lambda once, key: jax.lax.cond(True, once, once, key),
+            lambda once, key: jax.lax.map(once, key[None]),
+        ):
+            with refused("in a loop, a branch or a jitted function"):
+                certificate(round(wrap))
+
+    def test_a_clients_own_noise(self):
+        def round(key, state, cohort):
+            total, metrics, _ = cohort.sum(silent, key, mechanism=self.USED, local=True)
+            return fp.ModelState(total, state.round + 1), metrics
+
+        with refused("local: True; leave it out"):
+            certificate(fp.Algorithm(fp.start, round, self.SAMPLER))
+
+    def test_a_round_alone(self):
+        run_alone = fp.one_round(descent(self.USED, self.SAMPLER))
+        state = fp.ModelState(start(), jnp.int32(0))
+        with refused("this round stands alone; train with fp.simulate"):
+            run_alone(jax.random.key(0), state, FEDERATION)
+
+    def test_mechanisms_that_cannot_be(self):
+        plain = fp.gaussian(1.0, 1.0)
+        for wrong in (fp.laplace(1.0, 1.0), fp.unprotected(), fp.joint(plain, plain), self.USED):
+            with refused("mechanism: .*give one with Gaussian noise"):
+                fp.correlated(wrong, matrix_of("tree"))
+        with refused("factorization: .*give such as fp.noise_matrices"):
+            fp.correlated(plain, np.eye(3))
+        with refused("start: it has no Gaussian noise that could change"):
+            fp.dynamic(self.USED, rounds=9, noise_decay=2.0)
+
+    def test_records_means(self):
+        local = fp.LocalSteps(
+            fp.per_example(squared), fp.poisson(3, 0.5), 2, sgd, mechanism=self.USED
+        )
+        with refused("mechanism: .*correlated over rounds; give fp.gaussian"):
+            certificate(fp.dp_sgd(local, sampler=self.SAMPLER))
+
+
+class TestMadeByHand:
+    """What is somebody's word is measured by `check_algorithm`."""
+
+    SAMPLER = fp.fixed_order(N, SIZE)
+    MATRIX = matrix_of("banded_inverse")
+    FIELDS: ClassVar = vars(MATRIX)
+
+    def check(self, mechanism):
+        fp.check_algorithm(descent(mechanism, self.SAMPLER), start(), FEDERATION)
+
+    def test_a_quiet_mechanism(self):
+        quiet = fp.gaussian(CLIP, 1e-3)._replace(certified_multiplier=SIGMA)
+        by_hand = fp.gaussian(CLIP, SIGMA)._replace(at=lambda bound, sigma: quiet.at(bound, 1e-3))
+        with refused("declares a multiplier of 0.8, but noise of at most"):
+            self.check(fp.correlated(by_hand, self.MATRIX))
+
+    def test_a_clip_that_does_not(self):
+        used = correlated(self.MATRIX)._replace(clip=fp.gaussian(10 * CLIP, 1.0).clip)
+        with refused("declares a multiplier of 0.8, but noise of at most"):
+            self.check(used)
+
+    def test_a_quiet_matrix(self):
+        class Quiet(type(self.MATRIX)):
+            def _next(self, memory, z, t):
+                noise, memory = super()._next(memory, z, t)
+                return noise / 2, memory
+
+        with refused("declares a sensitivity of 1.228, but 2.45"):
+            self.check(correlated(Quiet(**self.FIELDS)))
+
+    def test_fewer_bands_than_there_are(self):
+        class Short(type(self.MATRIX)):
+            bands = 2
+
+        with refused("declares 2 bands, but"):
+            self.check(correlated(Short(**self.FIELDS)))
+
+    def test_what_keeps_its_word(self):
+        class Same(type(self.MATRIX)):
+            pass
+
+        by_hand = fp.gaussian(CLIP, SIGMA)._replace(seal=())
+        self.check(fp.correlated(by_hand, Same(**self.FIELDS)))
+
+    def test_a_subclass_is_no_mechanism_to_correlate(self):
+        class Own(fp.Mechanism):
+            pass
+
+        with refused("mechanism: .*give one with Gaussian noise"):
+            fp.correlated(Own(*fp.gaussian(CLIP, SIGMA)), self.MATRIX)
+        with refused("not among those that were certified"):
+            run(descent(Own(*correlated(self.MATRIX)), self.SAMPLER))
+
+
+class TestBeside:
+    """Correlated noise beside other things."""
+
+    SAMPLER = fp.fixed_order(N, SIZE)
+
+    @pytest.mark.parametrize(
+        ("other", "why"),
+        [
+            (fp.laplace(1.0, 1.0), "laplace noise is not counted beside"),
+            (
+                fp.dynamic(fp.gaussian(1.0, 1.0), rounds=9, noise_decay=2.0),
+                "noise that changes over the rounds is not counted",
+            ),
+            (fp.unprotected("nothing hides it"), "nothing hides it"),
+        ],
+    )
+    def test_what_cannot_be_counted_is_infinite_and_says_why(self, other, why):
+        used = correlated(matrix_of("tree"))
+
+        def round(key, state, cohort):
+            total, metrics, _ = cohort.sum(silent, key, mechanism=used)
+            more, _, _ = cohort.sum(silent, key, mechanism=other)
+            params = jax.tree.map(jnp.add, total, more)
+            return fp.ModelState(params, state.round + 1), metrics
+
+        found = certificate(fp.Algorithm(fp.start, round, self.SAMPLER))
+        assert found.epsilon == np.inf
+        assert [text for text in found.assumptions if why in text]
+        assert not [text for text in found.assumptions if OF_RUNS in text]
+
+    def test_an_enclave_adds_the_fresh_parts_too(self):
+        inner = fp.gaussian(CLIP, SIGMA)
+        hidden, shown = (
+            fp.correlated(inner, matrix_of("tree"), enclave=enclave) for enclave in (True, False)
+        )
+        known = [
+            certificate(
+                of_parts(fp.joint(used, fp.gaussian(1.0, 2.0)), self.SAMPLER), view="server_secagg"
+            ).epsilon
+            for used in (hidden, shown)
+        ]
+        assert known[0] < known[1] == np.inf
+
+    def test_adaptive_clipping(self):
+        """Each of a client's three rounds counts for its bit, the matrix's sensitivity for its updates (Theorem 1)."""
+        matrix, z, count_noise = matrix_of("banded_inverse"), 0.8, 1.0
+        algorithm = fp.adaptive_fed_avg(
+            squared,
+            sampler=self.SAMPLER,
+            optimizer=sgd,
+            batches=fp.full_batch(),
+            quantile=0.5,
+            clip_norm=CLIP,
+            noise_multiplier=z,
+            count_noise=count_noise,
+            mechanism=correlated(matrix),
+        )
+        squares = z**-2 - (2 * count_noise) ** -2
+        mu = (matrix.sensitivity(ROUNDS, 3) ** 2 * squares + 3 * (2 * count_noise) ** -2) ** 0.5
+        assert_close(certificate(algorithm).epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)
+
+    def test_words_of_a_schedule_where_who_joins_is_secret(self):
+        found = certificate(
+            descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 3, 0.25, 4))
+        )
+        assert [text for text in found.assumptions if "whose turn it is may be known" in text]
+
+    def test_rounds_for_a_target_end_with_the_matrix(self):
+        loud, quiet = (
+            descent(correlated(matrix_of("tree"), sigma=s), self.SAMPLER) for s in (50.0, 5.0)
+        )
+        target = {"epsilon": 1.5, "delta": 1e-5}
+        assert fp.calibrate_rounds(quiet, start(), FEDERATION, **target) == 3
+        with refused("9 rounds do not reach it"):
+            fp.calibrate_rounds(loud, start(), FEDERATION, **target)
+
+    def test_a_servers_view_is_of_bare_messages(self):
+        """Whatever the noise."""
+        state, key = fp.ModelState(start(), jnp.int32(0)), jax.random.key(3)
+        bare, seen = (
+            server_view(descent(used, self.SAMPLER), key, state, FEDERATION).update
+            for used in (fp.gaussian(CLIP, 0), correlated(matrix_of("blt"), sigma=9.0))
+        )
+        assert_close(np.asarray(seen), np.asarray(bare), 1e-6)
+
+    def test_canaries_refuse(self):
+        with refused("correlated over rounds, which canaries cannot follow"):
+            run(with_canaries(descent(correlated(matrix_of("blt")), self.SAMPLER), 3))

@@ -1,0 +1,296 @@
+"""Noise that is correlated over rounds: what a run adds, and how the engine remembers it."""
+
+from dataclasses import replace
+from inspect import signature
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from correlated_runs import (
+    CLIP,
+    FEDERATION,
+    MATRICES,
+    ROUNDS,
+    SIGMA,
+    SIZE,
+    N,
+    certificate,
+    correlated,
+    descent,
+    matrix_of,
+    models,
+    of_parts,
+    run,
+    silent,
+)
+from every_algorithm import CLIENTS, NOISY, PARAMS
+from every_algorithm import FEDERATION as ALL_SMALL
+from every_algorithm import MAKERS as ALGORITHMS
+from scipy import stats
+from small import (
+    FALSE_ALARM,
+    assert_close,
+    assert_identical,
+    refused,
+    sgd,
+    squared,
+    start,
+)
+
+import fedpriv as fp
+from fedpriv.rounds.one_round import Carried, round_in_run
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestNoise:
+    @pytest.mark.parametrize("name", MATRICES)
+    def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
+        """Against the run whose noise is fresh: the same keys, so the same z."""
+        sampler = fp.fixed_order(N, SIZE)
+        plain = models(descent(fp.gaussian(CLIP, SIGMA), sampler, silent))
+        with_memory = models(descent(correlated(matrix_of(name)), sampler, silent))
+        z, noise = np.diff(plain, axis=0), np.diff(with_memory, axis=0)
+        np.testing.assert_allclose(noise, matrix_of(name).noising(ROUNDS) @ z, atol=2e-6)
+
+    def test_messages_are_as_without(self):
+        """With so little noise that the sums show."""
+        sampler = fp.fixed_order(N, SIZE)
+        quiet = models(descent(correlated(matrix_of("blt"), sigma=1e-6), sampler))
+        bare = models(descent(fp.gaussian(CLIP, 0), sampler))
+        np.testing.assert_allclose(quiet, bare, atol=1e-5)
+
+    def test_identity_is_plain_noise_to_the_bit(self):
+        sampler = fp.shuffled_blocks(N, SIZE)
+        plain = run(descent(fp.gaussian(CLIP, SIGMA), sampler)).params()
+        same = run(descent(correlated(fp.noise_matrices.identity()), sampler)).params()
+        assert all(map(np.array_equal, jax.tree.leaves(plain), jax.tree.leaves(same)))
+
+    def test_noise_follows_a_clip_norm_that_changes(self):
+        """In units of the clip norm: doubled in round 4, so is all of that round's noise."""
+        matrix, sampler = matrix_of("banded_inverse"), fp.fixed_order(N, SIZE)
+        base = correlated(matrix)
+
+        def round(key, state, cohort):
+            bound = jnp.where(state.round < 4, CLIP, 2 * CLIP)
+            total, metrics, _ = cohort.sum(silent, key, mechanism=base.at(bound, SIGMA))
+            params = jax.tree.map(jnp.add, state.params, total)
+            return fp.ModelState(params, state.round + 1), metrics
+
+        changing = np.diff(models(fp.Algorithm(fp.start, round, sampler)), axis=0)
+        steady = -SIZE * np.diff(models(descent(base, sampler, silent)), axis=0)
+        np.testing.assert_allclose(
+            changing, steady * np.where(np.arange(9) < 4, 1, 2)[:, None], atol=5e-6
+        )
+
+    def test_two_calls_remember_apart(self):
+        sampler = fp.fixed_order(N, SIZE)
+        one, other = (correlated(matrix_of(name)) for name in ("blt", "tree"))
+
+        def round(key, state, cohort):
+            a, metrics, _ = cohort.sum(silent, key, mechanism=one)
+            b, _, _ = cohort.sum(lambda key, shard: jnp.zeros(4), key, mechanism=other)
+            params = jax.tree.map(jnp.add, state.params, a)
+            return state._replace(
+                params=params, round=state.round + 1, other=state.other + b
+            ), metrics
+
+        both = fp.Algorithm(_with_another, round, sampler)
+        alone = models(descent(one, sampler, silent))
+        together = models(both)
+        np.testing.assert_allclose(
+            together[1:] - together[0], -SIZE * (alone[1:] - alone[0]), atol=1e-5
+        )
+
+    def test_a_part_of_a_joint_mechanism(self):
+        sampler = fp.fixed_order(N, SIZE)
+        used = fp.joint(correlated(matrix_of("banded")), fp.gaussian(1.0, 1.0))
+        plain = fp.joint(fp.gaussian(CLIP, SIGMA), fp.gaussian(1.0, 1.0))
+        both = [np.diff(models(of_parts(each, sampler)), axis=0) for each in (plain, used)]
+        np.testing.assert_allclose(
+            both[1], matrix_of("banded").noising(ROUNDS) @ both[0], atol=5e-6
+        )
+
+    def test_the_covariance_is_that_of_the_matrix(self):
+        """Of the sum of all rounds, over 400 seeds; false alarm 1e-6 by the chi-square law of its variance."""
+        matrix, seeds = matrix_of("banded_inverse"), range(400)
+        ends = run(
+            descent(correlated(matrix), fp.fixed_order(N, SIZE), silent), seeds=seeds, every=ROUNDS
+        )
+        moved = np.asarray(ends.state.params["w"]) - np.asarray(start()["w"])
+        told = (matrix.noising(ROUNDS).sum(0) ** 2).sum() * (CLIP * SIGMA / SIZE) ** 2
+        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], moved.size)
+        assert low < (moved**2).sum() / told < high
+
+
+def _with_another(params, federation):
+    return Two(params, jnp.int32(0), jnp.zeros(4))
+
+
+class Two(NamedTuple):
+    """With another sum of noise."""
+
+    params: dict
+    round: jax.Array
+    other: jax.Array
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestMemory:
+    """Is carried to the bit through whatever a run goes through, and seen by nobody."""
+
+    ALGORITHM = descent(correlated(matrix_of("blt")), fp.shuffled_blocks(N, SIZE))
+
+    def test_stopped_and_resumed(self, tmp_path):
+        options = {"seeds": (3, 8), "every": 2}
+        whole = run(self.ALGORITHM, **options)
+        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+
+        def kill(e):
+            if e.round == 4:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(self.ALGORITHM, checkpoints=checkpoints, on_evaluation=kill, **options)
+        resumed = run(self.ALGORITHM, checkpoints=checkpoints, **options)
+        assert_identical(whole.state, resumed.state)
+
+    def test_streamed_as_in_memory(self):
+        examples = jax.tree.map(np.asarray, FEDERATION.examples)
+        rows = list(np.asarray(FEDERATION.rows))
+        streamed = fp.StreamedFederation.from_arrays(examples, rows)
+        there = run(self.ALGORITHM, federation=streamed, seeds=(3, 8), every=2)
+        assert_close(vectors(there), vectors(run(self.ALGORITHM, seeds=(3, 8), every=2)))
+
+    def test_on_two_devices(self):
+        from fedpriv.devices.layout import default
+
+        split = run(self.ALGORITHM, strategy=default())
+        one = run(self.ALGORITHM, strategy=fp.Strategy())
+        assert_close(vectors(split), vectors(one))
+
+    def test_no_state_holds_it(self):
+        assert run(self.ALGORITHM).state._fields == ("params", "round")
+
+    def test_a_chunk_longer_than_the_run(self):
+        assert_identical(run(self.ALGORITHM, every=4).params(), run(self.ALGORITHM).params())
+
+
+def vectors(history):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(history.state.params)])
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestResuming:
+    """A run goes on with the schedule and the noise that it began with, or not at all."""
+
+    ROWS = matrix_of("banded_toeplitz").rows[0]
+    OTHER_ROWS = replace(matrix_of("banded_toeplitz"), rows=((ROWS[0], ROWS[2], ROWS[1]),))
+
+    @pytest.mark.parametrize(
+        ("began", "goes_on", "what"),
+        [
+            (
+                descent(fp.gaussian(CLIP, SIGMA), fp.shuffled_blocks(N, SIZE)),
+                descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE)),
+                "schedule",
+            ),
+            (
+                descent(correlated(matrix_of("banded_toeplitz")), fp.fixed_order(N, SIZE)),
+                descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
+                "noise",
+            ),
+        ],
+        ids=["schedule", "matrix"],
+    )
+    def test_with_another_of_the_same_certificate(self, tmp_path, began, goes_on, what):
+        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+        assert certificate(began).epsilon == certificate(goes_on).epsilon
+        run(began, checkpoints=checkpoints)
+        with refused(f"of another run: {what}"):
+            run(goes_on, checkpoints=checkpoints)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestSparse:
+    """Noise goes by the place among the coordinates that are kept: it is taken back where these stay the same."""
+
+    SEEDS = 400
+    MATRIX = matrix_of("banded_inverse")
+    AT_EQUAL_EPSILON = MATRIX.sensitivity(ROUNDS, 3) / 3**0.5
+
+    def test_of_places_that_stay(self):
+        """By the law of F, false alarm 1e-6."""
+        told = (self.MATRIX.noising(ROUNDS).sum(0) ** 2).sum() / ROUNDS * self.AT_EQUAL_EPSILON**2
+        low, high = stats.f.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], *[2 * self.SEEDS] * 2)
+        assert low < self.over_fresh(moves=False) / told < high
+        assert told < 0.6
+
+    def test_of_places_that_move(self):
+        """Then it is larger than fresh noise: 1.77 times, of 400 seeds, whose deviation is below 0.1."""
+        assert self.over_fresh(moves=True) > 1.2
+
+    def over_fresh(self, moves):
+        noisy = correlated(self.MATRIX, sigma=SIGMA * self.AT_EQUAL_EPSILON)
+        return self.squares(noisy, moves) / self.squares(fp.gaussian(CLIP, SIGMA), moves)
+
+    def squares(self, mechanism, moves):
+        sparsifier = fp.select_rand_k(0.5, unbiased=False)
+        if not moves:
+            sparsifier = sparsifier._replace(select=lambda key, theta, *_: jnp.arange(2))
+        algorithm = fp.fed_avg_sparse(
+            lambda params, example: 0.0 * squared(params, example),
+            sampler=fp.fixed_order(N, SIZE),
+            optimizer=sgd,
+            batches=fp.full_batch(),
+            sparsifier=sparsifier,
+            mechanism=mechanism,
+        )
+        ends = run(algorithm, seeds=range(self.SEEDS), every=ROUNDS).state.params
+        moved = jax.tree.map(lambda end, begin: end - begin, ends, start())
+        return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))
+
+
+class TestAlgorithms:
+    """Whatever sums clients by a mechanism, sums them by a correlated one."""
+
+    TAKES_ONE: ClassVar = [
+        name
+        for name, make in ALGORITHMS.items()
+        if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
+    ]
+
+    @pytest.mark.parametrize("name", TAKES_ONE)
+    def test_is_certified_and_keeps_the_shapes_of_its_memory(self, name):
+        matrix = matrix_of("banded_inverse")
+        algorithm = ALGORITHMS[name](
+            sampler=fp.fixed_order(CLIENTS, 2), mechanism=fp.correlated(NOISY, matrix)
+        )
+        traced = fp.trace_round(algorithm, PARAMS, ALL_SMALL)
+        found = traced.certify(4, 1e-5)
+        assert (found.basis, found.epsilon < np.inf) == ("constructed", True)
+        key, t = jax.random.key(0), jnp.int32(0)
+        carried = Carried(algorithm.init(PARAMS, ALL_SMALL), traced.first_memory(4))
+        assert jax.tree.leaves(carried.memory)
+        after, _ = jax.eval_shape(round_in_run(algorithm), key, key, carried, ALL_SMALL, t)
+        assert jax.tree.map(_kind, after.memory) == jax.tree.map(_kind, carried.memory)
+
+    @pytest.mark.parametrize(
+        "name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"]
+    )
+    def test_papers_claim_nothing_of_schedules(self, name):
+        for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
+            assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None
+        assert ALGORITHMS[name]().claim(2, 1e-5) is not None
+
+    @pytest.mark.parametrize(
+        "sampler", [fp.cyclic_poisson(CLIENTS, 3, 0.5), fp.fixed_order(CLIENTS, 2, 2)]
+    )
+    def test_a_protocol_has_no_empty_slots(self, sampler):
+        with refused("sampler: cohorts vary in size or have empty slots"):
+            ALGORITHMS["msp_fl"](sampler=sampler)
+
+
+def _kind(leaf):
+    return leaf.dtype, leaf.shape
