@@ -45,7 +45,7 @@ class Factorization(ABC):
         """Numbers that are kept between rounds, for each coordinate of the sum."""
 
     def init(self, like: PyTree) -> PyTree:
-        """The memory before the first round: f32[memory_size, ...] for each leaf, f64 where that is.
+        """The memory before the first round: f32[memory_size, n] for each leaf of n numbers, f64 where that is.
 
         Args:
           like: the sum that gets the noise, or its shapes and types.
@@ -64,9 +64,11 @@ class Factorization(ABC):
         treedef: Any
         leaves, treedef = jax.tree.flatten(z)
         kept = treedef.flatten_up_to(memory)
-        both = [self._next(m, x.astype(m.dtype), t) for m, x in zip(kept, leaves, strict=True)]
-        noise, memory = zip(*both, strict=True) if both else ((), ())
-        return treedef.unflatten(noise), treedef.unflatten(memory)
+        # Flat, as XLA's sums over the rows of matrices are several times slower.
+        flat = [x.astype(m.dtype).reshape(-1) for m, x in zip(kept, leaves, strict=True)]
+        both = [self._next(m, x, t) for m, x in zip(kept, flat, strict=True)]
+        noise = [x.reshape(z.shape) for (x, _), z in zip(both, leaves, strict=True)]
+        return treedef.unflatten(noise), treedef.unflatten([after for _, after in both])
 
     def strategy(self, rounds: Rounds) -> Floats:
         """C, f64[rounds, rounds], lower triangular: what a run releases of the sums, each row with noise N(0, 1).
@@ -112,7 +114,7 @@ class Factorization(ABC):
 
     def _empty(self, leaf: Any) -> Any:
         dtype = jnp.promote_types(leaf.dtype, jnp.float32)
-        return jnp.zeros((self.memory_size, *leaf.shape), dtype)
+        return jnp.zeros((self.memory_size, math.prod(leaf.shape)), dtype)
 
     def _checked(self, rounds: Rounds) -> int:
         rounds = checked("rounds", rounds, Rounds)
