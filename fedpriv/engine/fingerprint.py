@@ -56,15 +56,18 @@ def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
 def _schedules(training: Training) -> dict[str, str]:
     """Who takes part when, where that is fixed for the run: cohorts of another schedule may come too soon."""
     samplers = [sampler for _, sampler in parts_of(training.algorithm.sampler, 2)]
+    scheduled = [sampler for sampler in samplers if isinstance(sampler, ScheduledSampler)]
+    if not scheduled:
+        return {}
     root = training.roots[0]
-    draws = [
-        jnp.where(drawn.mask, drawn.ids, -1)
-        for sampler in samplers
-        for t in sorted({0, 1, training.rounds - 1})
-        if isinstance(sampler, ScheduledSampler)
-        and (drawn := cohort_drawn(sampler, root, schedule_key(root), jnp.int32(t)))
+    rounds = sorted({0, 1, training.rounds - 1})
+    cohorts = [
+        cohort_drawn(sampler, root, schedule_key(root), jnp.int32(t))
+        for sampler in scheduled
+        for t in rounds
     ]
-    return {"schedule": bytes(distributed.digest(draws)).hex()[:16]} if draws else {}
+    draws = [jnp.where(cohort.mask, cohort.ids, -1) for cohort in cohorts]
+    return {"schedule": bytes(distributed.digest(draws)).hex()[:16]}
 
 
 def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:

@@ -46,12 +46,12 @@ def sensitivity(name, settings):
 
 @pytest.mark.slow
 def test_a_target_gives_all_the_same_multiplier():
-    """Every run is a Gaussian release of multiplier sigma / sensitivity; the tree's is proved of its nodes, a bound."""
+    """Every run is a Gaussian release of multiplier sigma / sensitivity; the tree's sensitivity is a bound."""
     settings = replace(correlated.settings, algorithms=IN_TURN, target_epsilon=3.0, **SMALL)
     noise = costs(correlated, settings).noise
     ratios = {name: noise[name] / sensitivity(name, settings) for name in IN_TURN}
     fresh = ratios["dp_fed_avg"]
-    assert fresh <= ratios.pop("tree") <= 1.05 * fresh
+    assert fresh * (1 - 1e-6) <= ratios.pop("tree") <= 1.05 * fresh
     assert [*ratios.values()] == pytest.approx([fresh] * len(ratios), rel=1e-3)
 
 
