@@ -12,7 +12,7 @@ import jax
 from fedpriv.certification.marks import Sum
 from fedpriv.certification.releases import SELDOM, static
 from fedpriv.certification.trace import Stage
-from fedpriv.mechanisms.correlated import is_correlated, whole_run
+from fedpriv.mechanisms.correlated import is_correlated, run_sensitivity, whole_run
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import VIEWS, Everyone, Release
@@ -187,7 +187,7 @@ def _squared(used: Any, rounds: int, separation: int, most: int | None) -> float
         factorization, multiplier = _factorization(used), _plain_multiplier(used)
     if not multiplier > 0:
         return math.inf
-    return (factorization.sensitivity(rounds, separation, most) / multiplier) ** 2
+    return (run_sensitivity(factorization, rounds, separation, most) / multiplier) ** 2
 
 
 def _uncounted(used: Any) -> list[str]:

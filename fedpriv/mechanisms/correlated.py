@@ -7,6 +7,7 @@ Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams", NeurI
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -123,6 +124,22 @@ def perturbed_in_run(
     return jax.tree.map(lambda s, n, c: s + (c * n).astype(s.dtype), total, noise, bounds), after
 
 
+def run_sensitivity(
+    factorization: Factorization, rounds: int, separation: int, most: int | None
+) -> float:
+    """As `Factorization.sensitivity`, once for every run of a matrix of ours: every view and evaluation asks for it."""
+    if type(factorization) not in PROVED:
+        return factorization.sensitivity(rounds, separation, most)
+    return _remembered_sensitivity(factorization, rounds, separation, most)
+
+
+@lru_cache(maxsize=1024)
+def _remembered_sensitivity(
+    factorization: Factorization, rounds: int, separation: int, most: int | None
+) -> float:
+    return factorization.sensitivity(rounds, separation, most)
+
+
 def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -> Mechanism:
     """The mechanism of a whole run, for audits: contributions and sums are trees of [rounds, ...].
 
@@ -158,7 +175,7 @@ def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -
         bounded, norms = jax.vmap(mechanism.clip)(total)
         return bounded, jnp.max(norms)
 
-    sensitivity = factorization.sensitivity(rounds, separation, most)
+    sensitivity = run_sensitivity(factorization, rounds, separation, most)
     return mechanism._replace(
         clip=clip,
         perturb=perturb,
