@@ -54,16 +54,6 @@ Name = Literal[
 FRESH = ("dp_fed_avg", "dp_fed_avg_m", "poisson")
 IMAGES = 60_000
 MODEL = fp.models.classifier(fp.models.MLP((32,), 10), (28, 28, 1))
-NAMES = {
-    "dp_fed_avg": "DP-FedAvg",
-    "dp_fed_avg_m": "DP-FedAvgM",
-    "poisson": "DP-FedAvgM, Poisson cohorts",
-    "tree": "tree",
-    "banded": "banded",
-    "blt": "BLT",
-    "banded_inverse": "BandInvMF",
-    "fed_smp_fixed": "Fed-SMP, fixed mask, BandInvMF",
-}
 
 
 @dataclass(frozen=True)
@@ -187,7 +177,6 @@ def on(settings: Correlated, data: Dataset) -> Experiment:
 
     dealt = federations(data, settings.seeds, deal)
     entries = {
-        name: Entry(algorithm(name, settings, MODEL.loss), dealt, name=NAMES[name])
-        for name in settings.algorithms
+        name: Entry(algorithm(name, settings, MODEL.loss), dealt) for name in settings.algorithms
     }
     return Experiment(MODEL, data.test, settings.delta, entries)

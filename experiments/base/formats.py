@@ -57,6 +57,12 @@ NAMES = {
     "fed_per": "FedPer",
     "fed_rep": "FedRep",
     "ditto": "Ditto",
+    "poisson": "DP-FedAvgM, Poisson cohorts",
+    "tree": "tree",
+    "banded": "banded",
+    "blt": "BLT",
+    "banded_inverse": "BandInvMF",
+    "fed_smp_fixed": "Fed-SMP, fixed mask, BandInvMF",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 ClientEpsilons: TypeAlias = tuple[float, float, float]
