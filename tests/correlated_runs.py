@@ -107,10 +107,10 @@ def gaussian_epsilon(mu, delta):
     return optimize.brentq(excess, 0, 200)
 
 
-def by_all_patterns(c, separation):
-    """The largest sum of |C^T C| over every set of rounds that are so far apart."""
+def by_all_patterns(c, separation, most=None):
+    """The largest sum of |C^T C| over every set of rounds, `most` at most, that are so far apart."""
     gram, rounds = np.abs(c.T @ c), range(c.shape[1])
-    some = (p for k in rounds for p in combinations(rounds, k + 1))
+    some = (p for k in rounds[:most] for p in combinations(rounds, k + 1))
     apart = (p for p in some if all(b - a >= separation for a, b in pairwise(p)))
     return max(gram[np.ix_(p, p)].sum() for p in apart) ** 0.5
 

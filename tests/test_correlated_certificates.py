@@ -71,6 +71,17 @@ class TestCertificates:
         assert_close(plain.epsilon, gaussian_epsilon(3**0.5 / SIGMA, 1e-5), 1e-6)
         assert_close(same.epsilon, plain.epsilon, 1e-9)
 
+    @pytest.mark.parametrize("decay", [0.5, 2.0])
+    @pytest.mark.parametrize("most", [None, 2])
+    @pytest.mark.parametrize("parts", [2, 5, ROUNDS])
+    def test_noise_that_changes_counts_in_a_clients_worst_rounds(self, decay, most, parts):
+        used = fp.dynamic(fp.gaussian(CLIP, SIGMA), rounds=ROUNDS, noise_decay=decay, parts=parts)
+        each = np.concatenate([[m] * steps for steps, m in used.multipliers(ROUNDS)])
+        least = by_all_patterns(np.diag(1 / each), 3, most)
+        sampler = fp.fixed_order(N, SIZE, participations=most)
+        found = certificate(descent(used, sampler))
+        assert_close(found.epsilon, gaussian_epsilon(least, 1e-5), 1e-6)
+
     def test_plain_noise_towards_servers(self):
         """Its shares are those of the members: a server sees each of four."""
         plain = descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE))

@@ -24,7 +24,7 @@ from fedpriv.certification.information_flow import Labels
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
 from fedpriv.certification.key_labels import of_constant
 from fedpriv.certification.marked_cohort import FederationShape
-from fedpriv.certification.releases import is_proved, pieces, stage_releases
+from fedpriv.certification.releases import is_proved, pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
 from fedpriv.core.arguments import Count, CountOrZero, MeanRuns, Probability, Rate, checked, require
@@ -96,9 +96,10 @@ class TracedRound(NamedTuple):
         parts = parts_of(self.algorithm.sampler, rounds)
         releases, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
-            for steps, first in pieces(stage, begun, begun + length):
+            drawn, end = sampler.accounting, begun + length
+            for steps, first in pieces_of_a_client(stage, drawn, begun, end):
                 releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first, size)
-            begun += length
+            begun = end
         return tuple(release for release in releases if release.steps) or tuple(releases)
 
     def certify(

@@ -6,6 +6,7 @@ Views: a third party sees every global model; a server every message; a server b
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -66,6 +67,40 @@ def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
     return list(zip(np.diff(marks).tolist(), marks, strict=False)) or [(0, begin)]
 
 
+def pieces_of_a_client(
+    stage: Stage, accounting: Sampling | ParticipationSchema, begin: int, end: int
+) -> list[tuple[int, int]]:
+    """As `pieces`; under a schedule, those in which a client's rounds cost most.
+
+    Formal guarantees: an upper bound, attained by multipliers that fall or that rise.
+
+    *Proof.* Of any `separation` rounds in a row one is a client's at most, and what it releases there is dominated by
+    the release of the smallest multiplier among them, to which noise was added.
+    """
+    parts = pieces(stage, begin, end)
+    releases = _of_messages(stage) or stage.means
+    if not isinstance(accounting, ParticipationSchema) or len(parts) == 1 or not releases:
+        return parts
+    if stage.means and len(releases) > 1:  # each a release of its own
+        return parts
+    power = 1 if releases[0].mechanism.noise == "laplace" else 2
+
+    def of_all(t: int) -> float:
+        return _together([(_multiplier(each, t), each.times) for each in releases], power)
+
+    apart, most = accounting.separation, accounting.rounds_of_a_unit(end - begin)
+    each = np.repeat([of_all(t) for _, t in parts], [steps for steps, _ in parts])
+    windows = np.split(each, range(apart - begin % apart, end - begin, apart))
+    harmful = Counter(sorted(float(window.min()) for window in windows)[:most])
+    begins = {of_all(t): t for _, t in parts}
+    return [(times * apart, begins[multiplier]) for multiplier, times in harmful.items()]
+
+
+def _of_messages(stage: Stage) -> list[Sum]:
+    """The sums whose mechanism protects clients."""
+    return [release for release in stage.sums if release.mechanism is not ALREADY_PRIVATE]
+
+
 def _multiplier(release: Sum | Mean, t: int) -> float:
     """Of a single release in round t."""
     try:
@@ -89,7 +124,7 @@ def stage_releases(
       ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
     """
     cohorts = Cohorts.of(sampler.accounting, steps)
-    sums = [release for release in stage.sums if release.mechanism is not ALREADY_PRIVATE]
+    sums = _of_messages(stage)
     if sums and stage.means and any(_multiplier(release, first) > 0 for release in sums):
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
