@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON knows it; infinity becomes the string "inf", NaN "nan"."""
+    """`value` as JSON knows it, without fields that do not compare; infinity becomes the string "inf", NaN "nan"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        compared = (f.name for f in dataclasses.fields(value) if f.compare)
+        return {name: plain(getattr(value, name)) for name in compared}
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -99,7 +100,7 @@ def _said(kind: Any) -> str:
 
 def _dataclass(kind: Any, value: Mapping[str, Any], name: str) -> Any:
     hints, given = field_kinds(kind), {}
-    for field in dataclasses.fields(kind):
+    for field in (f for f in dataclasses.fields(kind) if f.compare):
         if field.name in value:
             dotted = _dotted(name, field.name)
             given[field.name] = of_kind(hints[field.name], value[field.name], dotted)

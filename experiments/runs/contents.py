@@ -21,7 +21,7 @@ from fedpriv.engine.client_metrics import (
 )
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.models.score import best, main_metric
-from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
 
 CHOSEN = (
     "best: each seed's best evaluation, chosen on the test records; no epsilon covers the choice if these are private, "
@@ -128,12 +128,14 @@ class Report:
 
     Attributes:
       client_epsilons: by view, where it is public how many records each client holds.
+      operational: by view, what a finite epsilon means.
     """
 
     rounds: int
     claimed: Claim | None
     certified: dict[str, Certificate]
     client_epsilons: dict[str, ClientEpsilons] = field(default_factory=dict)
+    operational: dict[str, OperationalNumbers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())
@@ -141,6 +143,11 @@ class Report:
             raise ValueError(f"certificates of {', '.join(self.certified)} are of other views")
         if "third_party" not in self.certified:
             raise ValueError("lacks certified.third_party")
+
+    def in_words(self, view: str) -> str:
+        """What an epsilon means, in one sentence; "" where nobody has computed it."""
+        numbers, c = self.operational.get(view), self.certified[view]
+        return numbers.in_words(c.unit, c.view, c.relation) if numbers else ""
 
     @property
     def is_private(self) -> bool:

@@ -13,6 +13,7 @@ METRIC.png             curves by round                           `run_picture.pi
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -99,10 +100,15 @@ class Privacy:
         return Line.of(algorithm, e, self.claim(e.round), certified)
 
     def report(self, rounds: int) -> Report:
-        """The claim, and for every view a certificate and the clients' epsilons."""
+        """The claim, and for every view a certificate, the clients' epsilons, and what it means."""
         certified = {view: self.certificate(rounds, view) for view in VIEWS}
         client_epsilons = self._ledger.client_epsilons(self._algorithm, rounds, VIEWS)
-        return Report(rounds, self.claim(rounds), certified, client_epsilons)
+        operational = {
+            view: certificate.operational_numbers()
+            for view, certificate in certified.items()
+            if math.isfinite(certificate.epsilon)
+        }
+        return Report(rounds, self.claim(rounds), certified, client_epsilons, operational)
 
 
 class Recorder:

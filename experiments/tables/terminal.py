@@ -115,6 +115,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
+        lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
         lines.append(
@@ -132,6 +133,15 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
             "privacy_notes), python -m experiments.report"
         )
     return lines
+
+
+def _in_words(summary: Summary, view: str) -> list[tuple[str, str]]:
+    """(Algorithms, what their epsilons mean), for those that have the same together."""
+    found: dict[str, list[str]] = {}
+    for name, of in summary.privacy.items():
+        if said := of.in_words(view):
+            found.setdefault(said, []).append(summary.short_name_of(name))
+    return [(", ".join(names), said) for said, names in found.items()]
 
 
 def _not_finite(summary: Summary) -> list[str]:

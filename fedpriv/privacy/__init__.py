@@ -5,6 +5,7 @@ is proved. The numbers of papers (`Claim`) are printed beside the certified ones
 them. dp-accounting is imported on first use only.
 """
 
+from fedpriv.privacy.certificate import Certificate, Claim
 from fedpriv.privacy.certify import certify_choice, certify_releases
 from fedpriv.privacy.claims import (
     dp_scaffold_claim,
@@ -17,8 +18,10 @@ from fedpriv.privacy.claims import (
     t_epsilon,
     wavelet_claim,
 )
+from fedpriv.privacy.operational import OperationalNumbers
 from fedpriv.privacy.participation_schemas import CyclicPoisson, MinimumSeparation
-from fedpriv.privacy.release import SEES, UNITS, VIEWS, Certificate, Claim, Release
+from fedpriv.privacy.profile import PrivacyProfile
+from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release
 from fedpriv.privacy.sampling import (
     Dropping,
     Everyone,
@@ -40,7 +43,9 @@ __all__ = [
     "Everyone",
     "FixedSize",
     "MinimumSeparation",
+    "OperationalNumbers",
     "Poisson",
+    "PrivacyProfile",
     "Release",
     "Sampling",
     "WithReplacement",

@@ -9,11 +9,13 @@ from functools import lru_cache
 
 from fedpriv.core.arguments import MeanRuns, Probability, Rate, checked, require
 from fedpriv.privacy.assumptions import assumptions
+from fedpriv.privacy.certificate import Certificate
 from fedpriv.privacy.curves import epsilon_of_mixture
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.participations import participations
+from fedpriv.privacy.profile import Composition
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import BEST_RUN, ONE_RUN, Certificate, Release, View
+from fedpriv.privacy.release import BEST_RUN, ONE_RUN, Release, View
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
@@ -86,6 +88,7 @@ def certify_releases(
         accountant="none",
         bound="exact",
         assumptions=("nothing about the unit is released",),
+        composition=Composition((), relation_of(counted, view), hidden=not bare),
     )
     if bare:
         return _nothing_hides(bare, template)
@@ -122,11 +125,19 @@ def certify_choice(
         return worst
     of_view = ([r for r in each if r.view == worst.view] for each in settings)
     first, *others = (read(own) for each in of_view if (own := _active(map(_within_range, each))))
+    composition = Composition(first, worst.relation, best_of, tuple(others))
     epsilon = rdp_epsilon(first, worst.relation, delta, best_of, others)
     assert epsilon is not None  # each has a certificate of its own
     event = f"{worst.event}, the costliest of {len(certificates)} settings"
     bound = f"{worst.bound}, of the settings that cost most at each order"
-    return replace(worst, epsilon=epsilon, event=event, bound=bound, epsilons={"RDP": epsilon})
+    return replace(
+        worst,
+        epsilon=epsilon,
+        event=event,
+        bound=bound,
+        epsilons={"RDP": epsilon},
+        composition=composition,
+    )
 
 
 def _active(releases: Iterable[Release]) -> list[Release]:
@@ -150,10 +161,11 @@ def _composed(
     active: Sequence[Release], template: Certificate, honest: float, best_of: float
 ) -> Certificate:
     delta, view, relation = template.delta, template.view, template.relation
-    epsilons = dict(epsilons_of(read(active), relation, delta, best_of))
+    composition = Composition(read(active), relation, best_of)
+    epsilons = dict(epsilons_of(composition.releases, relation, delta, best_of))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = _BOUNDS[accountant]
-    if accountant == "PLD" and is_exact(read(active), relation):
+    if accountant == "PLD" and is_exact(composition.releases, relation):
         bound = _of_mixture(active, view)
     texts = assumptions(active, view, relation, honest)
     event = template.event
@@ -171,6 +183,7 @@ def _composed(
         bound=bound,
         assumptions=texts,
         epsilons=epsilons,
+        composition=composition,
     )
 
 

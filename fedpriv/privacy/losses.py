@@ -18,7 +18,8 @@ from fedpriv.privacy.tilted import Composed, Rounds
 from fedpriv.privacy.truncation import draw_cases
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
-_FINEST, _COARSEST = 1e-4, 64.0  # nats; dp-accounting's own default, and where e^width is safe
+_FINEST = 1e-4  # nats; dp-accounting's own default
+COARSEST = 64.0  # where e^width is safe
 _FAR = 14.0  # deviations of Gaussian noise beyond which a loss counts as infinite: less than 1e-44
 
 
@@ -35,7 +36,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         delta: probability, in (0, 1).
     """
     interval = cell_width(releases, relation)
-    if interval > _COARSEST:
+    if interval > COARSEST:
         return math.inf
     return max(c.epsilon(delta) for c in compose(releases, relation, interval))
 

@@ -52,17 +52,45 @@ def rdp_epsilon(
         others: what runs of other settings release. Each run has settings drawn without looking at the data, so that
             at every order its divergence is at most the largest of theirs.
     """
-    from dp_accounting.rdp import rdp_privacy_accountant as rdp
+    total = rdp_total(releases, relation, best_of, others)
+    return None if total is None else rdp_to_epsilon(total, delta)
+
+
+def rdp_total(
+    releases: Sequence[Release],
+    relation: str,
+    best_of: float = 1.0,
+    others: Sequence[Sequence[Release]] = (),
+) -> Floats | None:
+    """Rényi divergences at dp-accounting's default orders, for `rdp_epsilon`."""
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
     each = [releases, *others]
     if not all(_has_divergence(release, relation) for one in each for release in one):
         return None
     sums = [np.asarray(sum(r.steps * _of_a_round(r, relation) for r in one)) for one in each]
-    total = np.max(sums, axis=0)
+    total: Floats = np.max(sums, axis=0)
     if best_of > 1:
-        total = _of_the_best(np.asarray(rdp.DEFAULT_RDP_ORDERS), total, best_of)
+        total = _of_the_best(np.asarray(DEFAULT_RDP_ORDERS), total, best_of)
+    return total
+
+
+def rdp_to_epsilon(total: Floats, delta: float) -> float:
+    """By the conversion of Canonne, Kamath and Steinke 2020."""
+    from dp_accounting.rdp import rdp_privacy_accountant as rdp
+
     with quiet():
         return float(rdp.compute_epsilon(rdp.DEFAULT_RDP_ORDERS, total, delta)[0])
+
+
+def rdp_delta(total: Floats, epsilon: Floats) -> Floats:
+    """f64[n], for epsilon f64[n], by the same conversion, and never more than at 0 (Bretagnolle and Huber 1979)."""
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    orders = np.asarray(DEFAULT_RDP_ORDERS)
+    logs = (orders - 1) * (total - epsilon[:, None] + np.log1p(-1 / orders)) - np.log(orders)
+    apart = math.sqrt(-math.expm1(-float(total.min())))
+    return np.minimum(np.exp(np.minimum(logs.min(axis=1), 0.0)), apart)
 
 
 def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses
@@ -17,7 +18,7 @@ from fedpriv.privacy.discretised import Losses
 # eighth of it at most (see the tests); rounding is allowed for, not proved.
 _ROUNDING, _ROUNDING_PER_ROUND = 1e-13, 1e-16
 _OUTSIDE = 1e-15  # of the tilted law, on either side of the cells that are kept
-_NEGLIGIBLE = 37.0  # e to minus this is a rounding error
+_TILTS = 8  # for a whole curve
 
 
 class Rounds(NamedTuple):
@@ -27,6 +28,19 @@ class Rounds(NamedTuple):
     local_steps: int
     rate: float
     steps: int
+
+
+class _Tail(NamedTuple):
+    """Of a tilted loss L, for each cell l from `low` on: E[e^(-r (L - l)); L >= l] for r = t and r = t + 1.
+
+    Attributes:
+      low: the first cell.
+      slow, fast: f64[cells], for t and t + 1.
+    """
+
+    low: int
+    slow: Floats
+    fast: Floats
 
 
 class Composed:
@@ -79,11 +93,11 @@ class Composed:
         top = by_moment(tilt)
         if top <= 0:
             return 0.0
-        tilted = self._tilted(tilt)
+        tail = self._tail(tilt)
 
         def excess(epsilon: float) -> float:
             """log((delta(epsilon) - infinity) / left)."""
-            expected = self._expected(tilted, tilt, epsilon)
+            expected = float(self._expected(tail, tilt, epsilon))
             return math.log(expected) - _log_most(tilt) - tilt * (epsilon - top)
 
         low = max(0.0, top - 40 / tilt)  # below it the margin alone is more than delta
@@ -94,21 +108,29 @@ class Composed:
         root = float(brentq(excess, low, top, xtol=1e-11, rtol=1e-13))
         return root * (1 + 1e-12) + 1e-10
 
-    def delta(self, epsilon: float) -> float:
-        """Certified at epsilon >= 0."""
-        tilt = _least(lambda t: self._log_moment(t) + _log_most(t) - t * epsilon)
-        scale = math.exp(self._log_moment(tilt) - tilt * epsilon)
-        return self.infinity + scale * self._expected(self._tilted(tilt), tilt, epsilon)
+    def delta(self, epsilon: ArrayLike) -> Floats:
+        """f64[...], certified at each epsilon >= 0."""
+        eps = np.asarray(epsilon, float)
+        first, last = self._tilt_at(float(eps.min())), self._tilt_at(float(eps.max()))
+        least = np.full(eps.shape, np.inf)
+        for tilt in np.geomspace(first, last, _TILTS if eps.size > 1 else 1):
+            with np.errstate(over="ignore"):
+                scale = np.exp(self._log_moment(tilt) - tilt * eps)
+            least = np.minimum(least, scale * self._expected(self._tail(tilt), tilt, eps))
+        return np.minimum(self.infinity + least, 1.0)
 
-    def _expected(self, tilted: tuple[int, Floats], tilt: float, epsilon: float) -> float:
+    def _tilt_at(self, epsilon: float) -> float:
+        """Where the moment bound on delta(epsilon) is nearly smallest."""
+        return _least(lambda t: self._log_moment(t) + _log_most(t) - t * epsilon)
+
+    def _expected(self, tail: _Tail, tilt: float, epsilon: ArrayLike) -> Floats:
         """E_tilted[e^(-t (L - eps)) (1 - e^(eps - L)); L > eps], with the margin."""
-        low, chances = tilted
-        start = max(math.floor(epsilon / self._interval) + 1, low)
-        stop = start + math.ceil(_NEGLIGIBLE / tilt / self._interval)
-        part = chances[start - low : stop - low]
-        above = np.maximum((start + np.arange(len(part))) * self._interval - epsilon, 0.0)
-        mean = part @ (np.exp(-tilt * above) * -np.expm1(-above))
-        return float(mean) + self._margin + math.exp(-_NEGLIGIBLE)
+        eps = np.asarray(epsilon, float)
+        at = np.maximum(np.floor(eps / self._interval).astype(np.int64) + 1, tail.low)
+        above = at * self._interval - eps
+        there = np.minimum(at - tail.low, len(tail.slow) - 1)
+        mean = np.exp(-tilt * above) * (tail.slow[there] - np.exp(-above) * tail.fast[there])
+        return np.where(at - tail.low < len(tail.slow), np.maximum(mean, 0.0), 0.0) + self._margin
 
     def _log_moment(self, tilt: float) -> float:
         """log E[e^(t L); L < inf]."""
@@ -127,6 +149,11 @@ class Composed:
             total = weights.sum()
             each.append((float(largest + math.log(total)), weights / total))
         return each
+
+    def _tail(self, tilt: float) -> _Tail:
+        """Of the tilted loss of all rounds."""
+        low, chances = self._tilted(tilt)
+        return _Tail(low, *(_decaying(chances, rate * self._interval) for rate in (tilt, tilt + 1)))
 
     def _tilted(self, tilt: float) -> tuple[int, Floats]:
         """(the first cell, chances from there on) of the tilted loss of all rounds."""
@@ -187,6 +214,13 @@ def _taking_part(r: Rounds, of_release: float) -> float:
     if r.rate == 1:
         return 1.0
     return math.exp(math.log(r.rate) + r.local_steps * of_release - _of_round(r, of_release))
+
+
+def _decaying(chances: Floats, rate: float) -> Floats:
+    """f64[k]: sum_{j >= i} e^(-rate (j - i)) chances_j."""
+    from scipy.signal import lfilter
+
+    return np.asarray(lfilter([1.0], [1.0, -math.exp(-rate)], chances[::-1])[::-1])
 
 
 def _log_most(tilt: float) -> float:

@@ -18,7 +18,8 @@ from fedpriv.core.code_places import callers_line
 from fedpriv.core.types import Key, Metrics, Params, State
 from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
-from fedpriv.privacy.release import Claim, Release, Unit
+from fedpriv.privacy.certificate import Claim
+from fedpriv.privacy.release import Release, Unit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler

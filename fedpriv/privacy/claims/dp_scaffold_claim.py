@@ -21,8 +21,8 @@ from fedpriv.core.arguments import (
     Rate,
     checked,
 )
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.claims._renyi import to_epsilon
-from fedpriv.privacy.release import Claim
 
 # The authors' published code stops at 100 and asks to go on where the best order is the largest.
 _LARGEST_ORDER = 256

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from fedpriv.core.arguments import CountOrZero, Multiplier, Probability, checked, require
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
-from fedpriv.privacy.release import Claim, Release
+from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling, WithReplacement
 
 _SERVER = (

@@ -6,7 +6,7 @@ import math
 from typing import Literal, TypeAlias
 
 from fedpriv.core.arguments import Budget, LargeCount, NonNegative, Positive, checked
-from fedpriv.privacy.release import Claim
+from fedpriv.privacy.certificate import Claim
 
 _REASONS = (
     "Epsilon is for one group of values (one or two) of one message; a model has thousands, whose "

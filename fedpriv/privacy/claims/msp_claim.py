@@ -7,7 +7,7 @@ Learning".
 from __future__ import annotations
 
 from fedpriv.core.arguments import Bits, Budget, LargeCount, NonNegative, Positive, checked, require
-from fedpriv.privacy.release import Claim
+from fedpriv.privacy.certificate import Claim
 
 _QUANTIZER = (
     "The statement is for one element of one message; deltas add up over elements, messages and "

@@ -14,8 +14,9 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_releases
-from fedpriv.privacy.release import Claim, Release
+from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Poisson
 
 _REASONS = (

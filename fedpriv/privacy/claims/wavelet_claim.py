@@ -18,8 +18,9 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
-from fedpriv.privacy.release import Claim, Unit
+from fedpriv.privacy.release import Unit
 from fedpriv.privacy.sampling import Poisson, Sampling
 
 _SOURCE = "DP-SGD-WAV and DP-FedAvg-WAV (Ranaweera et al.), section 5.2: the vanilla accountant"

@@ -1,0 +1,122 @@
+"""What is proved of a run (`Certificate`), and what a paper says of it (`Claim`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
+from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
+from fedpriv.privacy.release import NO_NOISE, SEES
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proved (epsilon, delta), with all that is needed to read it.
+
+    Attributes:
+        epsilon: privacy loss, in nats; infinity where nothing is guaranteed.
+        delta: probability, in (0, 1).
+        view: who looks; one of `VIEWS`.
+        unit: "client" or "record".
+        relation: neighbouring data sets: "add_or_remove", "replace_one" or "zero_out" one unit.
+        event: what was composed: rounds, noise, multiplier and sampling of each release.
+        accountant: which accountant gave epsilon, the smallest: "PLD", "RDP" or "none".
+        bound: which side of the truth the number lies on, and why.
+        assumptions: what must hold for the number to be true; where epsilon is infinite, why.
+        epsilons: accountant -> its epsilon, for those that have one for this noise and sampling.
+        basis: "constructed" where the releases were read off the round that runs, "declared" where somebody wrote them
+            down.
+        composition: what was composed; None of a certificate that was read from a file.
+    """
+
+    epsilon: float
+    delta: float
+    view: str
+    unit: str
+    relation: str
+    event: str
+    accountant: str
+    bound: str
+    assumptions: tuple[str, ...]
+    epsilons: dict[str, float] = field(default_factory=dict)
+    basis: str = "declared"
+    composition: Composition | None = field(default=None, compare=False, repr=False)
+
+    def profile(self) -> PrivacyProfile:
+        """What is proved at every delta at once.
+
+        Raises:
+            ValueError: the certificate was read from a file, which does not hold what was composed.
+        """
+        if self.composition is None:
+            raise ValueError("certificate: read from a file; certify again for its profile")
+        return profile_of(self.composition, self.epsilon, self.delta)
+
+    def operational_numbers(self) -> OperationalNumbers:
+        """How well an attacker with this view can do.
+
+        Raises:
+            ValueError: as `profile`.
+        """
+        return operational_numbers(self.profile())
+
+    def in_words(self) -> str:
+        """What it means to a person, in one sentence.
+
+        Raises:
+            ValueError: as `profile`.
+        """
+        return self.operational_numbers().in_words(self.unit, self.view, self.relation)
+
+    def __str__(self) -> str:
+        headline = _headline(self, f"certified ({self.basis})")
+        why = f"; {self._why_infinite()}" if math.isinf(self.epsilon) else ""
+        return f"{headline}, {self.accountant}; {self.event}{why}"
+
+    def _why_infinite(self) -> str:
+        bare = [text for text in self.assumptions if text.startswith("not private: ")]
+        if f"not private: {NO_NOISE}" in bare:
+            bare.append("noise that a round adds itself is not counted, give it as the mechanism")
+        return "; ".join(bare or self.assumptions[:1])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A paper's own (epsilon, delta), with its source and whether it holds for the run at hand.
+
+    Attributes:
+        epsilon: privacy loss by the paper's formula, in nats.
+        delta: probability; 0 where the paper claims pure privacy, and as large as the paper's formula makes it.
+        unit: "client" or "record".
+        view: against whom the formula is read; one of `VIEWS`.
+        relation: the neighbouring data sets that the paper states.
+        source: citation of the formula.
+        reproduced: whether the paper prints epsilons and the formula, as computed here, gives them.
+        sound: whether epsilon is an upper bound for this view, relation and sampling.
+        reasons: why, or why not, in words.
+        status: "claimed" of this run, or "extrapolation" to another, which was not made.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    view: str
+    relation: str
+    source: str
+    reproduced: bool
+    sound: bool
+    reasons: tuple[str, ...]
+    status: str = "claimed"
+
+    def __str__(self) -> str:
+        verdict = "holds for this run" if self.sound else "not proved for this run"
+        return f"{_headline(self, self.status)}, {self.source}; {verdict}"
+
+
+def _headline(number: Certificate | Claim, status: str) -> str:
+    """Epsilon, delta, status, unit, view and adjacency, in one line."""
+    return (
+        f"epsilon {number.epsilon:.4g} at delta {number.delta:.3g} {status}: {number.unit}-level, "
+        f"{number.view} ({SEES[number.view]}), {number.relation.replace('_', '-')} adjacency"
+    )

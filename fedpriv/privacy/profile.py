@@ -1,0 +1,180 @@
+"""What is proved of a run at every delta: its privacy profile, and the trade-off between an attacker's two errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedpriv.core.arguments import Probability, checked, require
+from fedpriv.privacy.curves import Floats, epsilon_of_mixture, gaussian_delta
+from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
+from fedpriv.privacy.losses import COARSEST, cell_width, compose
+from fedpriv.privacy.participations import participations
+from fedpriv.privacy.release import Release
+from fedpriv.privacy.release_normal_form import is_exact
+from fedpriv.privacy.renyi import rdp_delta, rdp_to_epsilon, rdp_total
+
+_LEAST_DELTA = 1e-14  # above what is never hidden: there the profile ends
+_POINTS = 512  # up to `_FINE`, and altogether
+_FINE = 10.0  # nats; beyond, errors of less than e^-10 are decided about
+_MOST = 700.0  # nats; e to them is a float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What an accountant composes.
+
+    Attributes:
+        releases: as `release_normal_form.read` gives them; none where nothing is released.
+        relation: of the neighbouring data sets.
+        best_of: mean number of runs of which the best is released, see `certify_releases`.
+        others: what runs of other settings release, of which a run is drawn at random.
+        hidden: whether any noise hides the unit.
+    """
+
+    releases: tuple[Release, ...]
+    relation: str
+    best_of: float = 1.0
+    others: tuple[tuple[Release, ...], ...] = ()
+    hidden: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyProfile:
+    """Upper bounds delta(epsilon) of a run, for both directions of its neighbouring data sets.
+
+    Between two points a bound is a line in e^epsilon, as every privacy profile is convex in it.
+
+    Attributes:
+        epsilons: f64[n], nats, rising from 0.
+        deltas: f64[n], of which the last holds for all larger epsilons.
+    """
+
+    epsilons: Floats
+    deltas: Floats
+
+    def delta(self, epsilon: ArrayLike) -> Floats:
+        """f64[...], for epsilon >= 0.
+
+        Raises:
+            ValueError: a negative epsilon.
+        """
+        eps = np.asarray(epsilon, float)
+        require(bool((eps >= 0).all()), "epsilon", epsilon, "give numbers from 0 on")
+        at = np.clip(np.searchsorted(self.epsilons, eps, side="right") - 1, 0, self._last - 1)
+        begin, end = self.epsilons[at], self.epsilons[at + 1]
+        inside = np.minimum(eps, end)
+        share = np.expm1(np.minimum(inside - begin, _MOST)) / np.expm1(
+            np.minimum(end - begin, _MOST)
+        )
+        return self.deltas[at] + share * (self.deltas[at + 1] - self.deltas[at])
+
+    def epsilon(self, delta: Probability) -> float:
+        """The smallest epsilon, in nats, whose bound is `delta` at most; infinity where there is none.
+
+        Raises:
+            ValueError: a delta outside (0, 1).
+        """
+        delta = checked("delta", delta, Probability)
+        enough = np.flatnonzero(self.deltas <= delta)
+        if len(enough) == 0:
+            return math.inf
+        end = int(enough[0])
+        if end == 0:
+            return 0.0
+        begin = end - 1
+        share = (self.deltas[begin] - delta) / (self.deltas[begin] - self.deltas[end])
+        width = min(self.epsilons[end] - self.epsilons[begin], _MOST)
+        return float(self.epsilons[begin] + math.log1p(share * math.expm1(width)))
+
+    def false_negative_rate(self, false_positive_rate: ArrayLike) -> Floats:
+        """f64[...], the least one of an attacker with such a false-positive rate: the trade-off curve, from below.
+
+        Formal guarantees: the largest of 1 - delta - e^eps a and e^-eps (1 - delta - a) over the points of the profile
+        (Dong, Roth and Su 2022, Proposition 2.12), for attackers on either of two neighbours.
+
+        Raises:
+            ValueError: a rate outside [0, 1].
+        """
+        rate = np.asarray(false_positive_rate, float)
+        inside = bool(((rate >= 0) & (rate <= 1)).all())
+        require(inside, "false_positive_rate", false_positive_rate, "give rates in [0, 1]")
+        odds, a = np.exp(np.minimum(self.epsilons, _MOST)), rate[..., None]
+        kept = 1 - self.deltas
+        return np.maximum(0.0, np.maximum(kept - odds * a, (kept - a) / odds).max(axis=-1))
+
+    @cached_property
+    def gaussian(self) -> GaussianBound | None:
+        """The tightest Gaussian trade-off curve below this one; None where there is none."""
+        return gaussian_bound(self.epsilons, self.deltas, self.false_negative_rate)
+
+    @property
+    def _last(self) -> int:
+        return len(self.epsilons) - 1
+
+
+@lru_cache(maxsize=64)
+def profile_of(composition: Composition, epsilon: float, delta: float) -> PrivacyProfile:
+    """The profile of what was composed, of which (epsilon, delta) is known.
+
+    Formal guarantees: at every point the smaller bound of the accountants, see `certify.epsilons_of`.
+    """
+    if not composition.hidden:
+        return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
+    if not composition.releases:
+        return PrivacyProfile(np.array([0.0, 1.0]), np.zeros(2))
+    bounds = [bound for bound in (_by_losses(composition), _by_divergences(composition)) if bound]
+    top = min(bound.end for bound in bounds)
+    known = [epsilon] if math.isfinite(epsilon) else []
+    grids = [np.linspace(0.0, end, _POINTS) for end in (min(top, _FINE), max(top, 1e-9))]
+    grid = np.unique(np.concatenate([*grids, known]))
+    deltas = np.min([bound.delta(grid) for bound in bounds], axis=0)
+    deltas[grid >= epsilon] = np.minimum(deltas[grid >= epsilon], delta)
+    return PrivacyProfile(grid, np.minimum.accumulate(np.minimum(deltas, 1.0)))
+
+
+class _Bound(NamedTuple):
+    """Of one accountant: delta at each epsilon, and the epsilon where it has fallen to nearly its least."""
+
+    delta: Callable[[Floats], Floats]
+    end: float
+
+
+def _by_losses(composition: Composition) -> _Bound | None:
+    releases, relation = composition.releases, composition.relation
+    if composition.best_of > 1:
+        return None
+    if is_exact(releases, relation):
+        values, weights, missing = participations(releases, relation)
+        there = values > 0
+        apart, often = np.sqrt(values[there]), weights[there]
+
+        def mixed(epsilon: Floats) -> Floats:
+            return gaussian_delta(epsilon[:, None], apart) @ often + missing
+
+        end = epsilon_of_mixture(values, weights, missing, missing + _LEAST_DELTA)
+        return _Bound(mixed, end)
+    interval = cell_width(releases, relation)
+    if interval > COARSEST:
+        return None
+    directions = compose(releases, relation, interval)
+
+    def worse(epsilon: Floats) -> Floats:
+        return np.max([direction.delta(epsilon) for direction in directions], axis=0)
+
+    return _Bound(worse, max(d.epsilon(d.infinity + _LEAST_DELTA) for d in directions))
+
+
+def _by_divergences(composition: Composition) -> _Bound | None:
+    total = rdp_total(
+        composition.releases, composition.relation, composition.best_of, composition.others
+    )
+    if total is None:
+        return None
+    return _Bound(partial(rdp_delta, total), rdp_to_epsilon(total, _LEAST_DELTA))

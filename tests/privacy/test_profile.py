@@ -1,0 +1,248 @@
+"""Privacy profiles, trade-off curves and what they mean: against closed forms, densities and dp-accounting."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import laplace, norm
+
+import fedpriv as fp
+from fedpriv.privacy import (
+    Everyone,
+    FixedSize,
+    Poisson,
+    Release,
+    certify_choice,
+    certify_releases,
+)
+
+DELTA = 1e-5
+RATES = np.array([0.0, 1e-6, 1e-3, 0.01, 0.1, 0.5, 0.9, 1.0])
+RELEASES = {
+    "gaussian": Release("third_party", "client", 1.3, Everyone(10), 3),
+    "poisson": Release("third_party", "client", 1.4, Poisson(100, 0.1), 30),
+    "cut": Release("third_party", "client", 1.4, Poisson(100, 0.1, 11), 5),
+    "fixed": Release("third_party", "client", 2.0, FixedSize(100, 10), 5),
+    "laplace": Release("third_party", "client", 1.4, Poisson(100, 0.1), 30, noise="laplace"),
+    "known": Release("server", "client", 1.4, FixedSize(100, 10), 30),
+}
+
+
+def certified(release, delta=DELTA, **options):
+    return certify_releases([release], delta, release.view, **options)
+
+
+def gaussian_curve(mu):
+    return norm.cdf(norm.ppf(1 - RATES) - mu)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.3, 1.0, 4.0, 20.0])
+class TestGaussian:
+    """Noise on a unit that is certain to take part: all is in closed form."""
+
+    def profile(self, mu):
+        return certified(Release("third_party", "client", 2 / mu, Everyone(10), 4)).profile()
+
+    def test_profile(self, mu):
+        eps = np.linspace(0, 3 * mu, 40)
+        exact = norm.cdf(mu / 2 - eps / mu) - np.exp(eps) * norm.cdf(-mu / 2 - eps / mu)
+        found = self.profile(mu).delta(eps)
+        assert (found >= exact * (1 - 1e-9) - 1e-15).all()
+        np.testing.assert_allclose(found, exact, rtol=5e-3, atol=1e-9)
+
+    def test_trade_off(self, mu):
+        found = self.profile(mu).false_negative_rate(RATES)
+        assert (found <= gaussian_curve(mu) + 1e-12).all()
+        np.testing.assert_allclose(found, gaussian_curve(mu), atol=1e-4)
+
+    def test_it_is_its_own_bound(self, mu):
+        bound = self.profile(mu).gaussian
+        assert mu * (1 - 1e-6) <= bound.mu <= mu * (1 + 1e-3)
+        assert bound.regret < 1e-4
+
+
+@pytest.mark.parametrize("name", RELEASES)
+class TestEveryKind:
+    def test_it_passes_through_the_certificates(self, name):
+        certificate = certified(RELEASES[name])
+        profile = certificate.profile()
+        assert profile.epsilon(DELTA) == pytest.approx(certificate.epsilon, rel=1e-8)
+        for delta in (1e-10, 1e-3, 0.03):
+            other = certified(RELEASES[name], delta).epsilon
+            assert profile.epsilon(delta) == pytest.approx(other, rel=2e-3, abs=1e-6)
+
+    def test_it_falls_and_is_convex(self, name):
+        profile = certified(RELEASES[name]).profile()
+        x, delta = np.exp(profile.epsilons), profile.deltas
+        assert (np.diff(delta) <= 0).all()
+        slopes = np.diff(delta) / np.diff(x)
+        assert (np.diff(slopes) >= -1e-7 * np.abs(slopes[1:])).all()
+
+    def test_the_trade_off_is_symmetric(self, name):
+        """Attackers on either neighbour: whoever errs (a, b) can err (b, a)."""
+        profile = certified(RELEASES[name]).profile()
+        missed = profile.false_negative_rate(RATES)
+        back = profile.false_negative_rate(missed)
+        assert (back <= RATES + 1e-9).all()
+        inside = (missed > 0) & (missed < 1) & (RATES > 0.001)
+        np.testing.assert_allclose(back[inside], RATES[inside], atol=2e-3)
+
+    def test_mu_bounds_the_curve(self, name):
+        profile = certified(RELEASES[name]).profile()
+        mu, regret = profile.gaussian
+        a = np.linspace(0, 1, 301)
+        proved, bound = profile.false_negative_rate(a), norm.cdf(norm.ppf(1 - a) - mu)
+        assert (bound <= proved + 2e-10).all()
+        less = norm.cdf(norm.ppf(1 - a) - mu * 0.995)
+        tails = np.geomspace(1e-9, 1e-2, 400)
+        beyond = norm.cdf(norm.ppf(1 - tails) - mu * 0.995)
+        assert (less > proved).any() or (beyond > profile.false_negative_rate(tails)).any()
+        shifted = profile.false_negative_rate(np.minimum(a + regret, 1)) - regret
+        assert (shifted <= bound + 2e-5).all()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+def test_attackers_by_the_likelihood_ratio(noise, rate):
+    """One Poisson cohort: the densities' own trade-off curves, of which the worse one is attained."""
+    law, scale = {"gaussian": norm, "laplace": laplace}[noise], 0.8
+    x = np.linspace(-15, 17, 400_001)
+    still, moved = law.pdf(x, scale=scale), law.pdf(x, loc=1, scale=scale)
+    pair = (1 - rate) * still + rate * moved, still
+    curves = []
+    for p, q in (pair, pair[::-1]):
+        order = np.argsort(q / p, kind="stable")  # the likeliest of p first
+        false = np.cumsum(q[order]) * (x[1] - x[0])
+        true = np.cumsum(p[order]) * (x[1] - x[0])
+        curves.append(1 - np.interp(RATES, [0, *false], [0, *true]))
+    made = Release("third_party", "client", scale, Poisson(10, rate), 1, noise=noise)
+    found = certified(made).profile().false_negative_rate(RATES)
+    least = np.minimum(*curves)
+    assert (found <= least + 1e-5).all()
+    assert found[3] == pytest.approx(least[3], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian"])
+def test_operational_numbers_as_dp_accounting_has_them(name):
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    made = RELEASES[name]
+    drawn = {} if name == "gaussian" else {"sampling_prob": made.sampling.rate}
+    library = pld.from_gaussian_mechanism(
+        made.multiplier, value_discretization_interval=1e-3, **drawn
+    ).self_compose(made.steps)
+    eps = np.linspace(0, 30, 6001)
+    delta = np.array(library.get_delta_for_epsilon(eps))
+
+    def found(rate):
+        return min((delta + np.exp(eps) * rate).min(), (1 - (1 - delta - rate) / np.exp(eps)).min())
+
+    numbers = certified(made).operational_numbers()
+    told = [found(0.01), found(0.001)]
+    np.testing.assert_allclose(numbers.true_positive_rates, told, atol=1e-3)
+    np.testing.assert_allclose(
+        numbers.precisions, told / (told + np.array([0.01, 0.001])), atol=1e-3
+    )
+    assert numbers.advantage == pytest.approx(delta[0], abs=1e-3)
+    rare = 0.99 + 0.01 * library.get_delta_for_epsilon(math.log(99))
+    np.testing.assert_allclose(numbers.success, [(1 + delta[0]) / 2, rare], atol=1e-3)
+    assert numbers.reconstruction == pytest.approx(found(0.1), abs=1e-3)
+
+
+def test_the_best_of_several_runs_by_divergences_alone():
+    from dp_accounting.rdp import rdp_privacy_accountant as rdp
+
+    made = Release("third_party", "client", 5.0, Everyone(10), 1)
+    profile = certified(made, best_of=3.0).profile()
+    orders = np.array(rdp.DEFAULT_RDP_ORDERS)
+    once = orders / 50
+    total = once + 2 * np.min((1 - 1 / orders) * once + math.log(3) / orders)
+    total += math.log(3) / (orders - 1)
+    for epsilon in (0.0, 0.5, 2.0):
+        exact = rdp.compute_delta(orders, total, epsilon)[0]
+        assert exact <= profile.delta(epsilon) <= exact * 1.01
+
+
+def test_the_choice_among_settings_costs_the_largest_divergence():
+    settings = [[replace(RELEASES["gaussian"], multiplier=m)] for m in (3.0, 5.0)]
+    choice = certify_choice(settings, DELTA, 3.0)
+    worst = certified(settings[0][0], best_of=3.0)
+    eps = np.linspace(0, 3, 7)
+    np.testing.assert_allclose(choice.profile().delta(eps), worst.profile().delta(eps), rtol=1e-9)
+
+
+def test_the_limits():
+    bare = certified(Release("third_party", "client", 0.0, Everyone(10), 1))
+    nothing = certified(Release("third_party", "client", math.inf, Everyone(10), 1))
+    np.testing.assert_array_equal(bare.profile().false_negative_rate(RATES), 0.0)
+    np.testing.assert_array_equal(nothing.profile().false_negative_rate(RATES), 1 - RATES)
+    assert bare.profile().gaussian is None
+    assert bare.profile().epsilon(DELTA) == math.inf
+    assert nothing.profile().gaussian.mu < 1e-8
+    assert bare.operational_numbers().advantage == 1
+    assert bare.operational_numbers().mu is None
+
+
+def test_what_is_seen_for_certain_now_and_then_has_no_mu():
+    """A client of a cut cohort that remembers gives away who took its place."""
+    sampling = Poisson(100, 0.1, 20, neighbour="remembered")
+    profile = certified(replace(RELEASES["cut"], sampling=sampling), 0.1).profile()
+    assert profile.deltas[-1] > 1e-4
+    assert profile.gaussian is None
+
+
+def test_a_certificate_from_a_file_has_no_profile():
+    with pytest.raises(ValueError, match="certificate: read from a file; certify again"):
+        replace(certified(RELEASES["gaussian"]), composition=None).profile()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "gaussian",
+            "of 1,000 clients whose contributions were set to zero, an attacker that sees ",
+        ),
+        ("poisson", "of 1,000 clients that did not take part, an attacker that sees every global "),
+        (
+            "fixed",
+            "of 1,000 trainings with one of two clients, an attacker that sees every global ",
+        ),
+    ],
+)
+def test_the_sentence_speaks_of_the_neighbours(name, said):
+    certificate = certified(RELEASES[name])
+    numbers, sentence = certificate.operational_numbers(), certificate.in_words()
+    assert sentence.startswith(said)
+    (most,) = (
+        int(a)
+        for a, b in itertools.pairwise(sentence.split())
+        if b == "of" and a.isdigit() and a != "10"
+    )
+    assert most == math.ceil(1000 * numbers.true_positive_rates[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda p: p.delta(-1.0), "epsilon: -1.0; give"),
+        (lambda p: p.epsilon(0.0), "delta: 0.0; give"),
+        (lambda p: p.false_negative_rate(1.5), "false_positive_rate: 1.5; give"),
+    ],
+)
+def test_bad_input_gets_one_line(call, said):
+    profile = certified(RELEASES["gaussian"]).profile()
+    with pytest.raises(ValueError, match=said) as caught:
+        call(profile)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_certificate_of_an_algorithm_has_it():
+    from correlated_runs import FEDERATION, N, descent
+    from small import start
+
+    made = descent(fp.gaussian(1.0, 2.0), fp.everyone(N))
+    certificate = fp.certify(made, start(), FEDERATION, 4, DELTA)
+    assert certificate.profile().gaussian.mu == pytest.approx(1.0, rel=1e-3)
