@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedpriv.core.arguments import require
 from fedpriv.privacy.profile import PrivacyProfile
 from fedpriv.privacy.release import SEES
 
@@ -46,6 +47,18 @@ class OperationalNumbers:
     regret: float | None
     false_positive_rates: tuple[float, ...]
     false_negative_rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: a rate that is none, as a file may have it, or curves of two lengths."""
+        rates = (
+            *(self.advantage, *self.true_positive_rates, *self.precisions, *self.success),
+            *(self.reconstruction, *self.false_positive_rates, *self.false_negative_rates),
+        )
+        for rate in rates:
+            require(0 <= rate <= 1, "operational", rate, "rates are numbers in [0, 1]")
+        points = len(self.false_positive_rates)
+        alike = points == len(self.false_negative_rates) > 0
+        require(alike, "false_negative_rates", points, "give one for each false-positive rate")
 
     def in_words(self, unit: str, view: str, relation: str) -> str:
         """One sentence, of an attacker who is wrong about 10 of 1,000, with a certificate's unit, view and relation."""

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from reported import record, with_class
 
 from experiments.runs.run_folder import read
@@ -26,13 +27,13 @@ def curves(monkeypatch):
     """What matplotlib is given: (title, key of the series) -> x, mean, standard deviation."""
     found, draw, titles = {}, charts._curve, []
 
-    def spy(axes, s, x, mean, std, **options):
+    def spy(axes, s, x, mean, std, floor):
         found[titles[-1], s.key] = x, mean, std
-        draw(axes, s, x, mean, std, **options)
+        draw(axes, s, x, mean, std, floor)
 
-    drawn = charts._drawn
+    drawn = charts._draw
     monkeypatch.setattr(charts, "_curve", spy)
-    monkeypatch.setattr(charts, "_drawn", lambda c, *a: titles.append(c.title) or drawn(c, *a))
+    monkeypatch.setattr(charts, "_draw", lambda a, c, *b: titles.append(c.title) or drawn(a, c, *b))
     return found
 
 
@@ -128,3 +129,21 @@ def test_an_algorithm_has_one_colour_whatever_it_is_drawn_beside():
         }
     assert colours(["mine", "yours"]) == colours(["yours", "mine"])
     assert len(set(colours(map(str, range(20))).values())) == 20
+
+
+def test_the_errors_of_an_attacker_are_drawn_by_view(monkeypatch):
+    plotted = {}
+    plot = Axes.plot
+    monkeypatch.setattr(
+        Axes,
+        "plot",
+        lambda self, x, y, *a, label, **k: (
+            plotted.update({label: (x, y)}) or plot(self, x, y, *a, label=label, **k)
+        ),
+    )
+    rates = (0.001, 0.01, 0.1, 1.0)
+    made = charts.trade_off({"server": (rates, (0.9, 0.8, 0.5, 0.0))}, "k")
+    np.testing.assert_array_equal(plotted["server"], (rates, (0.9, 0.8, 0.5, 0.0)))
+    np.testing.assert_array_equal(plotted["guess"][1], 1 - np.array(rates))
+    assert "server: at least 80 % missed at 1 % false positives" in made.svg
+    assert charts.trade_off({}, "k").svg == ""

@@ -6,7 +6,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -178,7 +178,7 @@ def _picture(chart: Chart, key: str) -> Picture:
     if curves:
         ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
-        svg = _inline(_drawn(chart, curves, key), key, said)
+        svg = _inline(_svg(lambda axes: _draw(axes, chart, curves), key), key, said)
     return Picture(key, chart.title, svg, caption)
 
 
@@ -197,7 +197,36 @@ def _end(chart: Chart, s: Series) -> str:
     return f"{mean[-1]:.4g}" + (f" ± {std[-1]:.2g}" if len(std) else "") + f" (x = {x[-1]:.4g})"
 
 
-def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
+def trade_off(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], key: str) -> Picture:
+    """What is proved of an attacker's two errors, by view, and what guessing has; rates on log scales.
+
+    Args:
+      curves: false-positive and false-negative rates.
+    """
+    title = "Errors of an attacker"
+    if not curves:
+        return Picture(key, title, "", [])
+
+    def draw(axes: Any) -> None:
+        axes.set(xscale="log", xlabel="false positives (log scale)", ylabel="")
+        axes.set_ylim(0, 1)
+        for number, (view, (false_positives, false_negatives)) in enumerate(curves.items()):
+            look = plots.look(number, number, len(false_positives))
+            axes.plot(false_positives, false_negatives, markersize=4, label=view, **look)
+        axes.plot(
+            false_positives, 1 - np.asarray(false_positives), color=TEXT, lw=0.8, label="guess"
+        )
+        axes.legend(frameon=False, fontsize=9)
+
+    said = "; ".join(
+        f"{view}: at least {100 * np.interp(0.01, *rates):.3g} % missed at 1 % false positives"
+        for view, rates in curves.items()
+    )
+    caption = ["No attacker is below its view's curve: false negatives by false positives."]
+    return Picture(key, title, _inline(_svg(draw, key), key, f"{title}. {said}."), caption)
+
+
+def _svg(draw: Callable[[Any], None], key: str) -> str:
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -206,26 +235,27 @@ def _drawn(chart: Chart, curves: Sequence[tuple], key: str) -> str:
     with mpl.rc_context({**STYLE, "svg.hashsalt": key}), np.errstate(all="ignore"):
         figure = Figure(figsize=(5.4, 3.6), layout="constrained")
         FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        ends = [float(np.nanmax(x)) for _, x, *_ in curves]
-        means = np.concatenate([mean for _, _, mean, _ in curves])
-        values = np.concatenate([x for _, x, *_ in curves])
-        by_round, percent = chart.x_label == "round", is_fraction(chart.measure)
-        scale(axes, "x", not by_round and far(values, 1) and far(ends, FAR_ENDS), by_round)
-        scale(axes, "y", not percent and far(means, FAR_VALUES))
-        for s, x, mean, std in curves:
-            _curve(
-                axes, s, x, mean, std, floor=np.nanmin(means) / 3 if _log(axes.yaxis) else -np.inf
-            )
-        if percent:
-            low, high = axes.get_ylim()
-            axes.set_ylim(max(low, 0), min(high, 100))
-        axes.set_xlabel(
-            without_controls(chart.x_label) + (", log scale" if _log(axes.xaxis) else "")
-        )
-        axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
+        draw(figure.subplots())
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()
+
+
+def _draw(axes: Any, chart: Chart, curves: Sequence[tuple]) -> None:
+    ends = [float(np.nanmax(x)) for _, x, *_ in curves]
+    means = np.concatenate([mean for _, _, mean, _ in curves])
+    values = np.concatenate([x for _, x, *_ in curves])
+    by_round, percent = chart.x_label == "round", is_fraction(chart.measure)
+    scale(axes, "x", not by_round and far(values, 1) and far(ends, FAR_ENDS), by_round)
+    scale(axes, "y", not percent and far(means, FAR_VALUES))
+    floor = np.nanmin(means) / 3 if _log(axes.yaxis) else -np.inf
+    for s, x, mean, std in curves:
+        _curve(axes, s, x, mean, std, floor)
+    if percent:
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0), min(high, 100))
+    x_label = without_controls(chart.x_label)
+    axes.set_xlabel(x_label + (", log scale" if _log(axes.xaxis) else ""))
+    axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
 
 
 def _log(axis: Any) -> bool:

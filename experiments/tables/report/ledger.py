@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.base.formats import assumptions, hyphenated, spread_over_clients
+from experiments.base.formats import ABSENT, assumptions, hyphenated, spread_over_clients
 from experiments.runs.contents import Report
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
@@ -23,6 +23,9 @@ class Account(NamedTuple):
       verdict: on the claim; "" without one.
       bounds: what was composed and which side of the truth the bound is on, by view; none where nothing is private.
       assumptions: each once.
+      meaning: what an attacker of each view can do, where it is known.
+      in_words: the same, a sentence for each view.
+      trade_off: false-positive and false-negative rates, by view.
     """
 
     names: list[str]
@@ -32,6 +35,9 @@ class Account(NamedTuple):
     verdict: str
     bounds: list[str]
     assumptions: list[str]
+    meaning: Table | None
+    in_words: list[str]
+    trade_off: dict[str, tuple[Sequence[float], Sequence[float]]]
 
 
 def ledger(results: Sequence[Result]) -> list[Account]:
@@ -64,7 +70,29 @@ def _account(report: Report, names: list[str]) -> Account:
         verdict=_verdict(claim) if claim else "",
         bounds=[_bound(c) for c in certificates] if _private(report) else [],
         assumptions=assumptions(certificates),
+        meaning=_meaning(report),
+        in_words=[f"{view}: {report.in_words(view)}" for view in report.operational],
+        trade_off={
+            view: (numbers.false_positive_rates, numbers.false_negative_rates)
+            for view, numbers in report.operational.items()
+        },
     )
+
+
+def _meaning(report: Report) -> Table | None:
+    head = ("view", "μ", "regret", "advantage", "finds, 1 % wrong", "finds, 0.1 % wrong")
+    head += ("right, half of them in", "right, 1 % in", "rebuilds 1 of 10")
+    rows: list[list[str | Cell]] = [
+        [
+            view,
+            "none" if of.mu is None else f"{of.mu:.3g}",
+            ABSENT if of.regret is None else f"{of.regret:.2g}",
+            *(f"{100 * share:.3g} %" for share in (of.advantage, *of.true_positive_rates)),
+            *(f"{100 * share:.3g} %" for share in (*of.success, of.reconstruction)),
+        ]
+        for view, of in report.operational.items()
+    ]
+    return Table("An attacker at best, in expectation", head, rows) if rows else None
 
 
 def _row(c: Certificate | Claim, status: str | Cell, number: Cell, by: str) -> list[str | Cell]:

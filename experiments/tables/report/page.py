@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, names, runs_of, with_names
 from experiments.tables.report import charts, tables
-from experiments.tables.report.ledger import ledger
+from experiments.tables.report.ledger import Account, ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
 from fedpriv.core.arguments import require
 
@@ -94,7 +94,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
         clients=tables.single_clients(results),
         evaluations=tables.evaluations(results),
         privacy_notes=list(dict.fromkeys(x for run in runs for x in run.results.privacy_notes)),
-        ledger=ledger(results),
+        ledger=_with_curves(ledger(results)),
         settings=tables.settings(runs, named),
         runs=tables.commands(runs, named),
         versions=tables.versions(runs, named),
@@ -121,6 +121,10 @@ def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
     merged = ends_by_epsilon(runs)
     found = tables.results(merged, names(merged))
     return [result._replace(label=f"{result.label}, ends of runs") for result in found]
+
+
+def _with_curves(accounts: Sequence[Account]) -> list[tuple[Account, charts.Picture]]:
+    return [(a, charts.trade_off(a.trade_off, f"trade-off-{i}")) for i, a in enumerate(accounts)]
 
 
 def _summary(runs: Sequence[RunFolder], results: Sequence[tables.Result], configs: str) -> str:
