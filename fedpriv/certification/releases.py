@@ -22,6 +22,7 @@ from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, Reco
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import (
     VIEWS,
+    Allocation,
     Dropping,
     Everyone,
     FixedSize,
@@ -105,8 +106,8 @@ class Cohorts(NamedTuple):
     """The cohorts of rounds that are alike.
 
     Attributes:
-      drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is.
-      steps: how many rounds there are, or how many are a client's turn.
+      drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is; or a block.
+      steps: how many rounds there are, or how many are a client's turn, or blocks.
       most: clients of the largest.
       schedule: which rounds are a client's, in words, where a schedule decides.
     """
@@ -145,7 +146,8 @@ def _of_clients(
 
     Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
     fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
-    who takes part; also where Poisson cohorts are cut so often. Where that is rare, see `truncation.draw_cases`.
+    who takes part; also where Poisson cohorts, or allocated ones, are cut so often. Where that is rare, see
+    `truncation.draw_cases`.
 
     So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
     those who are known to stay costs less than one replaced.
@@ -158,7 +160,7 @@ def _of_clients(
     all_drawn = loses_noise(drawn) and drawn.most == drawn.population
     if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
         by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
-    elif remembers and isinstance(drawn, Poisson):
+    elif remembers and isinstance(drawn, Poisson | Allocation):
         drawn = replace(drawn, neighbour="remembered")
     noise = _kind_of_noise(sums, first, loses_noise(cohorts.drawn))
     power = 2 if noise == "gaussian" else 1
@@ -176,7 +178,9 @@ def _of_clients(
 
     if sums[0].local and multiplier > 0:
         hidden: dict[str, Any] = {}
-        if isinstance(drawn, Poisson | WithReplacement):  # as if the view knew who takes part
+        if isinstance(
+            drawn, Poisson | Allocation | WithReplacement
+        ):  # as if the view knew who takes part
             hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
         summed = noise == "gaussian" and cohorts.are_of_one_size and not lossy
         loud = math.sqrt(cohorts.most) if summed else 1.0

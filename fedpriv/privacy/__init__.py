@@ -17,9 +17,14 @@ from fedpriv.privacy.claims import (
     t_epsilon,
     wavelet_claim,
 )
-from fedpriv.privacy.participation_schemas import CyclicPoisson, MinimumSeparation
+from fedpriv.privacy.participation_schemas import (
+    CyclicPoisson,
+    MinimumSeparation,
+    RandomAllocation,
+)
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Certificate, Claim, Release
 from fedpriv.privacy.sampling import (
+    Allocation,
     Dropping,
     Everyone,
     FixedSize,
@@ -33,6 +38,7 @@ __all__ = [
     "SEES",
     "UNITS",
     "VIEWS",
+    "Allocation",
     "Certificate",
     "Claim",
     "CyclicPoisson",
@@ -41,6 +47,7 @@ __all__ = [
     "FixedSize",
     "MinimumSeparation",
     "Poisson",
+    "RandomAllocation",
     "Release",
     "Sampling",
     "WithReplacement",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
-from fedpriv.privacy.sampling import Everyone, Poisson, Sampling
+from fedpriv.privacy.sampling import Allocation, Everyone, Poisson, Sampling
 
 
 @dataclass(frozen=True)
@@ -110,4 +110,50 @@ class CyclicPoisson:
         return f"{turns} turns of a client in {rounds} rounds, {self.groups} apart"
 
 
-ParticipationSchema = MinimumSeparation | CyclicPoisson
+@dataclass(frozen=True)
+class RandomAllocation:
+    """Each client takes part once in every block of rounds, in a round of it that is drawn at random.
+
+    V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025.
+
+    Attributes:
+        population: number of clients.
+        block: b, number of rounds of a block.
+        capacity: as `Allocation`, of a round.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    population: LargeCount
+    block: Count
+    capacity: LargeCount | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def separation(self) -> int:
+        """Fewest rounds between two of a client: the last of a block and the first of the next are neighbours."""
+        return 1
+
+    @property
+    def most(self) -> int:
+        """Clients of the largest cohort."""
+        return self.of_a_round.most
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """How many blocks `rounds` rounds have; of the last one may see a part."""
+        return -(-rounds // self.block)
+
+    @property
+    def of_a_round(self) -> Allocation:
+        """The draw of a block."""
+        return Allocation(self.population, self.block, self.capacity)
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a client's."""
+        return f"one round of a client in each of {self.rounds_of_a_unit(rounds)} blocks of {self.block} rounds"
+
+
+ParticipationSchema = MinimumSeparation | CyclicPoisson | RandomAllocation
