@@ -21,7 +21,7 @@ from fedpriv.privacy.truncation import DrawCase, draw_cases
 _CELLS = 2048  # aimed at for a law
 _FAR = 12.0  # deviations of Gaussian noise beyond which a ratio counts as infinite, or as 0: less than 1e-32
 _TAIL = 1e-32  # of a law, cut off on either side
-_LARGEST = 600.0  # nats; a round of a larger loss is taken for the whole block, as e^-loss is near the smallest float
+_LARGEST = 600.0  # nats; where losses are larger, e^-loss is no float, and the unit counts as in a known round
 
 
 class _Ratio(NamedTuple):
@@ -44,6 +44,7 @@ class _Ratio(NamedTuple):
 
 _SEEN = _Ratio(0, 1, np.zeros(1), 1.0, 1.0)
 """Of what P shows, and Q never does."""
+_SEEN_LOSSES = Losses(0, np.zeros(1), 1.0)
 
 
 def allocation_losses(
@@ -72,29 +73,37 @@ def allocation_losses(
         multiplier: noise over what one participation moves.
         interval: width of a cell, in nats.
     """
-    each = [
-        (case.chance, _of_case(case, sampling.block, noise, multiplier, interval))
-        for case in draw_cases(sampling)
-    ]
-    return _losses(each, interval), _losses(
-        [(c, _reversed(r, interval)) for c, r in each], interval
-    )
+    there, back = [], []
+    for case in draw_cases(sampling):
+        pair = _of_case(case, sampling.block, noise, multiplier, interval)
+        there.append((case.chance, pair[0]))
+        back.append((case.chance, pair[1]))
+    return _mixed(there), _mixed(back)
 
 
-def _of_case(case: DrawCase, block: int, noise: str, multiplier: float, interval: float) -> _Ratio:
+def _of_case(
+    case: DrawCase, block: int, noise: str, multiplier: float, interval: float
+) -> tuple[Losses, Losses]:
+    distance = case.distance if math.isfinite(case.distance) else 1.0
+    moved = multiplier / distance
+    is_loud = _largest(noise, moved) > _LARGEST
     if math.isfinite(case.distance):
-        return _of_rounds(block, noise, multiplier / case.distance, interval)
-    seen = round(case.rate * block)  # rounds in which the unit would be seen
-    if seen == block:
-        return _SEEN
-    hidden = _of_rounds(block - seen, noise, multiplier, interval)
-    return _average(hidden, _SEEN._replace(width=hidden.width), 1 - seen / block, interval)
+        if is_loud:
+            return _of_moved_noise(noise, moved, interval)
+        ratio = _of_rounds(block, noise, moved, interval)
+    else:
+        seen = round(case.rate * block)  # rounds in which the unit would be seen
+        if seen == block or is_loud:
+            return _SEEN_LOSSES, _SEEN_LOSSES
+        ratio = _of_rounds(block - seen, noise, moved, interval)
+        ratio = _average(ratio, _SEEN._replace(width=ratio.width), 1 - seen / block, interval)
+    return _losses(ratio, interval), _losses(_reversed(ratio, interval), interval)
 
 
 @lru_cache(maxsize=256)
 def _of_rounds(rounds: int, noise: str, multiplier: float, interval: float) -> _Ratio:
-    """Of the mean of so many independent ratios l. Fewer are a bound, too: the mean spreads more."""
-    if rounds == 1 or _largest(noise, multiplier) > _LARGEST:
+    """Of the mean of so many independent ratios l."""
+    if rounds == 1:
         return _of_one(noise, multiplier, interval)
     half = rounds // 2
     some, others = (_of_rounds(n, noise, multiplier, interval) for n in (half, rounds - half))
@@ -110,15 +119,20 @@ def _of_one(noise: str, multiplier: float, interval: float) -> _Ratio:
     """Of noise that is moved, spread to the cells."""
     cells = _largest(noise, multiplier) / interval
     width = 2 ** max(0, math.ceil(math.log2(2 * cells / _CELLS)))
-    last = math.ceil(cells / width)
+    there, back = _of_moved_noise(noise, multiplier, width * interval)
+    cell = there.low + np.arange(len(there.chances))
+    chances = there.chances * np.exp(-cell * width * interval)
+    return _Ratio(there.low, width, chances, back.infinity, there.infinity)
+
+
+def _of_moved_noise(noise: str, multiplier: float, interval: float) -> tuple[Losses, Losses]:
+    """Losses of a round that a unit is certain to be in."""
 
     def curve(epsilon: Floats) -> Floats:
         return CURVES[noise](epsilon, 1 / multiplier)
 
-    there, back = connect_the_dots(curve, curve, last, width * interval)
-    cell = there.low + np.arange(len(there.chances))
-    chances = there.chances * np.exp(-cell * width * interval)
-    return _Ratio(there.low, width, chances, back.infinity, there.infinity)
+    last = math.ceil(_largest(noise, multiplier) / interval)
+    return connect_the_dots(curve, curve, last, interval)
 
 
 def _average(a: _Ratio, b: _Ratio, share: float, interval: float) -> _Ratio:
@@ -187,12 +201,17 @@ def _reversed(law: _Ratio, interval: float) -> _Ratio:
     return _Ratio(-last, law.width, (law.chances * ratios)[::-1], law.infinity, law.zero)
 
 
-def _losses(cases: list[tuple[float, _Ratio]], interval: float) -> Losses:
-    """Of log R under P, on cells of the interval; which case it is shows."""
-    laws = [(chance, _refined(law, 1)) for chance, law in cases]
-    low = min(law.low for _, law in laws)
-    chances = np.zeros(max(law.low + len(law.chances) for _, law in laws) - low)
-    for chance, law in laws:
-        cell = law.low + np.arange(len(law.chances))
-        chances[cell - low] += chance * law.chances * np.exp(cell * interval)
-    return Losses(low, chances, float(sum(chance * law.infinity for chance, law in laws)))
+def _losses(law: _Ratio, interval: float) -> Losses:
+    """Of log R under P, on cells of the interval."""
+    law = _refined(law, 1)
+    ratios = np.exp((law.low + np.arange(len(law.chances))) * interval)
+    return Losses(law.low, law.chances * ratios, law.infinity)
+
+
+def _mixed(cases: list[tuple[float, Losses]]) -> Losses:
+    """Of a case by its chance; which it is shows."""
+    low = min(law.low for _, law in cases)
+    chances = np.zeros(max(law.low + len(law.chances) for _, law in cases) - low)
+    for chance, law in cases:
+        chances[law.low - low :][: len(law.chances)] += chance * law.chances
+    return Losses(low, chances, sum(chance * law.infinity for chance, law in cases))
