@@ -87,7 +87,7 @@ class TestSchedules:
         assert self.cohorts(fp.random_allocation(13, 1), 1) != [[]]
 
     def test_allocated_evenly_and_independently(self):
-        """Of a pair's rounds in 4,000 blocks, and of one's rounds in successive ones; false alarm 1e-6 by chi-square."""
+        """Two clients in 4,000 blocks, and one in successive blocks; false alarm 1e-6 by chi-square."""
         blocks, block = 4000, 3
         cohorts = self.cohorts(fp.random_allocation(5, block, 5), blocks * block)
         place = np.zeros((blocks, 5), int)
@@ -119,7 +119,7 @@ class TestSchedules:
             fp.random_allocation(12, 0)
         with refused("block: 65537; give at most 65536 rounds"):
             fp.random_allocation(12, 2**16 + 1)
-        with refused("sampler: RandomAllocation.*give one of fp.everyone"):
+        with refused("sampler: an object of type ScheduledSampler; give one of fp.everyone"):
             fp.dropping(fp.random_allocation(12, 3), 0.5)
 
     def test_allocation_made_by_hand(self):

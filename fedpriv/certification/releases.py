@@ -31,7 +31,7 @@ from fedpriv.privacy import (
     Sampling,
     WithReplacement,
 )
-from fedpriv.privacy.participation_schemas import ParticipationSchema
+from fedpriv.privacy.participation_schemas import ParticipationSchema, RandomAllocation
 from fedpriv.privacy.release import NoiseKind, Unit, View
 from fedpriv.privacy.sampling import loses_noise
 from fedpriv.privacy.truncation import seen_in_a_cut
@@ -87,8 +87,10 @@ def stage_releases(
       size: number of records of the client, as `TracedRound.releases`.
 
     Raises:
-      ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
+      ValueError: units, samplings or kinds of noise that do not go together, a multiplier computed in the round, or
+        one that changes amid a block.
     """
+    _check_blocks(sampler.accounting, stage, first)
     cohorts = Cohorts.of(sampler.accounting, steps)
     sums = [release for release in stage.sums if release.mechanism is not ALREADY_PRIVATE]
     if sums and stage.means and any(_multiplier(release, first) > 0 for release in sums):
@@ -100,6 +102,15 @@ def stage_releases(
     if stage.means:
         return _of_records(stage, cohorts, unit, first, size)
     return [Release(view, unit, math.inf, cohorts.drawn, cohorts.steps) for view in VIEWS]
+
+
+def _check_blocks(accounting: Sampling | ParticipationSchema, stage: Stage, first: int) -> None:
+    """Raises ValueError: noise changes amid a block, so that a client's round may lie before the change or after it."""
+    if isinstance(accounting, RandomAllocation) and first % accounting.block:
+        raise ValueError(
+            f"round: its noise changes in round {first}, amid a block of {accounting.block} rounds "
+            f"({stage.releases[0].line}); give fp.dynamic `parts` that end with blocks"
+        )
 
 
 class Cohorts(NamedTuple):

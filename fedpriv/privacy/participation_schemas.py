@@ -143,7 +143,7 @@ class RandomAllocation:
         return self.of_a_round.most
 
     def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
-        """How many blocks `rounds` rounds have; of the last one may see a part."""
+        """How many blocks the first `rounds` rounds have; of the last one may see a part."""
         return -(-rounds // self.block)
 
     @property
